@@ -4,6 +4,6 @@
 says what the machine is and which models suit it. ``run`` then lets ``search`` do one stage after another: it
 says which is next and whether there is time for it. ``stages`` do the work and make ``candidates``, which
 rank dev queries; ``choose`` says which is the best so far, and the output opens as it. ``journal`` keeps what
-is done and the time that it took, so that a killed run goes on; ``progress`` shows it; ``result`` writes what
-came of it.
+is done and the time that it took, so that a killed run goes on, and shows it; ``result`` writes what came of
+it.
 """

@@ -1,27 +1,17 @@
 """The candidates of a run: their folders, what they rank for dev and test, and the best of them so far.
 
-::
+``members`` holds a folder for each candidate, ``runs/SPLIT`` what each of them ranks, and ``grls.json`` is a
+link to the best one (docs/fit.md lists all files).
 
-    OUTPUT/
-        grls.json       a link to the candidate that is kept; there from the first candidate on
-        fit.json        the choice, the table of all candidates, seconds, versions
-        fit.jsonl       the journal
-        README.md       the model card
-        report.html     the page that compares
-        data/           the data set with its splits
-        members/        a folder for each candidate
-        runs/SPLIT/     what each candidate ranks; dev in portions, ``dev-1``, ``dev-2``, …
-        stages/         trainings, with their checkpoints until they are done, and logs
-
-Dev queries come in portions, in an order that is drawn once. A slow candidate ranks only the first of them,
-and candidates are compared on those that all have ranked.
+Dev queries come in portions, ``dev-1``, ``dev-2``, …, in an order that is drawn once. A slow candidate ranks
+only the first of them, and candidates are compared on those that all have ranked.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from pathlib import Path
@@ -36,10 +26,12 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, Choice, choose, level
-from grls.fitting.options import FitOptions
+from grls.fitting.models import Machine
+from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
+from grls.io.progress import counted, mean_load
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
@@ -54,10 +46,7 @@ PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
 
 ORDER = "nDCG@10"
-_TIMED = 8
-"""Queries that tell the cost of hops whose other queries were ranked in tuning."""
-_RANKED_BEFORE = 1e-5
-"""A query that took fewer seconds was read from a run."""
+_TIMED = 8  # queries that tell the cost of hops that have found in tuning what they rank
 _FUSION = Fusion("sum", "min-max")
 
 
@@ -70,10 +59,13 @@ class JudgedQueries:
     qrels: Qrels
 
 
-def values_of(golds: Sequence[JudgedQueries], measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
-    """A measure of ir_measures of each query of several splits, one after another."""
+def values_of(
+    golds: Sequence[JudgedQueries], measures: Sequence[str], rankings: Iterable[Sequence[Hit]]
+) -> dict[str, list[float]]:
+    """Measure of ir_measures -> its values of the queries of several splits, one after another."""
     qrels = {query.id: gold.qrels[query.id] for gold in golds for query in gold.queries}
-    return query_values([measure], dict(zip(qrels, rankings, strict=True)), qrels)[measure]
+    ids = [[hit.id for hit in hits] for hits in rankings]
+    return query_values(measures, dict(zip(qrels, ids, strict=True)), qrels)
 
 
 @dataclass
@@ -83,7 +75,7 @@ class System:
     Attributes:
         name: Its name.
         folder: The name of its folder below ``members``.
-        parts: The systems whose rankings are fused; one: the system itself.
+        parts: The systems whose rankings are fused; none: it is no fusion.
         models: Base models that it searches with.
         portions: Portions of dev that it has ranked.
         cost: Seconds of a query, in batches and without loading.
@@ -105,17 +97,14 @@ class System:
             setattr(self, name, tuple(getattr(self, name)))
 
 
-@dataclass
 class FitCandidates:
     """All candidates of a run, and the pace, which gets their costs."""
 
-    output: Path
-    options: FitOptions
-    precision: str
-    pace: Pace
-    systems: dict[str, System] = field(default_factory=dict)
-    tested: tuple[JudgedQueries, set[str]] | None = None
-    """The test queries that were ranked, and the systems that ranked them."""
+    def __init__(self, output: Path, options: FitOptions, machine: Machine):
+        self.output, self.options, self.machine = output, options, machine
+        self.precision = machine.precision if options.precision == AUTO else options.precision
+        self.pace = Pace(machine.cores, mean_load)
+        self.systems: dict[str, System] = {}
 
     @property
     def data(self) -> str:
@@ -132,39 +121,35 @@ class FitCandidates:
         return self.output / "members" / folder
 
     def run_file(self, split: str, folder: str) -> Path:
-        """The path of a run, without ending."""
-        return self.output / "runs" / split / folder
+        """The path of a run."""
+        return self.output / "runs" / split / f"{folder}.jsonl"
 
     def gold(self, split: str) -> JudgedQueries:
         """The judged queries of a split."""
         return JudgedQueries(split, *read_split(self.data, split, self.corpus))
 
-    def drawn(self, split: str, first: int, last: int | None, name: str) -> str:
-        """Write a split with a part of the queries of another, in an order that is drawn once; its name."""
-        qrels = self.gold(split).qrels
-        order = sorted(qrels)
-        random.Random(self.options.seed).shuffle(order)
-        chosen = set(order[first:last])
+    def drawn(self, split: str, first: int, last: int, name: str) -> JudgedQueries:
+        """A part of the queries of a split, in an order that is drawn once; it is written as a split."""
         file = Path(self.data) / "qrels" / f"{name}.tsv"
         if not file.is_file():
+            qrels = self.gold(split).qrels
+            order = sorted(qrels)
+            random.Random(self.options.seed).shuffle(order)
+            chosen = set(order[first:last])
             with atomic_file(file) as stream:
                 stream.write("\t".join(QRELS_HEADER) + "\n")
                 for query in (query for query in qrels if query in chosen):
                     stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in qrels[query].items())
-        return name
+        return self.gold(name)
 
     @cached_property
     def portions(self) -> list[JudgedQueries]:
         """The portions of dev."""
         count = len(self.gold(DEV).queries)
-        ends = [min(end, count) for end in PORTIONS]
-        cuts = sorted({0, *ends})
+        cuts = sorted({0, *(min(end, count) for end in PORTIONS)})
         if len(cuts) > 2 and cuts[-1] - cuts[-2] < PORTIONS[0] // 2:  # no portion of a few queries
             del cuts[-2]
-        return [
-            self.gold(self.drawn(DEV, first, last, f"{DEV}-{n}"))
-            for n, (first, last) in enumerate(pairwise(cuts), 1)
-        ]
+        return [self.drawn(DEV, *ends, f"{DEV}-{n}") for n, ends in enumerate(pairwise(cuts), 1)]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -173,66 +158,59 @@ class FitCandidates:
 
     def run(self, split: str, folder: str) -> Run:
         """What the system of a folder ranks for a split."""
-        return Run.load(f"{self.run_file(split, folder)}.jsonl")
+        return Run.load(self.run_file(split, folder))
 
     def rankings(self, name: str, golds: Sequence[JudgedQueries]) -> list[list[Hit]]:
         """What a system ranks for the queries of some splits, one after another."""
         runs = [(gold, self.run(gold.split, self.systems[name].folder)) for gold in golds]
         return [run.rankings.get(query.id, []) for gold, run in runs for query in gold.queries]
 
-    def rank(self, system: System, more: int = 1, found: dict[Any, Any] | None = None) -> None:
-        """Let a system rank so many portions of dev more; it is a candidate after the first one.
+    def rank(self, system: System, found: dict[Any, Any] | None = None) -> None:
+        """Let a system rank the next portion of dev, and measure its cost; it is a candidate from then on.
 
-        A query of the whole run is ranked once: what was ranked by a call that was killed is read.
-
-        Args:
-            system: The system.
-            more: Number of portions.
-            found: What its hops have found in tuning.
+        ``found`` is what its hops have found in tuning: they do not search again, once the cost is measured.
         """
-        golds = self.portions[system.portions : system.portions + more]
-        if not golds:
-            return
-        opened = self.opened(system)
-        timed = found is None or not isinstance(opened, RankedHops)
-        if isinstance(opened, RankedHops) and found is not None:
+        gold = self.portions[system.portions]
+        if system.parts:
+            self.rank_fusion(system, gold)
+        else:
+            retriever, timed = self.opened(system), gold.queries
             begun = perf_counter()
-            queries = golds[0].queries[:_TIMED]
-            opened.retrieve(queries, self.options.depth)
-            self._costs(system, perf_counter() - begun, len(queries))
-            opened.search.memory = found
-        for gold in golds:
-            begun = perf_counter()
-            self.save_run(opened, gold, system)
-            if timed:
-                self._costs(system, perf_counter() - begun, len(gold.queries))
-            system.portions += 1
-            self.systems[system.name] = system
+            if found is None or not isinstance(retriever, RankedHops):
+                self.save_run(retriever, gold, system)
+                seconds = perf_counter() - begun
+            else:
+                timed = timed[:_TIMED]
+                retriever.retrieve(timed, self.options.depth)
+                seconds = perf_counter() - begun
+                retriever.search.memory = found
+                self.save_run(retriever, gold, system)
+            system.cost = seconds / len(timed)
+            self.pace.add(f"rank {system.name}", seconds, len(timed))
+        system.portions += 1
+        self.systems[system.name] = system
 
     def opened(self, system: System) -> Retriever:
         """The retriever of a system."""
         return load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
 
-    def _costs(self, system: System, seconds: float, queries: int) -> None:
-        """Take the time of queries as the cost of one, unless they were ranked before."""
-        if seconds / queries > _RANKED_BEFORE:
-            system.cost = seconds / queries
-            self.pace.add(f"rank {system.name}", seconds, queries)
-
-    def save_run(self, opened: Retriever, gold: JudgedQueries, system: System) -> None:
-        """Rank the queries of a split, and save the run; a killed run goes on."""
-        depth, none = self.options.depth, [None] * len(gold.queries)
-        run = RetrieverRun(
-            opened, gold.queries, self.data, gold.split, depth, False, none, NO_FILTER, self.precision
-        )
-        run.save(str(self.run_file(gold.split, system.folder)), system.name)
+    def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
+        """Rank the queries of a split, and save the run."""
+        RetrieverRun(
+            retriever, gold.queries, self.data, gold.split, self.options.depth, False,
+            [None] * len(gold.queries), NO_FILTER, self.precision,
+        ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def candidate(self, system: System) -> Candidate:
         """A system as the choice sees it."""
-        golds = self.portions[: system.portions]
-        ids = [[hit.id for hit in hits] for hits in self.rankings(system.name, golds)]
-        values, orders = (values_of(golds, measure, ids) for measure in (self.options.decides, ORDER))
-        return Candidate(system.name, values, orders, system.cost, (*system.parts, *system.more))
+        golds, decides = self.portions[: system.portions], self.options.decides
+        values = values_of(golds, (decides, ORDER), self.rankings(system.name, golds))
+        members = (*system.parts, *system.more)
+        return Candidate(system.name, values[decides], values[ORDER], system.cost, members)
+
+    def compared(self, *names: str) -> list[Candidate]:
+        """Systems on the queries that all of them have ranked."""
+        return level([self.candidate(self.systems[name]) for name in names])
 
     def choose(self) -> Choice:
         """The best so far; the output opens as it from now on."""
@@ -244,15 +222,10 @@ class FitCandidates:
     def is_there(self, system: System) -> bool:
         """Whether folder and runs of a system are there."""
         runs = [self.run_file(gold.split, system.folder) for gold in self.portions[: system.portions]]
-        files = [file.with_suffix(".jsonl") for file in runs]
-        return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *files))
+        return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *runs))
 
     def system(self, name: str) -> System:
-        """The system that the user names.
-
-        Raises:
-            ConfigError: There is no such candidate.
-        """
+        """The system that the user names (ConfigError where there is none)."""
         if name not in self.systems:
             there = f"there are {', '.join(self.systems)}" if self.systems else "none is made yet"
             raise ConfigError(f"keep: there is no candidate {name!r}; {there}.")
@@ -260,80 +233,70 @@ class FitCandidates:
 
     def keep(self, name: str, best: Choice) -> Choice:
         """Keep a candidate that the user names; see :meth:`system`."""
-        kept, _ = level([self.candidate(self.system(name)), best.kept])
-        write_link(self.output, self.member(self.systems[name].folder))
-        why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"
-        return Choice(kept, best.best, why)
+        system = self.system(name)
+        kept, _ = level([self.candidate(system), best.kept])
+        write_link(self.output, self.member(system.folder))
+        shown = f"{100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
+        return Choice(kept, best.best, f"as was asked: {self.options.decides} {shown}")
 
-    def reported(self) -> tuple[JudgedQueries, list[str]]:
-        """The queries of the report and the systems that have ranked them: of test, or else of dev."""
-        if self.tested is not None:
-            gold, ranked = self.tested
-            return gold, [name for name in self.systems if name in ranked]
+    def rank_dev(self) -> JudgedQueries:
+        """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""
         count = min(system.portions for system in self.systems.values())
         size = self.sizes[count - 1]
-        gold = self.gold(self.drawn(DEV, 0, size, f"{DEV}-first-{size}"))
+        gold = self.drawn(DEV, 0, size, f"{DEV}-first-{size}")
+        ids = [query.id for portion in self.portions[:count] for query in portion.queries]
         for name, system in self.systems.items():
             info = self.run(self.portions[0].split, system.folder).info
             assert info is not None
-            hits = dict(zip(
-                (query.id for portion in self.portions[:count] for query in portion.queries),
-                self.rankings(name, self.portions[:count]), strict=True
-            ))  # fmt: skip
-            whole = Run.of(hits, info=replace(info, name=name, seconds=system.cost * size))
-            self._save(whole, gold, system)
-        return gold, list(self.systems)
+            hits = dict(zip(ids, self.rankings(name, self.portions[:count]), strict=True))
+            self._save(Run.of(hits, info=replace(info, name=name, seconds=system.cost * size)), gold, system)
+        return gold
 
     def _save(self, run: Run, gold: JudgedQueries, system: System) -> None:
         queries = QuerySet(self.data, gold.split, self.corpus, gold.queries)
-        save_for(run, str(self.run_file(gold.split, system.folder)), queries)
+        save_for(run, str(self.run_file(gold.split, system.folder).with_suffix("")), queries)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
-        """Fuse systems by weights that are best on what all of them have ranked; the fusions that are kept.
+        """Fuse every two of some systems, and all of them; the fusions that are kept.
 
-        Rankings are those that the members have saved, so nothing is retrieved again. A fusion that a member
+        Weights are those that are best on the saved rankings of what all have ranked. A fusion that a member
         is better off without is none.
-
-        Args:
-            names: The systems: every two of them, and all.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
-            count = min(self.systems[name].portions for name in parts)
-            golds = self.portions[:count]
+            systems = [self.systems[name] for name in parts]
+            golds = self.portions[: min(system.portions for system in systems)]
             members = [dict(enumerate(self.rankings(name, golds))) for name in parts]
 
             def quality(fusion: Fusion, members: Any = members, golds: Any = golds) -> tuple[float, float]:
-                ranked = fuse_rankings(members, fusion, self.options.depth)
-                ids = [[hit.id for hit in hits] for hits in ranked.values()]
-                return fmean(values_of(golds, self.options.decides, ids)), fmean(values_of(golds, ORDER, ids))
+                decides, ranked = self.options.decides, fuse_rankings(members, fusion, self.options.depth)
+                values = values_of(golds, (decides, ORDER), ranked.values())
+                return fmean(values[decides]), fmean(values[ORDER])
 
             fusion, _ = tune_weights(len(parts), _FUSION, quality)
-            if not all(fusion.weights or ()):
+            weights = fusion.weights or ()
+            if not all(weights):
                 continue
-            system = System(
-                " + ".join(parts), f"fusion-{'-'.join(parts)}", tuple(parts),
-                tuple(dict.fromkeys(model for part in parts for model in self.systems[part].models)), count,
-                sum(self.systems[name].cost for name in parts), tuple(fusion.weights or ()),
-            )  # fmt: skip
+            models = tuple(dict.fromkeys(model for system in systems for model in system.models))
+            system = System(" + ".join(parts), f"fusion-{'-'.join(parts)}", parts, models, weights=weights)
             folder = self.member(system.folder)
-            content = {"members": [self.named(self.systems[part].folder, folder) for part in parts],
+            content = {"members": [self.named(part.folder, folder) for part in systems],
                        **recorded(fusion), "depth": self.options.depth}  # fmt: skip
             create(folder, "fusion", content, Opening(self.options.device))
-            self.rank_fusion(system, golds)
-            self.systems[system.name] = system
+            for _ in golds:
+                self.rank(system)
             fused.append(system)
         return fused
 
-    def rank_fusion(self, system: System, golds: Sequence[JudgedQueries]) -> None:
-        """Fuse what the members rank for some splits, and save the runs."""
-        fusion = replace(_FUSION, weights=system.weights)
+    def rank_fusion(self, system: System, gold: JudgedQueries) -> None:
+        """Fuse what the members rank for a split, and save the run; the cost is that of all members."""
         folders = [self.systems[part].folder for part in system.parts]
-        for gold in golds:
-            runs = [self.run(gold.split, folder) for folder in folders]
-            files = {"runs": [f"{folder}.jsonl" for folder in folders]}
-            fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
-            self._save(fused, gold, system)
+        system.cost = sum(self.systems[part].cost for part in system.parts)
+        runs = [self.run(gold.split, folder) for folder in folders]
+        files = {"runs": [f"{folder}.jsonl" for folder in folders]}
+        fusion = replace(_FUSION, weights=system.weights)
+        fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
+        self._save(fused, gold, system)
 
     def named(self, folder: str, of: Path) -> str:
         """A member as it stands in the folder of another; BM25 is over the corpus of that one."""

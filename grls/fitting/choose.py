@@ -18,9 +18,8 @@ from grls.io.progress import counted
 
 Prefer = Literal["balanced", "quality", "speed"]
 
-ERRORS: dict[str, float] = {"quality": 0.0, "balanced": 1.0, "speed": 2.0}
+_ERRORS = {"quality": 0.0, "balanced": 1.0, "speed": 2.0}
 """What is preferred -> standard errors within which the cheaper candidate is as good."""
-
 _TIE = 1e-9
 
 
@@ -73,7 +72,7 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     """Choose by the rule above, among candidates with at least one query each."""
     from grls.tune.step import paired_error  # what it imports takes seconds
 
-    equal, errors = level(candidates), ERRORS[prefer]
+    equal, errors = level(candidates), _ERRORS[prefer]
     best = max(equal, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
     near = [
         candidate

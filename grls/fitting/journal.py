@@ -1,29 +1,40 @@
-"""The journal of a run, ``fit.jsonl``, and its clock.
+"""What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-A record is of one stage that was done: its name, a fingerprint of the options that it depends on and of the
-stages that it uses, its seconds, and what came of it. Neither the budget nor another choice among candidates
-changes these, so a run that is called again with another budget goes on with all that is done. The seconds of
-a run are on disk now and then, so that a call after a kill knows what the call before it has spent.
+A record of the journal is of one stage that was done: its name, a fingerprint of the options and stages that
+it depends on, its seconds, and what came of it. Neither the budget nor another choice among candidates
+changes these, so a run that is called again goes on with all that is done. The seconds of a run are on disk
+now and then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;
+elsewhere it is written once a minute. What a stage prints goes into its log, ``stages/NAME.log``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grls.errors import ConfigError, DataError, MismatchError, WriteError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, WriteError
+from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
+from grls.io.progress import EVERY, Progress, duration, reporting
 from grls.io.resumable import GrowingFile
 
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
 _FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
+
+_REDRAWN = 0.5  # seconds between two drawings on a terminal
+_WRITTEN = 15.0  # seconds between two writings of the clock
+_TELLING = 10.0, 0.25
+"""Seconds, and the share of the allowance, after which the pace of a loop tells when it will end."""
+_LATE = 4.0  # a loop that would take so many times what is left is ended. (The longest texts come first.)
 
 
 class FitJournal:
@@ -33,6 +44,9 @@ class FitJournal:
         output: The folder of the run; it is empty, missing, or of a run over the same data.
         data: Fingerprint of the data set.
 
+    Attributes:
+        records: Stage -> its last record (``inputs``, ``seconds``, ``result``), the latest at the end.
+
     Raises:
         ConfigError: The folder holds something else.
         MismatchError: It is of a run with other data.
@@ -40,42 +54,32 @@ class FitJournal:
     """
 
     def __init__(self, output: str | Path, data: str):
-        self.output = Path(output)
-        refuse_other_output(self.output, data)
-        self._file = GrowingFile(self.output / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
-        self._records: dict[str, dict[str, Any]] = {record["stage"]: record for record in self._file.records}
-
-    def begin(self) -> None:
-        """Say that the folder is of a run, before anything else is written there."""
-        if not self._file.records:
+        refuse_other_output(Path(output), data)
+        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
+        self.records: dict[str, dict[str, Any]] = {}
+        for record in self._file.records:
+            self._take(record)
+        if not self.records:  # the folder is of a run before anything else is written there
             self.add("begin", "", 0.0, {})
+
+    def _take(self, record: dict[str, Any]) -> None:
+        self.records.pop(record["stage"], None)  # the order is that of time
+        self.records[record["stage"]] = record
 
     def inputs(self, options: Any, needs: tuple[str, ...] = ()) -> str:
         """The fingerprint of what a stage depends on: its options (JSON) and the stages that it uses."""
-        used = [self._records[name]["inputs"] if name in self._records else "" for name in needs]
+        used = [self.records[name]["inputs"] if name in self.records else "" for name in needs]
         return hashlib.sha256(json.dumps([options, used], sort_keys=True).encode()).hexdigest()
 
-    def done(self, stage: str, inputs: str) -> dict[str, Any] | None:
-        """What came of a stage that was done with these inputs; None: it was not."""
-        record = self._records.get(stage)
-        result: dict[str, Any] | None = record["result"] if record and record["inputs"] == inputs else None
-        return result
+    def done(self, stage: str, inputs: str) -> bool:
+        """Whether a stage was done with these inputs the last time."""
+        return stage in self.records and self.records[stage]["inputs"] == inputs
 
     def add(self, stage: str, inputs: str, seconds: float, result: dict[str, Any]) -> None:
         """Record a stage; it is on disk when this returns."""
         record = {"stage": stage, "inputs": inputs, "seconds": round(seconds, 2), "result": result}
         self._file.add([record])
-        self._records[stage] = json.loads(json.dumps(record))
-
-    def record(self, stage: str) -> dict[str, Any] | None:
-        """The last record of a stage: ``inputs``, ``seconds``, ``result``; None: it was not done."""
-        return self._records.get(stage)
-
-    @property
-    def last(self) -> str | None:
-        """The last stage that was done; None: none that would be missed."""
-        names = [name for name, record in self._records.items() if "systems" in record["result"]]
-        return names[-1] if names else None
+        self._take(self._file.records[-1])
 
     def close(self) -> None:
         """Let other processes work in the folder."""
@@ -101,25 +105,20 @@ def refuse_other_output(output: Path, data: str) -> None:
             f"{output} is not empty and holds no {JOURNAL}, so it is of no run that could go on: give "
             "another output, or empty it."
         )
-    try:
+    with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):  # FitJournal names the damage
         with file.open(encoding="utf-8") as stream:
             before = json.loads(stream.readline())["settings"]["data"]
-    except (KeyError, OSError, RecursionError, TypeError, ValueError):
-        return  # damaged: the journal says so once it is opened
-    if before != data:
-        raise MismatchError(
-            f"{output} holds a run over other data: give the same data to go on, or another output."
-        )
+        if before != data:
+            raise MismatchError(
+                f"{output} holds a run over other data: give the same data to go on, or another output."
+            )
 
 
 class FitClock:
     """Counts the seconds of a run, and writes them now and then.
 
-    Args:
-        output: The folder of the run.
-        budget: The seconds for everything; None: no limit.
-        adds: Whether the budget is time beside what earlier calls have spent.
-        now: The time in seconds.
+    ``budget`` is the seconds for everything, or where it ``adds`` those beside what earlier calls have spent;
+    None: no limit.
     """
 
     def __init__(
@@ -154,3 +153,87 @@ class FitClock:
             with suppress(WriteError):  # a full disk: the stage says so
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._file, {"seconds": round(self.seconds, 1)})
+
+
+class FitProgress:
+    """The progress of a run, whose stages have their logs in the folder ``logs``."""
+
+    def __init__(self, logs: Path, clock: FitClock, shown: bool = True) -> None:
+        self.logs = logs
+        self.best = ""
+        """The best so far, for the line."""
+        self._clock, self._drawn = clock, monotonic()
+        self._lines, self._stream = sys.stdout, sys.stderr if shown else None
+        self._terminal = self._stream is not None and self._stream.isatty()
+        self._name = self._what = ""
+        self._end: float | None = None
+        self._telling = 0.0
+
+    def say(self, text: str) -> None:
+        """Print lines for people."""
+        if self._stream is not None:
+            self._clear()
+            print(text, file=self._lines, flush=True)  # not into the log of a stage
+
+    @contextmanager
+    def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
+        """The context of a stage: its output goes into its log, its loops into the line.
+
+        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance``, and before
+        that where their pace leaves no hope; None: no limit.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self._name, self._what = name, ""
+        self.limit(allowance)
+        log = self.logs / f"{name.replace(' ', '-')}.log"
+        with log.open("a", encoding="utf-8") as stream:
+            try:
+                with redirect_stdout(stream), redirect_stderr(stream), reporting(self._heard):
+                    self._show()
+                    yield
+            except Exception as error:
+                if not isinstance(error, (GrlsError, TimeIsUp)):
+                    traceback.print_exc(file=stream)  # it is left out, and said in one line
+                raise
+            finally:
+                self._clear()
+                self._clock.write()
+        if not log.stat().st_size:
+            log.unlink()
+
+    def limit(self, allowance: float | None) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`."""
+        self._end = None if allowance is None else monotonic() + allowance
+        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+
+    def at(self, what: str) -> None:
+        """Say how far a stage is that keeps to its time itself, such as a training."""
+        self._what, self._end = what, None
+        self._show()
+
+    def line(self) -> str:
+        """The line of progress."""
+        left = self._clock.left
+        parts = [f"{self._name}: {self._what}" if self._what else self._name, self.best]
+        parts += [] if left is None else [f"{duration(left)} left"]
+        return "; ".join(filter(None, parts))
+
+    def _heard(self, loop: Progress) -> None:
+        self._what = loop.standing()
+        self._show()
+        if self._end is None:
+            return
+        left, needed = self._end - monotonic(), loop.left() if loop.age() > self._telling else None
+        if left < 0 or (needed is not None and needed > _LATE * left):
+            raise TimeIsUp
+
+    def _show(self) -> None:
+        self._clock.write(_WRITTEN)
+        if self._stream is not None and monotonic() - self._drawn >= (_REDRAWN if self._terminal else EVERY):
+            self._drawn = monotonic()
+            start, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+            print(f"{start}{self.line()}", end=end, file=self._stream, flush=True)
+
+    def _clear(self) -> None:
+        if self._terminal and self._stream is not None:
+            print("\r\x1b[K", end="", file=self._stream, flush=True)

@@ -8,26 +8,19 @@ from dataclasses import dataclass
 
 from grls.errors import ConfigError
 from grls.fitting.options import AUTO, NONE
-from grls.io.progress import free_memory, usable_cores
+from grls.io.progress import counted, free_memory, usable_cores
 from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
 from grls.models.load.opening import PACKAGED
 
 _ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
 _WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")
 """For a CPU: measured on every data set of docs/results.md."""
-
 _LARGE_ENCODERS = ("sentence-transformers/all-mpnet-base-v2",)
 _LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 """For a GPU; the first is that of the recipe ``chains``."""
-
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
-
-_LICENCE = "Apache-2.0"
-"""The licence of all of these models."""
-
-_LARGE = 12.0
-"""GiB of GPU memory from which larger models are chosen."""
+_LARGE = 12.0  # GiB of GPU memory from which larger models are chosen
 
 
 @dataclass(frozen=True)
@@ -52,8 +45,7 @@ class Machine:
         memory = "" if self.memory is None else f", {self.memory:.0f} GiB memory free"
         gpu = f"{self.gpu} ({self.gpu_memory:.0f} GiB), " if self.gpu else "no GPU, "
         bits = "bfloat16" if self.bfloat16 else "no bfloat16"
-        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
-        return f"{gpu}{cores}, {bits}{memory}"
+        return f"{gpu}{counted(self.cores, 'core')}, {bits}{memory}"
 
 
 def this_machine(device: str = "auto") -> Machine:
@@ -78,9 +70,9 @@ def this_machine(device: str = "auto") -> Machine:
     if where.type == "cuda" and torch.cuda.is_available():
         known = torch.cuda.get_device_properties(where)
         gpu, room = str(known.name), known.total_memory / 2**30
-    cores = (
-        min(usable_cores(), torch.get_num_threads()) if os.environ.get("OMP_NUM_THREADS") else usable_cores()
-    )
+    cores = usable_cores()
+    if os.environ.get("OMP_NUM_THREADS"):
+        cores = min(cores, torch.get_num_threads())
     return Machine(cores, has_bfloat16(where), free_memory(), gpu, room)
 
 
@@ -103,7 +95,7 @@ class BaseModels:
 def licence_of(name: str) -> str | None:
     """The licence of a model that is chosen by itself; None: its holder says it."""
     known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_WRITERS, *_WRITERS, *_OTHER_ENCODERS)
-    return _LICENCE if name in known else None
+    return "Apache-2.0" if name in known else None
 
 
 def base_models(
@@ -120,31 +112,26 @@ def base_models(
         encoders = (*_OTHER_ENCODERS, *_ENCODERS)
     writers = (*_LARGE_WRITERS, *_WRITERS) if large else _WRITERS
     without: dict[str, str] = {}
+
+    def chosen(
+        role: str, name: str | None, known: Sequence[str], find: Callable[[str], BaseModel]
+    ) -> BaseModel | None:
+        if name in (NONE, None):
+            without[role] = "it was not asked for"
+            return None
+        if name != AUTO:
+            return find(name)
+        errors = []
+        for candidate in known:
+            try:
+                return find(candidate)
+            except ConfigError as error:
+                errors.append(str(error))
+        without[role] = f"no model for it: {errors[-2]}"  # that of the package
+        return None
+
     return BaseModels(
-        _chosen("biencoder", biencoder, encoders, find_encoder, without),
-        _chosen("generator", generator, writers, find_writer, without),
+        chosen("biencoder", biencoder, encoders, find_encoder),
+        chosen("generator", generator, writers, find_writer),
         without,
     )
-
-
-def _chosen(
-    role: str,
-    name: str | None,
-    candidates: Sequence[str],
-    find: Callable[[str], BaseModel],
-    without: dict[str, str],
-) -> BaseModel | None:
-    """The model asked for, or the first candidate that there is."""
-    if name in (NONE, None):
-        without[role] = "it was not asked for"
-        return None
-    if name != AUTO:
-        return find(name)
-    errors = []
-    for candidate in candidates:
-        try:
-            return find(candidate)
-        except ConfigError as error:
-            errors.append(str(error))
-    without[role] = f"no model for it: {errors[-2] if len(errors) > 1 else errors[-1]}"
-    return None

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
 
-AUTO, NONE = "auto", "none"
-"""Values of a model's option: choose one; do without."""
+AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do without
 
-DEPTH = 20
-"""Passages of a query that every system ranks, at least; also a cut-off of the page."""
+DEPTH = 20  # passages of a query that every system ranks, at least; also a cut-off of the page
 
 _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-
-_DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")
-_OTHER_GPU = re.compile(r"cuda:(\d+)")
 
 
 @dataclass(frozen=True)
@@ -71,10 +66,9 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
-        if self.k < 1:
-            raise ConfigError(f"k must be at least 1, got {self.k}.")
-        if not _DEVICE.fullmatch(self.device):
-            other = _OTHER_GPU.fullmatch(self.device)
+        at_least(1, k=self.k)
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:0)?", self.device):
+            other = re.fullmatch(r"cuda:(\d+)", self.device)
             more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""
             raise ConfigError(f"device: expected auto, cpu, cuda or mps, got {self.device!r}.{more}")
         if self.measure is not None:
@@ -85,11 +79,6 @@ class FitOptions:
     def decides(self) -> str:
         """The name of the measure that decides."""
         return self.measure or f"R@{self.k}"
-
-    @property
-    def searches(self) -> dict[str, Any]:
-        """The options that change what a stage makes."""
-        return {name: getattr(self, name) for name in ("k", "depth", "device", "precision")}
 
     @property
     def depth(self) -> int:
@@ -111,8 +100,8 @@ class FitOptions:
         if self.budget is None:
             return None
         match = _BUDGET.fullmatch(str(self.budget).strip().lower().replace(" ", ""))
-        parts = [float(part or 0) for part in match.groups()] if match else []
-        total = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
+        parts = match.groups() if match else ()
+        total = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
         if total <= 0:
             raise ConfigError(
                 f"expected a budget such as 30m, 1h30m or 90s (hours, minutes, seconds), got {self.budget!r}."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +19,7 @@ from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import DEV, TEST, SplitData
+from grls.fitting.splits import DEV, TEST, SplitData, sizes_line
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
@@ -66,7 +67,6 @@ class Fitted:
 
     def text(self) -> str:
         """The table for people, in percent."""
-        sizes = ", ".join(f"{count:,} {split}" for split, count in self.queries.items())
         heads = list(dict.fromkeys(name for measures in self.metrics.values() for name in measures))
         rows = [["", *heads, "ms a query"]]
         for name, measures in self.metrics.items():
@@ -74,7 +74,8 @@ class Fitted:
             cells = ["-" if value is None else f"{100 * value:.1f}" for value in values]
             mark = "* " if name == self.kept else "  "
             rows.append([mark + name, *cells, milliseconds(self.query_seconds[name])])
-        return "\n".join([f"queries: {sizes}", *aligned(rows, {0}), f"kept: {self.kept}, {self.why}"])
+        table = aligned(rows, {0})
+        return "\n".join([f"queries: {sizes_line(self.queries)}", *table, f"kept: {self.kept}, {self.why}"])
 
 
 def milliseconds(seconds: float) -> str:
@@ -86,24 +87,27 @@ def write_outcome(
     stages: FitStages,
     data: SplitData,
     choice: Choice,
+    gold: JudgedQueries,
+    names: Sequence[str],
     done: Sequence[tuple[str, float]],
     skipped: Sequence[Skipped],
     seconds: float,
 ) -> Fitted:
-    """Write ``report.html``, ``fit.json`` and ``README.md``; ``seconds`` are those of the whole run."""
+    """Write ``report.html``, ``fit.json`` and ``README.md``.
+
+    ``names`` are the candidates that have ranked the queries ``gold`` of the report, ``seconds`` those of the
+    whole run.
+    """
     candidates, options = stages.candidates, stages.options
-    gold, names = candidates.reported()
     golds = {DEV: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
-    golds |= {TEST: [gold]} if candidates.tested else {}
-    measures = dict.fromkeys((options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR"))
+    golds |= {TEST: [gold]} if TEST in data.qrels else {}
+    measures = (options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR")
     metrics: dict[str, dict[str, float]] = {}
     for name in candidates.systems:
         metrics[name] = {}
         for split in (split for split in golds if split == DEV or name in names):
-            ids = [[hit.id for hit in hits] for hits in candidates.rankings(name, golds[split])]
-            for measure in measures:
-                value = fmean(values_of(golds[split], measure, ids))
-                metrics[name][f"{split} {measure}"] = round(value, 4)
+            values = values_of(golds[split], measures, candidates.rankings(name, golds[split]))
+            metrics[name] |= {f"{split} {measure}": round(fmean(values[measure]), 4) for measure in values}
     compared = {split: sum(len(part.queries) for part in parts) for split, parts in golds.items()}
     costs = {name: round(system.cost, 6) for name, system in candidates.systems.items()}
     fitted = Fitted(
@@ -111,7 +115,11 @@ def write_outcome(
         costs, done, skipped,
     )  # fmt: skip
     _write_page(fitted, stages, gold, names)
-    kept = candidates.systems[choice.kept.name]
+    kept = candidates.systems[fitted.kept]
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
     content = {
         "kept": fitted.kept,
         "why": fitted.why,
@@ -134,33 +142,22 @@ def write_outcome(
         "options": asdict(options),
         "account": {"done": done, "skipped": [stage._asdict() for stage in skipped]},
         "seconds": fitted.seconds,
-        "versions": _versions(),
+        "versions": versions,
     }
     write_json(stages.output / "fit.json", content)
-    _write_card(fitted, kept.models, stages.facts.language, data.counts(), options.device)
+    _write_card(fitted, stages, kept.models)
     return fitted
-
-
-def _versions() -> dict[str, str]:
-    """The versions of what a run depends on."""
-    known = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            known[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return known
 
 
 def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: Sequence[str]) -> None:
     """Write the page that compares the candidates, with significance against the kept one."""
-    from grls.report.blocks import Cell, Section, Subsection, Table, Text, score_runs
+    from grls.report.blocks import Column, Section, Subsection, Table, Text, score_runs, value_table
     from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
 
     candidates, options = stages.candidates, stages.options
     ks = sorted({1, options.k, 10, DEPTH})
-    files = [f"{candidates.run_file(gold.split, candidates.systems[name].folder)}.jsonl" for name in names]
+    files = [str(candidates.run_file(gold.split, candidates.systems[name].folder)) for name in names]
     groups = [score_runs(group, ks, measure_names(MEASURES)) for group in load_groups(files, candidates.data)]
     title = f"grls fit: {counted(len(names), 'candidate')} over {counted(stages.facts.passages, 'passage')}"
     page = build_page(
@@ -168,56 +165,41 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
         place=stages.output,
     )  # fmt: skip
 
-    def table(name: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-        cells = tuple(tuple(map(Cell, row)) for row in rows)
-        return Table(name, caption, (), tuple(heads), 1, cells)
+    def table(name: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+        columns = [Column(head, "text", "") for head in heads[1:]]
+        return value_table(name, caption, heads[:1], columns, [((row[0],), row[1:]) for row in rows])
 
+    decides, cost = f"dev {options.decides}", "What a query costs, in milliseconds, and what it finds on dev"
     done = [(stage, duration(seconds)) for stage, seconds in fitted.done]
-    decides = f"dev {options.decides}"
     costs = [
-        (name, milliseconds(cost), f"{100 * fitted.metrics[name][decides]:.1f}")
-        for name, cost in sorted(fitted.query_seconds.items(), key=lambda pair: pair[1])
+        (name, milliseconds(seconds), f"{100 * fitted.metrics[name][decides]:.1f}")
+        for name, seconds in sorted(fitted.query_seconds.items(), key=lambda pair: pair[1])
     ]
-    reasons = [(stage.what, stage.why) for stage in fitted.skipped]
-    blocks: dict[str, list[Table | Text]] = {
-        "What was kept": [Text(f"{fitted.kept}, {fitted.why}.")],
-        "What was done": [
-            table("times", "The stages, and the time of each", ("stage", "time"), done),
-            Text(f"{duration(fitted.seconds)} in all, without this page."),
-        ],
-        "Quality and cost": [
-            table(
-                "cost",
-                "What a query costs, in milliseconds, and what it finds on dev",
-                ("candidate", "ms", decides),
-                costs,
-            )
-        ],
-    }
-    if reasons:
-        block = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
-        blocks["What was skipped"] = [block]
-    account = Section("The run", tuple(Subsection(head, tuple(parts)) for head, parts in blocks.items()))
-    page = page._replace(sections=(account, *page.sections))
+    times = table("times", "The stages, and the time of each", ("stage", "time"), done)
+    whole = Text(f"{duration(fitted.seconds)} in all, without this page.")
+    parts = [
+        Subsection("What was kept", (Text(f"{fitted.kept}, {fitted.why}."),)),
+        Subsection("What was done", (times, whole)),
+        Subsection("Quality and cost", (table("cost", cost, ("candidate", "ms", decides), costs),)),
+    ]
+    if fitted.skipped:
+        reasons = [(stage.what, stage.why) for stage in fitted.skipped]
+        skipped = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
+        parts.append(Subsection("What was skipped", (skipped,)))
+    page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
     write_report(page, str(stages.output / "report"))
 
 
-def _write_card(
-    fitted: Fitted, models: Sequence[str], language: str | None, queries: Mapping[str, int], device: str
-) -> None:
+def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> None:
     """Write ``README.md``; ``models`` are those that the kept candidate began with."""
-
-    def sizes(counts: Mapping[str, int]) -> str:
-        return ", ".join(f"{count:,} {split}" for split, count in counts.items())
-
     times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
     licences = [(title_of(name), licence_of(name)) for name in models]
     begun = ", ".join(f"`{name}`" + (f" (licence: {own})" if own else "") for name, own in licences)
     parts = [
-        f"Measured on {sizes(fitted.queries)} queries, in percent. Kept: {fitted.kept}, {fitted.why}.",
+        f"Measured on {sizes_line(fitted.queries)} queries, in percent. Kept: {fitted.kept}, {fitted.why}.",
         f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
         "## Data",
-        f"Queries: {sizes(queries)}.",
+        f"Queries: {sizes_line(stages.facts.queries)}.",
         "\n".join(f"- {note}" for note in fitted.notes),
         "## How it was made",
         "\n".join(f"- {stage} ({duration(seconds)})" for stage, seconds in fitted.done),
@@ -227,21 +209,14 @@ def _write_card(
         f"Begun from {begun}." if models else "",
         "## Licence\n\nThat of the base models and of the texts, whose holders decide.",
     ]
-    retriever = load_retriever(fitted.output, Opening(device))
-    options = CardOptions(
-        base_models=tuple(name for name in models if _may_be_on_the_hub(name)),
-        languages=() if language is None else (language,),
-    )
+    hub_names = list[str]()
+    for name in (name for name in models if not Path(name).exists()):
+        with suppress(ConfigError):  # it has not the form of a hub name
+            hub_names += CardOptions(base_models=(name,)).base_models
+    language = stages.facts.language
+    options = CardOptions(base_models=tuple(hub_names), languages=() if language is None else (language,))
+    retriever = load_retriever(fitted.output, Opening(stages.options.device))
     notes, name = "\n\n".join(filter(None, parts)), fitted.output.absolute().name
     card = Card(name, retriever.describe(), len(retriever.corpus), options, fitted.metrics, notes, local=True)
     with atomic_file(fitted.output / CARD) as stream:
         stream.write(card.text)
-
-
-def _may_be_on_the_hub(name: str) -> bool:
-    """Whether a model has the form of a hub name, and is no folder here."""
-    try:
-        CardOptions(base_models=(name,))
-    except ConfigError:
-        return False
-    return not Path(name).exists()

@@ -7,34 +7,28 @@ At its end the kept candidate and the others are ranked on test for the report, 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
 from grls.errors import ConfigError, DataError, GrlsError, Option, out_of_memory
-from grls.fitting.candidates import FitCandidates, System
+from grls.fitting.candidates import FitCandidates, JudgedQueries, System
 from grls.fitting.choose import Choice
-from grls.fitting.journal import JOURNAL, FitClock, FitJournal, refuse_other_output
+from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, write_outcome
-from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
-from grls.fitting.stages import FitStages, gathers
+from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
-from grls.io.progress import duration, mean_load
-from grls.retrieve.registry import Opening, load_retriever
+from grls.io.progress import duration
 from grls.train.core.module import give_back_freed
 
-_AIM = 0.97
-"""The share of a budget that is aimed at: stages end a little late."""
-_ENDING = 20.0
-"""Seconds of choosing, page and card, at most a tenth of the budget."""
-_REPORTED = 100
-"""Test queries that the kept candidate ranks, before time goes to anything else."""
+_AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
+_ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
+_REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
@@ -57,11 +51,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
 def _stages(
     output: Path, options: FitOptions, data: SplitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
-    """The stages of a run, and what data, machine and models are, in lines.
-
-    Raises:
-        ConfigError: There is no model to begin with, and the user has not said that there need be none.
-    """
+    """The stages of a run, and what data, machine and models are, in lines."""
     facts = data_facts(data)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
@@ -76,10 +66,7 @@ def _stages(
     lines += [f"no {name}: {why}" for name, why in models.without.items()]
     if facts.few and models.biencoder is not None:
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
-    precision = machine.precision if options.precision == AUTO else options.precision
-    pace = Pace(machine.cores, mean_load)
-    candidates = FitCandidates(output, options, precision, pace)
-    return FitStages(candidates, facts, machine, models, progress), lines
+    return FitStages(FitCandidates(output, options, machine), facts, models, progress), lines
 
 
 def fit_dataset(
@@ -119,19 +106,19 @@ class _FitRun:
     def __init__(
         self, source: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
     ):
-        self.options, self.journal = options, journal
+        self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: Choice | None = None
-        if journal.last is not None:
-            self.progress.say(f"{output}: this run goes on after {journal.last}.")
-        journal.begin()
+        self.known: dict[str, str | None] = {}
+        """Stage that has ended -> why it came to nothing, or None: it was done."""
+        if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
+            self.progress.say(f"{output}: this run goes on after {done[-1]}.")
         self.data = divide(source, options.seed)
         splits = journal.inputs({"splits": self.data.counts(), "seed": options.seed})
-        if journal.done("data", splits) is None or not (output / "data/corpus.jsonl").is_file():
-            shutil.rmtree(output / "data", ignore_errors=True)  # other draws
+        if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
             self.data.write(output / "data")
             journal.add("data", splits, 0.0, {})
         self.stages, lines = _stages(output, options, self.data, self.progress)
@@ -139,70 +126,77 @@ class _FitRun:
         self.progress.say("\n".join(f"  {line}" for line in lines))
         if self.stages.models.biencoder is not None or self.stages.models.generator is not None:
             require("train", "grls fit with a model to train")
-        self.known: dict[str, str | None] = {}
-        """Stage that was done -> why it came to nothing, or None."""
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
-        stages, keep = self.stages.all(), self.options.keep
-        self._restore(stages)
+        stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
+        self._restore({stage.name: stage for stage in stages})
         self._choose()
-        systems = self.candidates.systems
-        if keep is not None and " + " not in keep and keep not in {stage.name for stage in stages}:
+        names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
+        if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
         if keep in systems and self.options.budget is None:  # nothing is to be made
-            left = [stage for stage in stages if stage.name not in self.known]
-            skipped = [Skipped(stage.name, stage.what, "it was not asked for") for stage in left]
-        else:
-            skipped = search_stages(stages, self._left, self._do, self.progress.say, dict(self.known))
+            self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
+        elif len(self.known) < len(stages) or any(
+            system.portions < len(self.candidates.portions) for system in systems.values()
+        ):
+            self.known.pop(MORE, None)
+        skipped = search_stages(stages, self._left, self._do, self.progress.say, self.known)
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
-        if self.data.reported == TEST:
-            self._rank_test(best.kept.name)
+        if TEST in self.data.qrels:
+            gold, ranked = self._rank_test(best.kept.name)
+        else:
+            gold, ranked = self.candidates.rank_dev(), [*systems]
         done = []
-        for stage in (stage for stage in stages if self.known.get(stage.name, "") is None):
+        for stage in (stage for stage in stages if self.known[stage.name] is None):
             note = self.stages.notes.get(stage.name)
-            record = self.journal.record(stage.name) or {"seconds": 0.0}
-            done.append((stage.what if note is None else f"{stage.what}, {note}", record["seconds"]))
-        fitted = write_outcome(self.stages, self.data, best, done, skipped, self.clock.seconds)
+            seconds = self.journal.records[stage.name]["seconds"]
+            done.append((stage.what if note is None else f"{stage.what}, {note}", seconds))
+        fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, self.clock.seconds)
         self.clock.write()
         self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
         return fitted
 
     def _inputs(self, stage: Stage) -> str:
-        needs = () if gathers(stage.name) else ("data", *stage.needs)
-        return self.journal.inputs(self.stages.inputs(stage.name), needs)
+        """The fingerprint of the options, models and stages that the result of a stage depends on."""
+        options, models, systems = self.options, self.stages.models, self.candidates.systems.values()
+        if stage.name in GATHERING:
+            ranked = [[system.name, system.portions] for system in systems]
+            needs = tuple(system.name for system in systems if not system.parts)
+            return self.journal.inputs([options.decides, ranked], needs)
+        encoder, writer = (model and model.name for model in (models.biencoder, models.generator))
+        own = {"base": [encoder], "dense": [options.seed], "generator": [writer, encoder, options.seed]}
+        given = [options.k, options.depth, options.device, options.precision, own.get(stage.name)]
+        return self.journal.inputs(given, ("data", *stage.needs))
 
-    def _restore(self, stages: Sequence[Stage]) -> None:
-        """Take what earlier calls have done."""
+    def _restore(self, stages: Mapping[str, Stage]) -> None:
+        """Take what earlier calls have done, in the order in which it was done."""
         candidates = self.candidates
-        for stage in stages:
-            record = self.journal.record(stage.name)
-            if record is None:
+        for name, record in self.journal.records.items():
+            stage, result = stages.get(name), record["result"]
+            if stage is None:
                 continue
-            fresh = record["inputs"] == self._inputs(stage)
-            result = record["result"]
             try:
                 systems = [System(**fields) for fields in result["systems"]]
                 pace, notes, nothing = result["pace"], result["notes"], result["nothing"]
             except (KeyError, TypeError) as error:
-                told = f"the record of {stage.name} is of another version of grls: give another output"
-                raise DataError(f"{told} ({error}).", str(self.journal.output / JOURNAL)) from error
-            if gathers(stage.name):  # what it made is there if its members are
-                there = {*candidates.systems}
-                systems = [system for system in systems if {*(system.parts or (system.name,))} <= there]
-            elif not (
-                fresh
-                and all(self.known.get(name, "") is None for name in stage.needs)
-                and all(map(candidates.is_there, systems))
-            ):
-                continue
-            candidates.systems |= {system.name: system for system in filter(candidates.is_there, systems)}
-            candidates.pace.known |= pace
-            self.stages.notes |= notes
+                told = f"the record of {name} is of another version of grls: give another output"
+                raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
+            inputs = self._inputs(stage)  # a call that was killed may have begun it with others
+            fresh = record["inputs"] == inputs and self.journal.done(f"begin {name}", inputs)
+            fresh = fresh and all(self.known.get(need, "") is None for need in stage.needs)
+            names = {name, *candidates.systems}
+            there = [system for system in systems if names.issuperset(system.parts or (system.name,))]
+            there = list(filter(candidates.is_there, there))
+            fresh = fresh and len(there) == len(systems)
+            if fresh or name in GATHERING:  # what a fusion made is there if its members are
+                candidates.systems |= {system.name: system for system in there}
+                candidates.pace.known |= pace
+                self.stages.notes |= notes
             if fresh:
-                self.known[stage.name] = nothing
+                self.known[name] = nothing
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -215,32 +209,31 @@ class _FitRun:
 
     def _do(self, stage: Stage, allowance: float | None) -> str | None:
         """Do a stage; returns why it came to nothing, or None."""
-        candidates, inputs = self.candidates, self._inputs(stage)
-        begun, before, nothing = perf_counter(), set(candidates.systems), None
-        if self.journal.done(f"begin {stage.name}", inputs) is None:
-            self.stages.remove(stage.name)
-            self.journal.add(f"begin {stage.name}", inputs, 0.0, {})
+        name, inputs, systems = stage.name, self._inputs(stage), self.candidates.systems
+        begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
+        if not self.journal.done(f"begin {name}", inputs):
+            self.stages.remove(name)
+            self.journal.add(f"begin {name}", inputs, 0.0, {})
         try:
-            with self.progress.stage(stage.name, allowance):
+            with self.progress.stage(name, allowance):
                 nothing = stage.run(allowance)
         except TimeIsUp:
             # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
-            if not gathers(stage.name) and not set(candidates.systems) - before:
+            if not gathers and name not in systems:
                 raise
         except Exception as error:
+            if not gathers:
+                systems.pop(name, None)
             why = str(error) if isinstance(error, GrlsError) else f"{type(error).__name__}: {error}"
             why = "there is too little memory for it" if out_of_memory(error) else why
             return f"left out: it failed: {why}"
         finally:
             give_back_freed()
-        every = gathers(stage.name)
-        systems = [vars(system) for name, system in candidates.systems.items() if every or name not in before]
         result = {
-            "systems": systems, "notes": self.stages.notes, "nothing": nothing, "pace": candidates.pace.known,
+            "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
+            "notes": self.stages.notes, "nothing": nothing, "pace": self.candidates.pace.known,
         }  # fmt: skip
-        self.journal.add(stage.name, inputs, perf_counter() - begun, result)
-        self.stages.clean(stage.name)
-        self.known[stage.name] = nothing
+        self.journal.add(name, inputs, perf_counter() - begun, result)
         self._choose()
         return nothing
 
@@ -257,45 +250,47 @@ class _FitRun:
             rest = "" if left is None else f"; {duration(left)} left"
             self.progress.say(f"best so far: {shown}, {kept.cost:.2g} s a query{rest}")
 
-    def _rank_test(self, kept: str) -> None:
-        """Rank test queries with the kept candidate, as many as there is time for, then with the others."""
-        candidates, whole = self.candidates, self.whole
-        systems = candidates.systems
+    def _rank_test(self, kept: str) -> tuple[JudgedQueries, list[str]]:
+        """Rank test queries with the kept candidate, as many as there is time for, then with the others.
+
+        Returns the queries, and the names of the systems that have ranked them.
+        """
+        candidates, systems, whole = self.candidates, self.candidates.systems, self.whole
         parts = systems[kept].parts or (kept,)
         count = fits = len(candidates.gold(TEST).queries)
-        if whole is not None and not all(self._tested(TEST, name) for name in parts):
-            room = self._room((1 - _AIM) * whole + min(_ENDING / 2, 0.05 * whole))
-            fits = min(count, max(1, int(max(0.01 * whole, room) / max(1e-9, systems[kept].cost))))
-        split = TEST if fits == count else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
-        gold, ranked = candidates.gold(split), set[str]()
+
+        def name_of(size: int) -> str:
+            return TEST if size == count else f"{TEST}-{size}"
+
+        if whole is not None:
+            room = (self.clock.left or 0.0) - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole)
+            fits = max(1, int(max(0.01 * whole, room) / max(1e-9, systems[kept].cost)))
+            files = self.output.glob(f"data/qrels/{TEST}-*.tsv")
+            for size in (count, *(int(file.stem.partition("-")[2]) for file in files)):
+                if all(self._tested(name_of(size), part) for part in parts):  # by an earlier call
+                    fits = max(fits, size)
+            fits = min(fits, count)
+        gold, ranked = candidates.drawn(TEST, 0, fits, name_of(fits)), set[str]()
         singles = [system for system in systems.values() if not system.parts]
         for system in sorted(singles, key=lambda system: (system.name not in parts, system.cost)):
-            allowance = None if whole is None or system.name in parts else self._room(0.04 * whole)
-            if not self._tested(split, system.name):
-                if allowance is not None and len(gold.queries) * system.cost > allowance:
-                    continue
-                with self.progress.stage(f"test {system.name}", allowance), suppress(TimeIsUp):
-                    opening = Opening(self.options.device, candidates.precision)
-                    candidates.save_run(
-                        load_retriever(candidates.member(system.folder), opening), gold, system
-                    )
-                    inputs = self.journal.inputs([], (system.name,))
-                    self.journal.add(f"{split} {system.name}", inputs, 0.0, {})
+            name, allowance = system.name, None
+            if whole is not None and name not in parts:
+                allowance = (self.clock.left or 0.0) - 0.04 * whole
+            in_time = allowance is None or fits * system.cost <= allowance
+            if in_time and not self._tested(gold.split, name):
+                with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
+                    candidates.save_run(candidates.opened(system), gold, system)
+                    self.journal.add(f"{gold.split} {name}", self.journal.inputs([], (name,)), 0.0, {})
                 give_back_freed()
-            if self._tested(split, system.name):
-                ranked.add(system.name)
+            if self._tested(gold.split, name):
+                ranked.add(name)
         for system in systems.values():
             if system.parts and ranked.issuperset(system.parts):
-                candidates.rank_fusion(system, [gold])
+                candidates.rank_fusion(system, gold)
                 ranked.add(system.name)
-        candidates.tested = gold, ranked
-
-    def _room(self, without: float) -> float:
-        """The seconds that are left, without some."""
-        return (self.clock.left or 0.0) - without
+        return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
         """Whether a system has ranked the queries of a split."""
-        file = self.candidates.run_file(split, name).with_suffix(".jsonl")
         known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
-        return known is not None and file.is_file()
+        return known and self.candidates.run_file(split, name).is_file()

@@ -1,12 +1,10 @@
 """The anytime search of ``grls fit``: which stage next, is there time for it, run it, choose.
 
-A stage makes candidates: retriever folders that have ranked dev queries. Stages stand in the order of what
-they are expected to gain for their time. In a first round a stage that can do more or less takes no more than
-its share of the time that is left, so that those after it come to their turn. One that stands aside, as it
-gains less than they do, waits for the second round where it needs more than its share. A stage begins only if
-its own time and that of what must follow for its result to be of use fit into what is left, by times that
-were measured in this run; it ends early enough for what follows. So the best candidate so far is there at any
-time.
+Stages stand in the order of what they are expected to gain for their time. In a first round a stage that can
+do more or less takes no more than its share of the time that is left. One that stands aside, as it gains less
+than those after it, waits for the second round where it needs more than its share. A stage begins only if its
+own time and that of what must follow for its result to be of use fit into what is left, by times that were
+measured in this run; it ends early enough for what follows.
 
 The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
 machines.
@@ -15,14 +13,13 @@ machines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from grls.io.progress import duration
 
-MARGIN = 1.25
-"""Estimates are made longer by this: the machine may get slower."""
+MARGIN = 1.25  # estimates are made longer by this: the machine may get slower
 
 
 class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already stays
@@ -33,12 +30,7 @@ class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is don
 
 
 class Pace:
-    """Seconds of units of work as measured in this run, and the load of the machine at that time.
-
-    Args:
-        cores: Cores that this process may use.
-        load: The mean number of processes that work now.
-    """
+    """Seconds of units of work as measured in this run, under the load (processes that work) of the time."""
 
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
         self._cores, self._load = cores, load
@@ -53,9 +45,9 @@ class Pace:
         """Record that so many units took so many seconds; the last measurement counts."""
         self.known[kind] = seconds / max(units, 1e-9) / self._stretch()
 
-    def of(self, kind: str) -> float | None:
-        """Seconds of a unit under the load of now; None: it was not measured."""
-        return self.known[kind] * self._stretch() if kind in self.known else None
+    def of(self, kind: str) -> float:
+        """Seconds of a unit under the load of now; 0: it was not measured."""
+        return self.known.get(kind, 0.0) * self._stretch()
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ def search_stages(
     left: Callable[[], float | None],
     do: Callable[[Stage, float | None], str | None],
     say: Callable[[str], None] = lambda _: None,
-    known: Mapping[str, str | None] = {},
+    known: dict[str, str | None] | None = None,
 ) -> list[Skipped]:
     """Do the stages that there is time for.
 
@@ -108,32 +100,23 @@ def search_stages(
         do: Does a stage within so many seconds; returns why it came to nothing, or None. One that raises
             :class:`TimeIsUp` in the first round has another turn in the second.
         say: Prints a line for people.
-        known: Stages that earlier calls have done -> why they came to nothing, or None.
+        known: Stages that earlier calls have done -> why they came to nothing, or None; the others are added.
 
     Returns:
         What was not done, and why.
     """
-    done = {name for name, why in known.items() if why is None}
-    skipped: dict[str, Skipped] = {}
+    ended: dict[str, str | None] = {} if known is None else known
     waiting: set[str] = set()
-    cut: set[str] = set()
-
-    def skip(stage: Stage, why: str) -> None:
-        skipped[stage.name] = Skipped(stage.name, stage.what, why)
-
-    for stage in stages:
-        if why := known.get(stage.name):
-            skip(stage, why)
-
     turns = deque([(stage, last) for last in (False, True) for stage in stages])
     while turns:
         stage, last = turns.popleft()
-        if stage.name in done or stage.name in skipped:
+        name = stage.name
+        if name in ended:
             continue
-        lacking = [name for name in stage.needs if name not in done]
+        lacking = [need for need in stage.needs if ended.get(need, "") is not None]
         if lacking:
-            if last or lacking[0] in skipped:
-                skip(stage, f"there is no {lacking[0]}")
+            if last or lacking[0] in ended:
+                ended[name] = f"there is no {lacking[0]}"
             continue
         room, allowance = left(), None
         if room is not None:
@@ -143,31 +126,26 @@ def search_stages(
             if not stage.aside:
                 most = min(room, max(most, needed))
             if needed > most or most <= later:
-                why = f"it needs more than the {duration(room)} that are left"
                 if last:
-                    skip(stage, why)
-                    say(f"{stage.name}: skipped: {why}")
+                    ended[name] = f"it needs more than the {duration(room)} that are left"
+                    say(f"{name}: skipped: {ended[name]}")
                 elif stage.aside and most < needed <= room:
-                    waiting.add(stage.name)
-                    say(f"{stage.name}: waits for what gains more")
+                    waiting.add(name)
+                    say(f"{name}: waits for what gains more")
                 continue
             allowance = most - later
-        if stage.name in waiting:
-            say(f"{stage.name}: its turn has come, with the time that is left")
+        if name in waiting:
+            say(f"{name}: its turn has come, with the time that is left")
         try:
-            failure = do(stage, allowance)
+            ended[name] = do(stage, allowance)
         except TimeIsUp as end:
             if not last:  # its time is known now
-                say(f"{stage.name}: {end}; it goes on if that pays")
-                waiting.add(stage.name)
-                if not stage.aside and stage.name not in cut:
+                say(f"{name}: {end}; it goes on if that pays")
+                if not stage.aside and name not in waiting:
                     turns.appendleft((stage, False))
-                cut.add(stage.name)
+                waiting.add(name)
                 continue
-            failure = f"left out: {end}"
-        if failure is None:
-            done.add(stage.name)
-        else:
-            skip(stage, failure)
-            say(f"{stage.name}: {failure}")
-    return list(skipped.values())
+            ended[name] = f"left out: {end}"
+        if ended[name] is not None:
+            say(f"{name}: {ended[name]}")
+    return [Skipped(stage.name, stage.what, why) for stage in stages if (why := ended[stage.name])]

@@ -15,12 +15,11 @@ A query asks for hops where it has several gold passages: the second may be foun
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
 
@@ -39,37 +38,30 @@ from grls.data.dataset import (
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
 from grls.data.language import guess
 from grls.data.sentences import sentences
-from grls.data.types import Query
-from grls.data.words import count
+from grls.data.types import Passage, Query
+from grls.data.words import count as count_words
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.io.progress import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
 
-_DEV_MOST = 200
-"""Queries that are split off as dev, at most; a fifth of train otherwise."""
-
-_LARGE = 300
-"""Dev queries from which one half tunes and the other chooses; of fewer, all do both."""
-
-_PSEUDO = 2000
-"""Passages that pseudo-queries are written for, at most."""
+_DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
+_LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
+_PSEUDO = 2000  # passages that pseudo-queries are written for, at most
 _LEAST, _DROPPED = 4, 0.3
 """Words that a pseudo-query keeps at least; the probability that a word is left out."""
-_CUT = '{"pseudo": "sentence"}'
-"""The metadata of pseudo-queries."""
-
-
-LEAST_QUERIES = 8
-"""Fewer queries to learn from train no model: a batch would hold no other query's passages."""
-
-_SAMPLE = 2000
-"""Passages whose words are counted, evenly spread over the corpus."""
-_ASKS = 0.3
-"""The share of queries with several gold passages from which a data set asks for hops."""
+_CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
+LEAST_QUERIES = 8  # fewer queries to learn from train no model: a batch would hold no other query's passages
+_SAMPLE = 2000  # passages whose words are counted, evenly spread over the corpus
+_ASKS = 0.3  # the share of queries with several gold passages from which a data set asks for hops
 _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
+
+
+def sizes_line(counts: Mapping[str, int]) -> str:
+    """Numbers of queries by their split, for people."""
+    return ", ".join(f"{count:,} {split}" for split, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -96,16 +88,6 @@ class SplitData:
     notes: tuple[str, ...] = ()
     pseudo: tuple[str, ...] = ()
 
-    @property
-    def tune(self) -> str:
-        """The split that tunes."""
-        return TUNE if TUNE in self.qrels else DEV
-
-    @property
-    def reported(self) -> str:
-        """The split of the report."""
-        return TEST if TEST in self.qrels else DEV
-
     def counts(self) -> dict[str, int]:
         """Split -> number of queries."""
         return {split: len(judged) for split, judged in self.qrels.items()}
@@ -129,7 +111,6 @@ class DataFacts:
         gold: Mean number of gold passages of a training query.
         most_gold: Largest number of gold passages of a training query.
         several: Share of training queries with several gold passages.
-        tune: Name of the split that tunes.
     """
 
     passages: int
@@ -139,7 +120,11 @@ class DataFacts:
     gold: float
     most_gold: int
     several: float
-    tune: str = DEV
+
+    @property
+    def tune(self) -> str:
+        """The split that tunes."""
+        return TUNE if TUNE in self.queries else DEV
 
     @property
     def hops(self) -> bool:
@@ -163,12 +148,11 @@ class DataFacts:
 
     def lines(self) -> list[str]:
         """What the data set is like, for people."""
-        sizes = ", ".join(f"{count:,} {name}" for name, count in self.queries.items())
         several = f"{self.several:.0%} with several" if self.several else "one each"
         language = self.language or "language unknown"
         return [
             f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language})",
-            f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
+            f"queries: {sizes_line(self.queries)}; gold passages: {self.gold:.1f} a query, {several}",
         ]
 
 
@@ -186,7 +170,7 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
         DataError: With all faults of queries and judgements, a passage without a text, a query without
             evidence where there are no qrels, or a split that is asked for and missing.
     """
-    corpus = Corpus.read(data)
+    corpus, folder = Corpus.read(data), Path(data)
     empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
     if ids := list(islice(empty, 4)):
         shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
@@ -195,35 +179,26 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             "them a text.",
             corpus.source,
         )
-    faults = check_data(data, corpus) if Path(data).is_dir() else []
-    if faults:
-        raise DataError(
-            f"{len(faults):,} faults in queries and qrels; correct them, then call again.\n"
-            f"{format_faults(faults)}",
-            data,
-        )
-    names = {TRAIN: options.train_split, DEV: options.dev_split, TEST: options.test_split}
+    if faults := check_data(data, corpus) if folder.is_dir() else []:
+        text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
+        raise DataError(f"{text}\n{format_faults(faults)}", data)
     qrels: dict[str, Qrels] = {}
-    for split, called in names.items():
-        file = Path(data) / "qrels" / f"{called}.tsv"
+    for split, called in ((TRAIN, options.train_split), (DEV, options.dev_split), (TEST, options.test_split)):
+        file = folder / "qrels" / f"{called}.tsv"
         if called != split or file.is_file():  # a split of the usual name may be missing
             qrels[split] = read_qrels(file)
-    qrels = {split: judged for split, judged in qrels.items() if judged}
-    file, notes = Path(data) / "queries.jsonl", tuple[str, ...]()
+    file, notes, queries = folder / "queries.jsonl", tuple[str, ...](), list[Query]()
     if qrels:
         queries = read_queries(data)
-        judged = {query for path in (Path(data) / "qrels").glob("*.tsv") for query in read_qrels(path)}
-        left = sum(query.id not in judged for query in queries)
-        if left:
+        named = {query for path in (folder / "qrels").glob("*.tsv") for query in read_qrels(path)}
+        if left := sum(query.id not in named for query in queries):
             notes = (f"{counted(left, 'query is', 'queries are')} in no qrels, and left out",)
     elif file.is_file() and file.stat().st_size > 0 and not has_qrels(data):
         queries = read_queries(data)
         gold = evidence_qrels(queries)
         refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
-        qrels = {TRAIN: gold} if queries else {}
-        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",) if queries else ()
-    else:
-        queries = []
+        qrels = {TRAIN: gold}
+        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
     judged = {query for split in qrels.values() for query in split}
     queries = [query for query in queries if query.id in judged]
     digest = hashlib.sha256(corpus.fingerprint.encode())
@@ -235,10 +210,6 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
 def divide(source: SplitData, seed: int) -> SplitData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
 
-    Args:
-        source: The data set.
-        seed: Seed of all draws.
-
     Raises:
         DataError: No query can be had, not even from the sentences of passages.
     """
@@ -247,9 +218,9 @@ def divide(source: SplitData, seed: int) -> SplitData:
     for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
         both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
         if both:
-            qrels[earlier] = {query: grades for query, grades in qrels[earlier].items() if query not in both}
             are = counted(len(both), f"query of {earlier} is", f"queries of {earlier} are")
             notes.append(f"{are} in {later} as well, and left out of {earlier}")
+            _, qrels[earlier] = _parted(qrels[earlier], both)
             if not qrels[earlier]:
                 del qrels[earlier]
     if TRAIN not in qrels:
@@ -261,7 +232,7 @@ def divide(source: SplitData, seed: int) -> SplitData:
                 source.folder,
             )
         queries += written
-        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in written}
+        qrels[TRAIN] = evidence_qrels(written)
         pseudo.append(TRAIN)
         notes.append(
             f"no training queries: {counted(len(written), 'pseudo-query')}, parts of sentences of the "
@@ -269,48 +240,46 @@ def divide(source: SplitData, seed: int) -> SplitData:
         )
     if DEV not in qrels:
         pseudo += [DEV] if pseudo else []
-        every = counted(len(qrels[TRAIN]), "training query")
-        size = max(1, min(_DEV_MOST, len(qrels[TRAIN]) // 5))
-        if size == len(qrels[TRAIN]):
+        whole = len(qrels[TRAIN])
+        size = max(1, min(_DEV_MOST, whole // 5))
+        if size == whole:
             qrels[DEV] = qrels[TRAIN]
             notes.append("no dev queries, and a single training query: it is both")
         else:
-            qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], size, random.Random(seed))
+            qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], _drawn(qrels[TRAIN], size, seed))
+            every = counted(whole, "training query")
             notes.append(f"no dev queries: {size:,} of the {every} are split off as dev")
-    if len(qrels[DEV]) >= _LARGE:
-        size, every = len(qrels[DEV]) // 2, counted(len(qrels[DEV]), "dev query")
-        qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], size, random.Random(seed))
-        notes.append(f"of {every} {size:,} tune and {len(qrels[DEV]):,} choose")
+    if (whole := len(qrels[DEV])) >= _LARGE:
+        qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
+        every = counted(whole, "dev query")
+        notes.append(f"of {every} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
         notes.append("no test queries: the report is on dev, which the choice was made on")
-    order = [name for name in (TRAIN, TUNE, DEV, TEST) if name in qrels]
-    qrels = {name: qrels[name] for name in order}
+    qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
     return replace(source, queries=queries, qrels=qrels, notes=tuple(notes), pseudo=tuple(pseudo))
 
 
-def _parted(qrels: Qrels, size: int, draw: random.Random) -> tuple[Qrels, Qrels]:
-    """So many queries that are drawn, and the others, in their order."""
-    drawn = set(draw.sample(list(qrels), size))
-    chosen = {query: grades for query, grades in qrels.items() if query in drawn}
-    return chosen, {query: grades for query, grades in qrels.items() if query not in drawn}
+def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:
+    return set(random.Random(seed).sample(list(qrels), size))
+
+
+def _parted(qrels: Qrels, chosen: Collection[str]) -> tuple[Qrels, Qrels]:
+    """The chosen queries and the others, in their order."""
+    first = {query: grades for query, grades in qrels.items() if query in chosen}
+    return first, {query: grades for query, grades in qrels.items() if query not in chosen}
 
 
 def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str]) -> list[Query]:
     """Write queries for passages that are drawn at random: parts of their sentences.
 
     A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
-    task, Lee et al. 2019, arXiv 1906.00300, keeps all of them): who searches knows some words of what there
-    is. Such queries are easier than real ones, above all for BM25.
-
-    Args:
-        corpus: The passages.
-        most: Number of passages to draw; a passage without a sentence gets no query.
-        seed: Seed of all draws.
-        taken: Ids that other queries have.
+    task, Lee et al. 2019, arXiv 1906.00300, keeps all of them). Such queries are easier than real ones, above
+    all for BM25. At most ``most`` passages are drawn, and one without a sentence gets no query; ``taken`` are
+    ids that other queries have.
     """
     draw = random.Random(seed)
     numbers = sorted(draw.sample(range(len(corpus)), min(most, len(corpus))))
-    ids = (name for number in itertools.count(1) if (name := f"pseudo-{number}") not in taken)
+    ids = (name for number in count(1) if (name := f"pseudo-{number}") not in taken)
     queries = []
     for passage in corpus.passages(numbers):
         words = draw.choice(sentences(passage.text) or [passage.title]).split()
@@ -324,16 +293,24 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     return queries
 
 
+def spread(corpus: Corpus, most: int) -> list[Passage]:
+    """At most so many passages, evenly spread over the corpus."""
+    return corpus.passages(range(0, len(corpus), -(-len(corpus) // most)))
+
+
 def data_facts(data: SplitData) -> DataFacts:
     """Describe a data set that is divided."""
     queries = {query.id: query for query in data.queries}
     pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage
-    qrels, corpus = data.qrels[DEV if pseudo else TRAIN], data.corpus
-    train = [len(gold_passages(queries[name], qrels)) for name in qrels]
-    sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
-    words = fmean(count(f"{passage.title} {passage.text}") for passage in sample)
-    language = guess(passage.text for passage in sample)
-    several = fmean(size > 1 for size in train)
+    qrels = data.qrels[DEV if pseudo else TRAIN]
+    gold = [len(gold_passages(queries[name], qrels)) for name in qrels]
+    sample = spread(data.corpus, _SAMPLE)
     return DataFacts(
-        len(corpus), words, language, data.counts(), fmean(train), max(train), several, data.tune
+        passages=len(data.corpus),
+        words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),
+        language=guess(passage.text for passage in sample),
+        queries=data.counts(),
+        gold=fmean(gold),
+        most_gold=max(gold),
+        several=fmean(size > 1 for size in gold),
     )

@@ -23,8 +23,9 @@ fewer steps where the whole of them does not fit.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -32,13 +33,10 @@ from typing import Any
 from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
-from grls.fitting.choose import level
-from grls.fitting.models import BaseModels, Machine
-from grls.fitting.options import FitOptions
-from grls.fitting.progress import FitProgress
-from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp
-from grls.fitting.splits import DEV, TRAIN, DataFacts
-from grls.index.options import IndexOptions, LimitOptions
+from grls.fitting.journal import FitProgress
+from grls.fitting.models import BaseModels
+from grls.fitting.search import MARGIN, Stage, TimeIsUp
+from grls.fitting.splits import DEV, TRAIN, DataFacts, spread
 from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
@@ -48,7 +46,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.registry import BM25, Opening, create, load_retriever
+from grls.retrieve.registry import BM25, Opening, create
 from grls.retrieve.spec import read_spec, recorded, relative, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
@@ -57,79 +55,58 @@ from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 from grls.tune.step import DevQueries
 
-CPU_STEPS, GPU_STEPS = (300, 500), (3000, 5000)
-"""The most steps of bi-encoder and generator."""
+MORE = "more dev"
+GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
+"""Stages that take the candidates that there are."""
+
 ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
-CHAINS = 5
-"""Chains that ranked hops keep."""
+CHAINS = 5  # chains that ranked hops keep
 
 _TRAINED = {"dense": "biencoder", "generator": "generator"}
 """Stage -> the folder of its training below ``stages``."""
-_LEAST = {"dense": 20, "generator": 60}
-"""Steps of a training below which it is not begun."""
-_CLEAR = 0.05
-"""Recall that hops bring at least where the generator takes them with short passages, too."""
-_STEP = 3.0
-"""A training step of the bi-encoder takes so many times the encoding of its texts."""
+_MOST = {"dense": (300, 3000), "generator": (500, 5000)}
+"""The most steps of a training, without and with a GPU."""
+_LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is not begun
+_CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
+_STEP = 3.0  # a training step of the bi-encoder takes so many times the encoding of its texts
 _SETTINGS = 2.0
 """How many times ranking the queries costs tuning hops: other temperatures meet most chains again."""
-_SEARCH = 0.06
-"""A search of the generator for an input, as a share of a training step."""
+_SEARCH = 0.06  # a search of the generator for an input, as a share of a training step
 _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
-_LOW_MEMORY = 10.0
-"""GiB of free memory below which activations are computed anew in the backward pass."""
-_SAMPLE = 64
-"""Passages on which the speed of embedding is measured."""
+_LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed anew in the backward pass
+_SAMPLE = 64  # passages on which the speed of embedding is measured
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
+_LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
 class _Fewer(Exception):  # noqa: N818
     """The whole of a training does not fit; so many steps do."""
 
 
-@dataclass
 class FitStages:
     """Does the stages of a run."""
 
-    candidates: FitCandidates
-    facts: DataFacts
-    machine: Machine
-    models: BaseModels
-    progress: FitProgress
-    notes: dict[str, str] = field(default_factory=dict, init=False)
-    """Stage -> what it came to, for page and card."""
-
-    def __post_init__(self) -> None:
-        self.options: FitOptions = self.candidates.options
-        self.output: Path = self.candidates.output
-        self.pace: Pace = self.candidates.pace
-
-    def inputs(self, name: str) -> dict[str, Any]:
-        """The options and models that the result of a stage depends on, beside those that it needs."""
-        encoder, writer = (model and model.name for model in (self.models.biencoder, self.models.generator))
-        if gathers(name):
-            systems = self.candidates.systems.values()
-            return {"systems": [[system.name, system.portions] for system in systems]}
-        seed = self.options.seed
-        own = {"base": [encoder], "dense": [seed], "generator": [writer, encoder, seed]}
-        return self.options.searches | {"own": own.get(name)}
+    def __init__(
+        self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
+    ):
+        self.candidates, self.facts, self.models, self.progress = candidates, facts, models, progress
+        self.options, self.output, self.pace = candidates.options, candidates.output, candidates.pace
+        self.machine = candidates.machine
+        self.notes: dict[str, str] = {}
+        """Stage -> what it came to, for page and card."""
 
     def remove(self, name: str) -> None:
-        """Remove what a stage has made with other inputs."""
-        if gathers(name):
+        """Remove what a stage has made with other inputs, and fusions of it."""
+        if name in GATHERING:
             return
-        member = self.candidates.member(name)
-        for folder in (member, self.output / "stages" / _TRAINED.get(name, "none")):
+        members = self.output / "members"
+        training = self.output / "stages" / _TRAINED.get(name, "none")
+        for folder in (members / name, training, *members.glob(f"fusion-*{name}*")):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (*self.output.glob(f"runs/*/{name}.*"), Path(f"{member}.tune.jsonl")):
+        for file in (*self.output.glob(f"runs/*/{name}.*"), members / f"{name}.tune.jsonl"):
             file.unlink(missing_ok=True)
-
-    def clean(self, name: str) -> None:
-        """Remove what a stage that is done needs no longer."""
-        if name in _TRAINED:
-            shutil.rmtree(self.output / "stages" / _TRAINED[name] / "checkpoints", ignore_errors=True)
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of what they are expected to gain."""
@@ -137,50 +114,46 @@ class FitStages:
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
         if encoder is not None:
-            text = f"embed {corpus} with {encoder.title} as it is"
-            stages.append(Stage("base", text, self._base, (), self._embedding, share=_share(0.35)))
+            what = f"embed {corpus} with {encoder.title} as it is"
+            run = partial(self._embedded, "base", encoder.name)
+            stages.append(Stage("base", what, run, (), self._embedding, share=lambda _: 0.35))
         if facts.hops:
             stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
         if facts.hops and encoder is not None:
             stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3))
         if encoder is not None:
-            stages.append(self._fusion_stage(1))
+            stages.append(self._fusion_stage(1, "bm25"))
         if encoder is not None and not facts.few:
-            text = f"fine-tune {encoder.title}, and embed {corpus}"
-            stages.append(
-                Stage(
-                    "dense",
-                    text,
-                    self._dense,
-                    ("base",),
-                    self._dense_seconds,
-                    self._dense_follows,
-                    self._dense_share,
-                )
-            )
+
+            def least() -> float:
+                return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
+
+            def share(room: float) -> float:
+                """Half of the time that is left where the other half is enough for a generator."""
+                return 0.5 if writer is not None and 2 * self._writer_seconds() < room else 0.8
+
+            what = f"fine-tune {encoder.title}, and embed {corpus}"
+            stages.append(Stage("dense", what, self._dense, ("base",), least, self._dense_follows, share))
             if facts.hops:
                 stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
             stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and not facts.few:
-            text = f"fine-tune {writer.title} to write spans, and index them"
-            stages.append(
-                Stage(
-                    "generator", text, self._generator, ("bm25",), self._writer_seconds, self._hybrid_seconds
-                )
-            )
-            text = "the generator with its priors, tuned"
-            stages.append(Stage("hybrid", text, self._hybrid, ("generator",), self._hybrid_seconds))
+            what = f"fine-tune {writer.title} to write spans, and index them"
+            times = self._writer_seconds, self._hybrid_seconds
+            stages.append(Stage("generator", what, self._generator, ("bm25",), *times))
+            what = "the generator with its priors, tuned"
+            stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
             stages.append(self._fusion_stage(3, "hybrid"))
         if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
-            text = "candidates that may be kept rank more dev queries"
-            stages.append(Stage("more dev", text, self._more_dev, ("bm25",), share=_share(0.0), aside=True))
+            what = "candidates that may be kept rank more dev queries"
+            stages.append(Stage(MORE, what, self._more_dev, ("bm25",), share=lambda _: 0.0, aside=True))
         return stages
 
-    # What candidates cost.
+    # What candidates cost, by what was measured; 0: nothing was.
 
     def _rank_seconds(self, like: str, queries: int = 0, inputs: float = 1.0) -> float:
         """Seconds to rank dev queries (0: the first portion) with a system, by one that was measured."""
-        return (queries or self.candidates.sizes[0]) * inputs * (self.pace.of(f"rank {like}") or 0.0)
+        return (queries or self.candidates.sizes[0]) * inputs * self.pace.of(f"rank {like}")
 
     @property
     def _inputs(self) -> int:
@@ -189,22 +162,15 @@ class FitStages:
 
     def _embedding(self) -> float:
         """Seconds to embed the corpus and to rank the first portion."""
-        return self.facts.passages * (self.pace.of("embed") or 0.0) + self._rank_seconds("base")
-
-    def _dense_seconds(self) -> float:
-        return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
+        return self.facts.passages * self.pace.of("embed") + self._rank_seconds("base")
 
     def _dense_follows(self) -> float:
         """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
         hops = self._rank_seconds("base", inputs=(_SETTINGS + 1) * self._inputs)
         return self._embedding() + (hops if self.facts.hops else 0.0)
 
-    def _dense_share(self, room: float) -> float:
-        """Half of the time that is left where the other half is enough for a generator."""
-        return 0.5 if self.models.generator is not None and 2 * self._writer_seconds() < room else 0.8
-
     def _encoder_step(self) -> float:
-        return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * (self.pace.of("embed") or 0.0)
+        return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * self.pace.of("embed")
 
     def _writer_step(self) -> float:
         """Seconds of a step; before one was measured, twice one of the bi-encoder."""
@@ -213,19 +179,11 @@ class FitStages:
     def _writer_seconds(self) -> float:
         return _LEAST["generator"] * self._writer_step() + self._hybrid_seconds()
 
-    def _hybrid_seconds(self, queries: int = 0) -> float:
+    def _hybrid_seconds(self, queries: int = 0, hops: int = 0) -> float:
         """Seconds to tune the hybrid on queries (0: the first portion) and to rank it."""
-        hops = self.facts.most_hops if self._writer_hops else 1
+        hops = hops or self._writer_hops
         inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
         return (queries or self.candidates.sizes[0]) * inputs * _SEARCH * self._writer_step()
-
-    def _tuned_on(self, seconds_of: Callable[[int], float], allowance: float | None) -> str:
-        """The split of the queries that tune: as many as there is time for, at least the first portion."""
-        split = self.facts.tune
-        whole = len(self.candidates.gold(split).queries)
-        fits = [n for n in PORTIONS if allowance is None or seconds_of(min(n, whole)) <= allowance]
-        count = min(fits[-1] if fits else PORTIONS[0], whole)
-        return self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
 
     # Stages.
 
@@ -235,167 +193,130 @@ class FitStages:
             BM25Retriever(self.candidates.corpus).save_pretrained(folder)
         self._ranked(System(BM25, BM25), allowance)
 
-    def _base(self, allowance: float | None) -> None:
-        assert self.models.biencoder is not None
-        self._embedded("base", self.models.biencoder.name, allowance)
-
     def _embedded(self, name: str, model: str, allowance: float | None) -> None:
         """Embed the corpus with a model, and rank."""
+        folder, begun, corpus = self.candidates.member(name), perf_counter(), self.candidates.corpus
         assert self.models.biencoder is not None
-        folder, begun = self.candidates.member(name), perf_counter()
         if not (folder / "grls.json").is_file():
             if name == "base":
-                self._measure_embedding(model)
+                encoder = BiEncoderModel.load(model, device=self.options.device)
+                texts = [passage_text(passage) for passage in spread(corpus, _SAMPLE)]
+                encoder.encode_passages(texts[:2])  # what it compiles
+                measured = perf_counter()
+                encoder.encode_passages(texts)
+                self.pace.add("embed", perf_counter() - measured, len(texts))
+                del encoder
             if allowance is not None and self._embedding() > allowance:
                 raise TimeIsUp(f"to embed the passages takes about {duration(self._embedding())}")
             build(model, self.candidates.data, Building(str(folder), "dense", device=self.options.device))
-            self.pace.add("embed", perf_counter() - begun, self.facts.passages)
-            update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
+            self.pace.add("embed", perf_counter() - begun, len(corpus))
+        update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         left = None if allowance is None else allowance - (perf_counter() - begun)
         self._ranked(System(name, name, models=(self.models.biencoder.name,)), left)
-
-    def _measure_embedding(self, model: str) -> None:
-        """Measure how long a passage takes, on some that are evenly spread over the corpus."""
-        encoder = BiEncoderModel.load(model, device=self.options.device)
-        corpus = self.candidates.corpus
-        texts = [
-            passage_text(passage)
-            for passage in corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
-        ]
-        encoder.encode_passages(texts[:2])  # what it compiles
-        begun = perf_counter()
-        encoder.encode_passages(texts)
-        self.pace.add("embed", perf_counter() - begun, len(texts))
 
     def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
         begun = perf_counter()
-        self.candidates.rank(system, found=found)
+        self.candidates.rank(system, found)
         took = perf_counter() - begun
         for size in self.candidates.sizes[1:]:
             if allowance is not None and size * system.cost > min(0.05 * allowance, allowance - took):
                 break
-            self.candidates.rank(system, found=found)
+            self.candidates.rank(system, found)
 
     def _hops_stage(self, of: str, what: str, share: float) -> Stage:
-        name = f"{of}-hops"
+        name, most = f"{of}-hops", self.facts.most_hops
 
         def seconds(queries: int = 0) -> float:
-            similar = () if of == BM25 else (name, "base-hops")
-            like = next((system for system in similar if self.pace.of(f"rank {system}")), None)
-            once = (
-                self._rank_seconds(like, queries) if like else self._rank_seconds(of, queries, self._inputs)
-            )
-            return (_SETTINGS + 1) * once
+            """Seconds to tune hops on queries and to rank them: by hops that were measured, or a step."""
+            once = self._rank_seconds(name, queries)
+            if not once and of != BM25:
+                once = self._rank_seconds("base-hops", queries)
+            return (_SETTINGS + 1) * (once or self._rank_seconds(of, queries, self._inputs))
 
         def run(allowance: float | None) -> str | None:
-            split = self._tuned_on(seconds, allowance)
             folder = self.candidates.member(name)
-            ranked = HopOptions(steps="ranked", max=self.facts.most_hops)
-            if not (folder / "grls.json").is_file():
-                content = {
-                    "retriever": relative(self.candidates.member(of), folder),
-                    "hops": recorded(ranked),
-                }
-                create(folder, "hops", content, Opening(self.options.device))
-            grid: dict[str, Any] = {"hops": tuple(range(1, self.facts.most_hops + 1))}
-            grid |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-            found = self._tune(folder, split, grid, SearchOptions(), {"hops": recorded(ranked)})
+            hops = recorded(HopOptions(steps="ranked", max=most))
+            content = {"retriever": relative(self.candidates.member(of), folder), "hops": hops}
+            tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
+            tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
+            found = self._tuned(folder, "hops", content, tried, seconds, allowance)
             if (read_spec(folder).get("hops") or {}).get("max") == 1:
                 return f"one hop is best, which is {of}"
-            single = self.candidates.systems[of]
-            self._ranked(System(name, name, models=single.models, more=(of,)), allowance, found)
+            models = self.candidates.systems[of].models
+            self._ranked(System(name, name, models=models, more=(of,)), allowance, found)
             return None
 
-        return Stage(name, what, run, (of,), seconds, share=_share(share), aside=of in (BM25, "base"))
+        return Stage(name, what, run, (of,), seconds, share=lambda _: share, aside=of in (BM25, "base"))
 
-    def _tune(
+    def _tuned(
         self,
         folder: Path,
-        split: str,
-        tried: Mapping[str, Any],
-        search: SearchOptions,
-        stored: dict[str, Any],
+        kind: str,
+        content: dict[str, Any],
+        tried: dict[str, Any],
+        seconds: Callable[[int], float],
+        allowance: float | None,
     ) -> dict[Any, Any]:
-        """Tune a folder, and write it; returns what hops have found meanwhile."""
-        dev = DevQueries.read(self.candidates.data, split)
+        """Make a composite and tune it on as many queries as there is time for, at least the first portion.
+
+        ``seconds`` are those that so many queries take. Returns what its hops have found.
+        """
+        split = self.facts.tune
+        whole = len(self.candidates.gold(split).queries)
+        fits = [n for n in PORTIONS if allowance is None or seconds(min(n, whole)) <= allowance]
+        count = min(fits[-1] if fits else PORTIONS[0], whole)
+        drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
+        dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
-        single = load_retriever(folder, Opening(opening.device, opening.precision, search, hop_by_hop=False))
-        fingerprint = untuned_fingerprint(single)
-        del single
-        options = {**({"search": recorded(search)} if recorded(search) else {}), **stored}
-        grid = TuneOptions(**{"k": self.options.k, **tried})
-        journal, found = Path(f"{folder}.tune.jsonl"), dict[Any, Any]()
-        again = journal.is_file()
+        fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
+        grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
+        tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, found=found)
         try:
-            choices = tune_folder(
-                folder, dev, grid, opening, fingerprint, options, "hops" not in stored, found
-            )
-        except MismatchError:
-            if not again:
-                raise
-            journal.unlink()  # it was begun with other models or queries
-            choices = tune_folder(
-                folder, dev, grid, opening, fingerprint, options, "hops" not in stored, found
-            )
+            choices = tune()
+        except MismatchError:  # its journal was begun with other models or queries
+            Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
+            choices = tune()
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-            self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({choice.what})")
+            self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.what})")
         return found
 
-    def _fusion_stage(self, number: int, *needs: str) -> Stage:
+    def _fusion_stage(self, number: int, need: str) -> Stage:
         def run(_: float | None) -> str | None:
-            names = self._best_of_each_model()
-            fused = len(names) > 1 and self.candidates.fuse(names)
-            return None if fused else "none is better than its members"
+            """Fuse, of the systems of each model, and of those without one, the one that finds most."""
+            best = []
+            for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):
+                names = [name for name in group if name in self.candidates.systems]
+                if names:
+                    same = self.candidates.compared(*names)
+                    best.append(max(same, key=lambda candidate: (candidate.value, candidate.order)).name)
+            return None if self.candidates.fuse(best) else "none is better than its members"
 
-        return Stage(f"fusion {number}", "fusions of what there is", run, (needs or ("bm25",)))
-
-    def _best_of_each_model(self) -> list[str]:
-        """Of the systems of one model, or of none, the one that finds most."""
-        best = []
-        for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):
-            systems = [self.candidates.systems[name] for name in group if name in self.candidates.systems]
-            if systems:
-                candidates = level([self.candidates.candidate(system) for system in systems])
-                best.append(max(candidates, key=lambda candidate: (candidate.value, candidate.order)).name)
-        return best
+        return Stage(f"fusion {number}", "fusions of what there is", run, (need,))
 
     def _more_dev(self, allowance: float | None) -> None:
-        """Let the candidates that may be kept rank more queries, the one that has fewest first."""
-        begun = perf_counter()
-        systems = self.candidates.systems
-        while True:
-            count = min(system.portions for system in systems.values())
-            if count >= len(self.candidates.portions):
-                return
-            queries = len(self.candidates.portions[count].queries)
+        """Let the candidates that may be kept rank more queries, those that have fewest first."""
+        begun, systems, portions = perf_counter(), self.candidates.systems, self.candidates.portions
+        while (count := min(system.portions for system in systems.values())) < len(portions):
             behind = [system for system in systems.values() if system.portions == count]
-            needed = sum(queries * system.cost for system in behind if not system.parts)
-            if allowance is not None and needed > allowance - (perf_counter() - begun):
+            cost = sum(system.cost for system in behind if not system.parts)
+            seconds = perf_counter() - begun + len(portions[count].queries) * cost
+            if allowance is not None and seconds > allowance:
                 return
             for system in sorted(behind, key=lambda system: len(system.parts)):  # fusions last
-                if system.parts:
-                    self.candidates.rank_fusion(system, [self.candidates.portions[count]])
-                    system.portions += 1
-                else:
-                    self.candidates.rank(system)
+                self.candidates.rank(system)
 
     # Trainings.
 
     def _dense(self, allowance: float | None) -> None:
-        model = self.models.biencoder
-        assert model is not None
-        folder, begun = self.output / "stages/biencoder/model", perf_counter()
-        reserved = self._dense_follows()
-        if not folder.is_dir():
-            most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
-            steps = min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
-            self._trained("dense", steps, self._train_encoder, allowance, self._dense_follows)
+        begun, reserved = perf_counter(), self._dense_follows()
+        steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
+        model = self._trained("dense", steps, self._train_encoder, allowance, self._dense_follows)
         if allowance is not None:  # what follows the training has its own time
             allowance = max(0.0, allowance + reserved - (perf_counter() - begun))
         self.progress.limit(allowance)
-        self._embedded("dense", str(folder), allowance)
+        self._embedded("dense", str(model), allowance)
 
     @property
     def _encoder_examples(self) -> int:
@@ -429,44 +350,36 @@ class FitStages:
         )  # fmt: skip
 
     def _generator(self, allowance: float | None) -> None:
-        model = self.models.generator
-        assert model is not None
-        trained = self.output / "stages/generator/model"
-        if not trained.is_dir():
-            most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
-            steps = min(most, WRITER_EPOCHS * self._epoch)
-            self._trained("generator", steps, self._train_writer, allowance, self._hybrid_seconds)
-            self.progress.limit(None)
+        steps = WRITER_EPOCHS * self._epoch
+        follows = partial(self._hybrid_seconds, hops=self._writer_hops)  # no run is read at every step
+        model = self._trained("generator", steps, self._train_writer, allowance, follows)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
-            building = Building(
-                str(folder), "generative", IndexOptions(), LimitOptions(), device=self.options.device
-            )
-            build(str(trained), self.candidates.data, building)
-            update_spec(folder, {"search": recorded(self._searched)})
+            building = Building(str(folder), "generative", device=self.options.device)
+            build(str(model), self.candidates.data, building)
+        update_spec(folder, {"search": recorded(self._searched)})
 
     @property
-    def _writer_hops(self) -> bool:
-        """Whether the generator goes by hops: with short passages where hops were measured to help."""
-        if not self.facts.hops or not self.facts.short:
-            return self.facts.hops
-        systems = self.candidates.systems
+    def _writer_hops(self) -> int:
+        """Hops of the generator; with short passages several where hops were measured to help."""
+        if not self.facts.short:
+            return self.facts.most_hops
         for name in ("dense", "base"):
-            if name in systems and f"{name}-hops" in systems:
-                both = [self.candidates.candidate(systems[known]) for known in (name, f"{name}-hops")]
-                single, hops = level(both)
-                return hops.value - single.value >= _CLEAR
-        return False
+            if {name, f"{name}-hops"} <= self.candidates.systems.keys():
+                single, hops = self.candidates.compared(name, f"{name}-hops")
+                return self.facts.most_hops if hops.value - single.value >= _CLEAR else 1
+        return 1
 
     @property
     def _epoch(self) -> int:
         """Steps of an epoch of the generator."""
-        return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops else 16))
+        return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops > 1 else 16))
 
     @property
-    def _teacher(self) -> str | None:
-        there = self.candidates.systems
-        return next((name for name in ("dense", "base") if name in there), None)
+    def _teachers(self) -> list[str]:
+        """The bi-encoder that teaches, or none: the trained one, or else the one as it is."""
+        systems = self.candidates.systems
+        return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
     def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
         from grls.train.cli import run_stage
@@ -474,8 +387,7 @@ class FitStages:
         facts, options, model = self.facts, self.options, self.models.generator
         assert model is not None
         epochs = min(WRITER_EPOCHS, max(2, -(-steps // self._epoch)))
-        hops, teacher = self._writer_hops, self._teacher
-        recipes = ["chains", "default/chains" if hops else "single-step/chains"]
+        recipes = ["chains", "default/chains" if self._writer_hops > 1 else "single-step/chains"]
         given: dict[str, Any] = {
             "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
@@ -494,7 +406,7 @@ class FitStages:
             "output": str(self.output / "stages/generator"),
             "resume": resume,
         }
-        teachers = [] if teacher is None else [str(self.candidates.member(teacher))]
+        teachers = [str(self.candidates.member(name)) for name in self._teachers]
         if teachers:
             given["data.teacher"] = teachers[0]
         if facts.short:
@@ -511,48 +423,53 @@ class FitStages:
         train: Callable[[int, bool, float | None, Meter], TrainingResult],
         allowance: float | None,
         follows: Callable[[], float],
-    ) -> None:
-        """Train within a time: with all steps where they fit, else with as many as do.
+    ) -> Path:
+        """Train within a time: with all steps where they fit, else with as many as do; returns the model.
 
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
         was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
         """
-        output, begun = self.output / "stages" / _TRAINED[stage], perf_counter()
-        file, least, steps = output / "steps.txt", min(whole, _LEAST[stage]), whole
-        resume = any((output / "checkpoints").glob("*")) and file.is_file()
+        output, begun, later = self.output / "stages" / _TRAINED[stage], perf_counter(), follows()
+        whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
+        model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
+        if model.is_dir():  # a call that was killed later has trained it
+            self.notes[stage] = file.read_text().strip()
+            shutil.rmtree(checkpoints, ignore_errors=True)
+            return model
+        steps, resume = whole, any(checkpoints.glob("*")) and file.is_file()
         if resume:
-            steps = int(file.read_text())
+            steps = int(file.read_text().split()[0].replace(",", ""))
         elif allowance is not None and (known := self.pace.of(f"step {stage}")):
             steps = min(whole, int(0.8 * allowance / known))
-        fixed = resume or allowance is None
+        fixed = resume
 
-        later = follows()
-
-        def left() -> float:
+        def left() -> float | None:
+            if allowance is None:
+                return None
             slower = MARGIN * max(0.0, follows() - later)
-            return max(1.0, (allowance or 0.0) - slower - (perf_counter() - begun))
+            return max(1.0, allowance - slower - (perf_counter() - begun))
 
         def run() -> TrainingResult:
-            if steps < least:
+            if steps < min(whole, _LEAST[stage]):
                 raise TimeIsUp(f"{max(0, steps)} of {whole} steps would fit")
             if not resume:
                 shutil.rmtree(output, ignore_errors=True)
                 output.mkdir(parents=True)
-                file.write_text(f"{steps}\n")
+                file.write_text(f"{steps:,} steps\n")
             marks: list[float] = []
 
             def meter(step: TrainingStep) -> float | None:
                 self.progress.at(f"train step {step.step:,} of {steps:,}")
                 marks.append(perf_counter())
+                room = left()
                 if len(marks) == 5:  # the first step warms up
                     each = (marks[4] - marks[1]) / 3
                     self.pace.add(f"step {stage}", each)
-                    room = 0.85 * left()
-                    if not fixed and (steps - step.step) * each > room:
-                        raise _Fewer(int((room - (marks[0] - begun)) / each))
-                return None if allowance is None else left()
+                    if room is not None and not fixed and (steps - step.step) * each > 0.85 * room:
+                        raise _Fewer(int((0.85 * room - (marks[0] - begun)) / each))
+                return room
 
-            return train(steps, resume, None if allowance is None else left(), meter)
+            return train(steps, resume, left(), meter)
 
         try:
             result = run()
@@ -566,7 +483,10 @@ class FitStages:
             result = run()
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
+        file.write_text(f"{self.notes[stage]}\n")
+        shutil.rmtree(checkpoints, ignore_errors=True)
         self.progress.say(f"  {self.notes[stage]}{best}, {duration(perf_counter() - begun)}")
+        return model
 
     # The hybrid.
 
@@ -578,25 +498,18 @@ class FitStages:
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
     def _hybrid(self, allowance: float | None) -> None:
-        folder, teacher = self.candidates.member("hybrid"), self._teacher
-        priors = [*filter(None, [teacher]), BM25]
-        content = {
+        folder, hops, priors = self.candidates.member("hybrid"), self._writer_hops, [*self._teachers, BM25]
+        content: dict[str, Any] = {
             "generator": relative(self.candidates.member("generator"), folder),
             "priors": [{"retriever": self.candidates.named(name, folder)} for name in priors],
             "search": recorded(self._searched),
         }
-        if not (folder / "grls.json").is_file():
-            create(folder, "hybrid", content, Opening(self.options.device))
-        hops = self.facts.most_hops if self._writer_hops else 1
-        grid: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
-        stored: dict[str, Any] = {}
+        tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
         if hops > 1:
-            stored["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
-            grid |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-
-        split = self._tuned_on(self._hybrid_seconds, allowance)
-        found = self._tune(folder, split, grid, self._searched, stored)
-        models = (self.models.biencoder if teacher else None, self.models.generator)
+            content["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
+            tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
+        found = self._tuned(folder, "hybrid", content, tried, self._hybrid_seconds, allowance)
+        models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
         self._ranked(System("hybrid", "hybrid", models=names, more=tuple(priors)), allowance, found)
 
@@ -604,15 +517,3 @@ class FitStages:
     def _low_memory(self) -> bool:
         free = self.machine.gpu_memory if self.machine.gpu else self.machine.memory
         return free is not None and free < _LOW_MEMORY
-
-
-def gathers(name: str) -> bool:
-    """Whether a stage takes the candidates that there are."""
-    return name.startswith(("fusion", "more"))
-
-
-def _share(share: float) -> Callable[[float], float]:
-    return lambda _: share
-
-
-_LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}

@@ -73,8 +73,8 @@ class Machine:
         def known(stage: str) -> float:
             """By the stage itself, or by one that is like it; 0: nothing is known."""
             measured, of = self.pace.of(stage), LIKE.get(stage)
-            if measured is not None or of is None:
-                return measured or 0.0
+            if measured or of is None:
+                return measured
             return known(of) * UNITS[stage] / UNITS[of]
 
         like, share = FOLLOWED.get(name, (name, 0.0))
@@ -196,4 +196,4 @@ def test_times_follow_the_load_of_the_machine() -> None:
     assert pace.of("embed") == pytest.approx(2.0)
     load[0] = 1.0
     assert pace.of("embed") == pytest.approx(0.5)  # a busy start does not starve a quiet rest
-    assert pace.of("other") is None
+    assert pace.of("other") == 0.0

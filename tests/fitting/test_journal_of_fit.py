@@ -9,39 +9,40 @@ from pathlib import Path
 import pytest
 
 from grls.errors import ConfigError, MismatchError, WriteError
-from grls.fitting import progress
-from grls.fitting.journal import CLOCK, FitClock, FitJournal
-from grls.fitting.progress import FitProgress
+from grls.fitting import journal
+from grls.fitting.journal import CLOCK, FitClock, FitJournal, FitProgress
 from grls.fitting.search import TimeIsUp
 from grls.io.progress import Progress
 
 
 def test_what_is_done_is_known_until_what_it_depends_on_changes(tmp_path: Path) -> None:
-    journal = FitJournal(tmp_path / "out", "d")
-    one = journal.inputs({"k": 1})
-    assert journal.done("one", one) is None
-    journal.add("one", one, 2.0, {"x": (1, 2), "systems": []})
-    two = journal.inputs({}, ("one",))
-    journal.add("two", two, 3.0, {"systems": []})
-    assert [journal.record(name)["seconds"] for name in ("one", "two")] == [2.0, 3.0]
-    journal.close()
+    first = FitJournal(tmp_path / "out", "d")
+    one = first.inputs({"k": 1})
+    assert not first.done("one", one)
+    first.add("one", one, 2.0, {"x": (1, 2), "systems": []})
+    two = first.inputs({}, ("one",))
+    first.add("two", two, 3.0, {"systems": []})
+    assert [first.records[name]["seconds"] for name in ("one", "two")] == [2.0, 3.0]
+    first.close()
 
     again = FitJournal(tmp_path / "out", "d")
-    assert again.done("one", again.inputs({"k": 1})) == {"x": [1, 2], "systems": []}
-    assert again.done("two", again.inputs({}, ("one",))) == {"systems": []}
-    assert again.last == "two"
+    assert again.done("one", again.inputs({"k": 1}))
+    assert again.records["one"]["result"] == {"x": [1, 2], "systems": []}
+    assert again.done("two", again.inputs({}, ("one",)))
+    assert [*again.records] == ["begin", "one", "two"]
     other = again.inputs({"k": 2})
-    assert again.done("one", other) is None
-    again.add("one", other, 1.0, {"x": 9})
-    assert again.done("two", again.inputs({}, ("one",))) is None  # it rests on another result now
+    assert not again.done("one", other)
+    again.add("one", other, 1.0, {"x": 9, "systems": []})
+    assert not again.done("two", again.inputs({}, ("one",)))  # it rests on another result now
     again.close()
+
+    third = FitJournal(tmp_path / "out", "d")
+    assert [*third.records] == ["begin", "two", "one"]  # in the order of time
+    third.close()
 
 
 def test_two_runs_at_once_in_one_process_are_refused(tmp_path: Path) -> None:
-    first, second = FitJournal(tmp_path / "out", "d"), FitJournal(tmp_path / "out", "d")
-    first.begin()
-    with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
-        second.begin()
+    first = FitJournal(tmp_path / "out", "d")
     with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
         FitJournal(tmp_path / "out", "d")
     first.close()
@@ -49,9 +50,7 @@ def test_two_runs_at_once_in_one_process_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_data_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    journal = FitJournal(tmp_path / "out", "d")
-    journal.begin()
-    journal.close()
+    FitJournal(tmp_path / "out", "d").close()
     with pytest.raises(MismatchError, match="holds a run over other data: give the same data to go on, or"):
         FitJournal(tmp_path / "out", "e")
 
@@ -99,8 +98,8 @@ def test_stages_print_into_their_logs_and_the_line_says_what_is_left(
 ) -> None:
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "_REDRAWN", 0.01)
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(journal, "_REDRAWN", 0.01)
+    monkeypatch.setattr(journal, "EVERY", 0.01)
     shown = FitProgress(tmp_path, FitClock(tmp_path, 120.0))
     shown.best = "best so far bm25"
     with shown.stage("base"), Progress(8, "embed", "passages") as bar:
@@ -147,7 +146,7 @@ def test_a_stage_ends_when_its_time_is_up(tmp_path: Path) -> None:
 def test_a_loop_without_hope_ends_before_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_TELLING", (0.05, 0.0))
+    monkeypatch.setattr(journal, "_TELLING", (0.05, 0.0))
     shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
     assert not embedded(shown, 60.0, 100_000)
 

@@ -3,28 +3,32 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
 from report_helpers import page_text
-from small_data import tiny_bert
+from small_data import passages, tiny_bert
 
 import grls
 from grls.cli import main
+from grls.data.dataset import write_dataset
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
 from grls.fitting.candidates import FitCandidates, System
-from grls.fitting.journal import CLOCK, FitClock, FitJournal
+from grls.fitting.journal import CLOCK, FitClock, FitJournal, FitProgress
+from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import MARGIN, Pace
+from grls.fitting.search import MARGIN, Stage
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, create, load_retriever
-from grls.retrieve.spec import followed
+from grls.retrieve.spec import followed, read_spec
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +48,12 @@ def whole(place: Path, options: FitOptions) -> Fitted:
     return fit_dataset(str(place / "data"), place / "whole", options, shown=False)
 
 
-TIMES = ("seconds", "query_seconds", "done")
-
-
 def without_times(output: Path) -> Any:
     """What stands in ``fit.json``, without times."""
-
-    def stripped(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: stripped(v) for k, v in value.items() if k not in TIMES}
-        return [stripped(one) for one in value] if isinstance(value, list) else value
-
-    return stripped(json.loads((output / "fit.json").read_text()))
+    content = json.loads((output / "fit.json").read_text())
+    del content["seconds"], content["query_seconds"]
+    content["account"]["done"] = [what for what, _ in content["account"]["done"]]
+    return content
 
 
 def singles(fitted: Fitted) -> list[str]:
@@ -181,14 +179,20 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert again().metrics == whole.metrics
     assert again(budget="+10m").metrics == whole.metrics
     kept = again(keep="dense")
-    assert kept.kept == "dense"
+    assert (kept.kept, kept.skipped) == ("dense", whole.skipped)
     found = 100 * whole.metrics["dense"]["dev R@2"]
     assert kept.why == f"as was asked: R@2 {found:.1f} on 4 dev queries"
     assert followed(output).name == "dense"
     assert "Kept: dense" in (output / "README.md").read_text()
     with pytest.raises(ConfigError, match="there is no candidate 'colbert'; there are bm25, base"):
         again(keep="colbert")
+    fusion = output / "members" / "fusion-bm25-base"
+    shutil.rmtree(fusion)
+    assert again().metrics == whole.metrics
+    assert fusion.is_dir()  # what was removed is made again
+    done = (output / "fit.jsonl").read_text().count('{"stage": "fusion 1"')
     assert "nDCG@10" in again(measure="nDCG@10").why
+    assert (output / "fit.jsonl").read_text().count('{"stage": "fusion 1"') == done + 1  # it sets weights
     data = write_fit_data(tmp_path / "other", "train", "dev")
     with pytest.raises(MismatchError, match="holds a run over other data"):
         fit_dataset(str(data), output, options, shown=False)
@@ -221,7 +225,7 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
     def ranked(found: dict[Any, Any] | None) -> int:
         """Queries of BM25 until the hops have ranked four queries."""
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        candidates = FitCandidates(tmp_path, fit_options(), "float32", Pace())
+        candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
         if not (folder := candidates.member("bm25-hops")).is_dir():
             BM25Retriever(candidates.corpus).save_pretrained(candidates.member("bm25"))
             hops = {"steps": "ranked", "max": 2}
@@ -235,6 +239,19 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
     assert ranked(found) == 2 * once  # its cost is measured apart
     assert found
     assert ranked(found) == once
+
+
+def test_a_fusion_costs_what_its_members_cost_now(tmp_path: Path) -> None:
+    """Members were measured again on more queries, and a fusion could be cheaper than its member."""
+    write_fit_data(tmp_path / "data")
+    candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
+    for name in ("bm25", "other"):
+        BM25Retriever(candidates.corpus).save_pretrained(candidates.member(name))
+        candidates.rank(System(name, name))
+    (fused,) = candidates.fuse(["bm25", "other"])
+    candidates.systems["bm25"].cost = 5.0
+    candidates.rank_fusion(fused, candidates.portions[0])
+    assert fused.cost == 5.0 + candidates.systems["other"].cost
 
 
 class Killed(BaseException):
@@ -275,6 +292,119 @@ def test_a_run_that_is_killed_after_any_stage_opens_as_the_best_so_far_and_goes_
     assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
+def test_what_was_made_with_other_options_before_a_kill_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of the first call was of files that the killed call had replaced."""
+    data = write_fit_data(tmp_path / "data", "train", "test")  # each seed draws another dev query
+
+    def fitted(seed: int) -> Fitted:
+        return fit_dataset(str(data), tmp_path / "out", fit_options(**WORDS_ALONE, seed=seed), shown=False)
+
+    first = fitted(0)
+    with monkeypatch.context() as patch:
+        killed_at(["bm25"], patch)
+        with pytest.raises(Killed):
+            fitted(1)
+    assert fitted(0).metrics == first.metrics
+
+
+def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = run.divide(run.read_source(str(place / "data"), options), 0)
+    data.write(tmp_path / "data")
+    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
+    made, _ = run._stages(tmp_path, options, data, progress)
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "update_spec", killed)
+        with pytest.raises(Killed):
+            made._embedded("base", str(options.biencoder), None)
+    made._embedded("base", str(options.biencoder), None)
+    assert read_spec(tmp_path / "members" / "base")["search"] == {"truncate_queries": True}
+
+
+def test_what_rests_on_a_stage_that_begins_anew_is_removed(
+    place: Path, options: FitOptions, tmp_path: Path
+) -> None:
+    """A fusion of the earlier bi-encoder was taken for one of the new one."""
+    data = run.divide(run.read_source(str(place / "data"), options), 0)
+    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
+    made, _ = run._stages(tmp_path, options, data, progress)
+    for name in ("bm25", "base", "fusion-bm25-base", "fusion-bm25-dense"):
+        (tmp_path / "members" / name).mkdir(parents=True)
+    made.remove("base")
+    assert sorted(file.name for file in (tmp_path / "members").iterdir()) == ["bm25", "fusion-bm25-dense"]
+
+
+def stages_of(*names: str, runs: list[str], fail: str = "") -> Callable[[stages.FitStages], list[Stage]]:
+    """Stages of BM25 under several names; ``fusion 1`` makes nothing, ``late`` waits for all others."""
+
+    def made(self: stages.FitStages) -> list[Stage]:
+        def stage(name: str) -> Stage:
+            def work(_: float | None) -> None:
+                runs.append(name)
+                if not name.startswith("fusion"):
+                    BM25Retriever(self.candidates.corpus).save_pretrained(self.candidates.member(name))
+                    self.candidates.rank(System(name, name))
+                if name == fail:
+                    raise MemoryError
+
+            return Stage(
+                name, name, work, share=lambda _: 0.0 if name == "late" else 1.0, aside=name == "late"
+            )
+
+        return [stage(name) for name in names]
+
+    return made
+
+
+def test_a_stage_that_was_done_later_than_its_place_makes_no_earlier_one_stale(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    monkeypatch.setattr(stages.FitStages, "all", stages_of("bm25", "late", "fusion 1", runs=runs))
+    for _ in range(2):
+        hour = fit_options(**WORDS_ALONE, budget="1h")
+        fitted = fit_dataset(str(place / "data"), tmp_path / "out", hour, shown=False)
+        assert runs == ["bm25", "fusion 1", "late"]
+        assert [what for what, _ in fitted.done] == ["bm25", "late", "fusion 1"]
+
+
+def test_a_stage_that_fails_after_its_first_queries_leaves_no_candidate(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in the table, and said to be left out."""
+    made = stages_of("bm25", "other", "fusion 1", runs=[], fail="other")
+    monkeypatch.setattr(stages.FitStages, "all", made)
+    alone = fit_options(**WORDS_ALONE)
+    fitted = fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False)
+    assert [*fitted.metrics] == ["bm25"]
+    assert [(part.name, part.why) for part in fitted.skipped] == [
+        ("other", "left out: it failed: there is too little memory for it")
+    ]
+
+
+def test_with_more_time_more_dev_queries_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had had its turn was done, though some queries were not ranked yet."""
+    queries = [Query(f"q{n}", f"is the otter {n} calm ?", ("r0",)) for n in range(64)]
+    parts = {"train": queries[:4], "dev": queries[4:]}
+    qrels = {split: {query.id: {"r0": 1} for query in part} for split, part in parts.items()}
+    write_dataset(tmp_path / "data", passages(), queries, qrels)
+    first = lambda self, system, *_: self.candidates.rank(system)  # noqa: E731
+    monkeypatch.setattr(stages.FitStages, "_ranked", first)
+    with monkeypatch.context() as patch:
+        patch.setattr(stages.FitStages, "_more_dev", lambda *_: None)
+        short = fit_dataset(str(tmp_path / "data"), tmp_path / "out", fit_options(**WORDS_ALONE), shown=False)
+    more = fit_options(**WORDS_ALONE, budget="+10m")
+    longer = fit_dataset(str(tmp_path / "data"), tmp_path / "out", more, shown=False)
+    assert (short.queries, longer.queries) == ({"dev": 30}, {"dev": 60})
+
+
 def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
     place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +438,37 @@ def test_a_run_that_has_spent_its_budget_keeps_what_there_is(
         again = fit_dataset(str(place / "data"), output, fit_options(**vars(options) | more), shown=False)
         assert again.metrics == whole.metrics
         assert again.kept == more.get("keep", whole.kept)
+
+
+def test_the_report_of_a_later_call_is_on_no_fewer_test_queries(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the budget spent it was on a single one."""
+    ticks = count()
+    monkeypatch.setattr("grls.fitting.candidates.perf_counter", lambda: 10.0 * next(ticks))  # 2.5 s a query
+    late(monkeypatch, "none", 0.0)
+    short = fit_options(**WORDS_ALONE, budget="8s")
+    for _ in range(2):
+        fitted = fit_dataset(str(place / "data"), tmp_path / "out", short, shown=False)
+        assert fitted.queries == {"dev": 4, "test": 2}
+        (tmp_path / "out" / CLOCK).write_text('{"seconds": 1000000}')
+
+
+def test_a_data_set_in_the_output_is_refused_and_stays(tmp_path: Path) -> None:
+    data, output = write_fit_data(tmp_path / "data"), tmp_path / "out"
+    fit_dataset(str(data), output, fit_options(**WORDS_ALONE), shown=False)
+    with pytest.raises(DataError, match="the data set is in the output of this run: give another output"):
+        fit_dataset(str(output / "data"), output, fit_options(**WORDS_ALONE, seed=1), shown=False)
+    assert (output / "data" / "corpus.jsonl").is_file()
+
+
+@pytest.mark.parametrize("keep", ["bm25 + dense", "more dev"])
+def test_what_can_be_no_candidate_is_refused_before_anything_is_made(
+    place: Path, tmp_path: Path, keep: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"keep: there is no candidate .*; none is made yet"):
+        fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE, keep=keep), shown=False)
+    assert not (tmp_path / "out" / "members").exists()
 
 
 def test_models_that_came_later_are_taken_up_and_others_replace_what_was_made(
@@ -445,13 +606,12 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
 
     def made(output: Path) -> Slow:
         plan, _ = run._stages(place / "whole", options, run.divide(source, 0), progress)
-        fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
-        slow = Slow(*fields)
+        slow = Slow(plan.candidates, plan.facts, plan.models, plan.progress)
         slow.output = output
         return slow
 
     source = run.read_source(str(place / "data"), options)
-    progress = run.FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
+    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
     slow._trained("generator", 40, slow._train, 250.0, lambda: 9.0)
     assert [steps for steps, _ in asked] == [40, 16]

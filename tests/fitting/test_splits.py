@@ -14,7 +14,7 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, SplitData, divide, read_source, sentence_queries
+from grls.fitting.splits import _CUT, SplitData, data_facts, divide, read_source, sentence_queries, spread
 
 
 def divided(data: Path, seed: int = 0, **options: Any) -> SplitData:
@@ -24,7 +24,7 @@ def divided(data: Path, seed: int = 0, **options: Any) -> SplitData:
 def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
     made = divided(write_fit_data(tmp_path / "data"))
     assert (made.counts(), made.notes, made.pseudo) == ({"train": 9, "dev": 4, "test": 3}, (), ())
-    assert (made.tune, made.reported) == ("dev", "test")
+    assert data_facts(made).tune == "dev"
 
 
 def test_without_dev_a_part_of_train_is_split_off_and_that_is_said(tmp_path: Path) -> None:
@@ -56,7 +56,6 @@ def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
     assert [note.split(":")[0] for note in made.notes] == [
         "no training queries", "no dev queries", "no test queries"
     ]  # fmt: skip
-    assert made.reported == "dev"
 
 
 def without_qrels(folder: Path) -> Path:
@@ -129,7 +128,7 @@ def test_of_a_large_dev_split_one_half_tunes_and_the_other_chooses(
     monkeypatch.setattr(splits, "_LARGE", 4)
     made = divided(write_fit_data(tmp_path / "data"))
     assert made.counts() == {"train": 9, "tune": 2, "dev": 2, "test": 3}
-    assert made.tune == "tune"
+    assert data_facts(made).tune == "tune"
     assert made.notes == ("of 4 dev queries 2 tune and 2 choose",)
 
 
@@ -216,6 +215,13 @@ def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -
         data / "corpus.jsonl", [{"_id": p.id, "text": p.text} for p in [*passages(), Passage("x", "y")]]
     )
     assert len({first, second, fingerprint()}) == 3
+
+
+def test_some_passages_are_spread_over_the_whole_corpus() -> None:
+    """Of less than twice as many passages the first ones were taken."""
+    corpus = Corpus.from_passages([Passage(str(n), "text") for n in range(10)])
+    taken = {most: "".join(passage.id for passage in spread(corpus, most)) for most in (1, 3, 6, 9, 10, 99)}
+    assert taken == {1: "0", 3: "048", 6: "02468", 9: "02468", 10: "0123456789", 99: "0123456789"}
 
 
 def test_where_no_query_can_be_made_the_error_asks_for_queries(
