@@ -52,8 +52,8 @@ class BaseModel:
     @property
     def loader(self) -> str:
         """The class that loads it as a generator."""
-        kind = "language.CausalLM" if self.causal else "build.Pretrained"
-        return f"grls.models.load.{kind}"
+        kind = "CausalLM" if self.causal else "Pretrained"
+        return f"grls.models.load.build.{kind}"
 
 
 def title_of(name: str) -> str:
