@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -40,7 +41,19 @@ with needing("mcp", "the tools of an agent"):
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+    from mcp.shared.message import SessionMessage
+    from mcp.types import (
+        INVALID_REQUEST,
+        PARSE_ERROR,
+        CallToolResult,
+        JSONRPCError,
+        JSONRPCNotification,
+        JSONRPCRequest,
+        ListToolsResult,
+        TextContent,
+        Tool,
+        ToolAnnotations,
+    )
 
 
 ADDRESS = "/mcp"
@@ -99,13 +112,62 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
+    async def read() -> None:
+        async with received:
+            async for line in anyio.wrap_file(lines):
+                message = message_of(line)
+                stream = answers if isinstance(message, JSONRPCError) else received
+                await stream.send(SessionMessage(message))
+
+    async def nothing() -> AsyncIterator[str]:
+        for line in ():
+            yield line
+
     serving = asyncio.create_task(later())
     server = _server(names, lambda: asyncio.shield(serving))
+    lines = os.fdopen(os.dup(0), "rb", closefd=False)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
+    received, messages = anyio.create_memory_object_stream[Any]()
     try:
-        async with stdio_server() as (messages, answers):
+        # The package's own reader drops what it cannot read, and the client would wait for ever.
+        async with stdio_server(stdin=nothing()) as (_, answers), anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
             await server.run(messages, answers, server.create_initialization_options())
     finally:
         (await serving).close()
+
+
+def message_of(line: bytes) -> Any:
+    """The message of a line, or the error that answers it.
+
+    Half characters (lone surrogates) pass in arguments of tools alone, where an error names the argument.
+    Elsewhere an answer might repeat them, and could not be written.
+    """
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return _protocol_error(
+            None, PARSE_ERROR, f"the message is no JSON ({error}): send one a line, in UTF-8."
+        )
+    name = content.get("id") if isinstance(content, dict) else None
+    try:
+        kind = JSONRPCRequest if "id" in content else JSONRPCNotification
+        message = kind.model_validate(content)
+        rest = {field: value for field, value in (message.params or {}).items() if field != "arguments"}
+        json.dumps(content | {"params": rest}, ensure_ascii=False).encode()
+    except (ValueError, TypeError, RecursionError):
+        expected = 'jsonrpc "2.0", id (a whole number or a text), method, params (an object), all in Unicode'
+        return _protocol_error(name, INVALID_REQUEST, f"expected a request of JSON-RPC: {expected}.")
+    return message
+
+
+def _protocol_error(name: Any, code: int, text: str) -> Any:
+    """The error for a message, by the id of the message if that is one."""
+    error = {"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": text}}
+    try:
+        return JSONRPCError.model_validate_json(json.dumps(error))
+    except ValidationError:
+        return JSONRPCError.model_validate(error | {"id": None})
 
 
 def tool_routes(server: Any) -> list[BaseRoute]:
