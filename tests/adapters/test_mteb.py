@@ -177,9 +177,7 @@ def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
     with pytest.raises(ConfigError, match="a passage has no text, only id, image"):
         search.index([{"id": "p", "image": None}])
     for nothing in (None, "bm25"):
-        with pytest.raises(
-            ConfigError, match=rf"^retriever: the function .* must return .*, got .?{nothing}"
-        ):
+        with pytest.raises(ConfigError, match=rf"^retriever: .* must return .*, got .?{nothing}"):
             MTEBSearch(lambda _, made=nothing: made, name="made").index(rows(corpus))
     search.index(rows(corpus))
     with pytest.raises(MismatchError):
