@@ -118,7 +118,7 @@ def listing(
     ("arguments", "complaint"),
     [
         ({"rows": ["{}"]}, "listing: rows[0] must be a dict, got '{}'."),
-        ({"rows": {"{}"}}, "listing: rows[0] must be a dict, got '{}'."),
+        ({"rows": {"{}"}}, "listing: rows must be a list of dicts, got {'{}'}; a set has no order."),
         ({"rows": 5}, "listing: rows must be a list of dicts, got 5."),
         ({"sheets": 5}, "sheets must be a list of paths or functions or lists of texts, got 5."),
         ({"kind": int}, "listing: kind must be a class that derives from Exception, got <class 'int'>."),
@@ -133,6 +133,25 @@ def test_what_a_list_holds_is_checked_and_said_in_plain_words(
         listing(**arguments)
     assert complaint in str(caught.value)
     assert listing(rows=[{"a": 1}]) == [{"a": 1}]
+
+
+@checked
+def either(ids: Collection[str] | Sequence[Collection[str] | None] | None = None) -> Any:
+    return ids
+
+
+def test_what_can_be_read_once_is_read_once() -> None:
+    """It was used up as a list of texts, and then was an empty list of lists."""
+    for ids in (["a", "b"], [["a"], None]):
+        assert either(iter(ids)) == ids  # type: ignore[arg-type]
+
+
+def test_the_names_of_a_dict_keep_their_order() -> None:
+    names = {"b": 1, "a": 2}
+    assert listing(ways={"up": 1, "down": 2}.keys(), rows=[{}]) == [{}]
+    assert fitted(names.keys(), Sequence[str]) == fitted(names.keys(), list[str]) == ["b", "a"]
+    assert fitted(names.keys(), tuple[str, ...]) == ("b", "a")
+    assert fitted({"a"}, Collection[str]) == {"a"}
 
 
 @dataclass(frozen=True)
