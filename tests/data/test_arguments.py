@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,10 @@ def call(
     return name, k, rest, flag, ids, table, options
 
 
+class Named(str, Enum):  # noqa: UP042
+    DENSE, RRF = "dense", "rrf"
+
+
 class Folder:
     def __fspath__(self) -> str:
         return "folder"
@@ -51,6 +56,7 @@ def test_values_of_other_libraries_become_plain() -> None:
     )  # fmt: skip
     name, k, *_ = call(np.str_("a"), np.uint8(3))
     assert (type(name), type(k)) == (str, int)
+    assert call(Named.DENSE, method=Named.RRF)[::6] == ("dense", {"method": "rrf"})
     assert call("a", shares=np.array([1, 2]), depth=np.int32(4))[-1] == {"shares": (1, 2), "depth": 4}
     for ids in (["a", 1], np.array(["a", 1], dtype=object), pd.Series(["a", 1]), (one for one in ("a", 1))):
         assert list(call("a", ids=ids)[4]) == ["a", 1]  # type: ignore[arg-type]

@@ -280,7 +280,7 @@ def fitted(value: Any, kind: Any) -> Any:
     if origin in (Union, UnionType):
         return _one_of(value, inner)
     if origin is Literal:
-        text = str(value) if isinstance(value, str) else value
+        text = str.__str__(value) if isinstance(value, str) else value
         if not isinstance(text, str) or text not in inner:
             near = get_close_matches(text, map(str, inner), 1) if isinstance(text, str) else []
             remedy = f"did you mean {near[0]!r}?" if near else ""
@@ -347,7 +347,7 @@ def _str(value: Any) -> str:
         raise UnfitError(_SINGULAR[str], value)
     if not is_whole_text(value):
         raise UnfitError("a text without half characters (lone surrogates)", value)
-    return str(value)
+    return str.__str__(value)  # of an enumeration the value, not the name
 
 
 def _path(value: Any) -> Any:
@@ -357,7 +357,7 @@ def _path(value: Any) -> Any:
         value = Path(path) if isinstance(path, str) else value
     if not isinstance(value, str | Path):
         raise UnfitError(_SINGULAR[Path], value)
-    text = _str(str(value))
+    text = _str(value if isinstance(value, str) else str(value))
     if not text or "\0" in text:
         raise UnfitError("a name of at least one character, without NUL", text)
     longest = max((len(part.encode()) for part in PurePath(text).parts), default=0)

@@ -120,7 +120,7 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
                 await stream.send(SessionMessage(message))
 
     async def nothing() -> AsyncIterator[str]:
-        for line in ():
+        for line in list[str]():
             yield line
 
     serving = asyncio.create_task(later())
