@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -119,10 +120,6 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
                 stream = answers if isinstance(message, JSONRPCError) else received
                 await stream.send(SessionMessage(message))
 
-    async def nothing() -> AsyncIterator[str]:
-        for line in list[str]():
-            yield line
-
     serving = asyncio.create_task(later())
     server = _server(names, lambda: asyncio.shield(serving))
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
@@ -130,7 +127,8 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
     received, messages = anyio.create_memory_object_stream[Any]()
     try:
         # The package's own reader drops what it cannot read, and the client would wait for ever.
-        async with stdio_server(stdin=nothing()) as (_, answers), anyio.create_task_group() as tasks:
+        unread = stdio_server(stdin=anyio.wrap_file(io.StringIO()))
+        async with unread as (_, answers), anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await server.run(messages, answers, server.create_initialization_options())
     finally:
@@ -143,31 +141,26 @@ def message_of(line: bytes) -> Any:
     Half characters (lone surrogates) pass in arguments of tools alone, where an error names the argument.
     Elsewhere an answer might repeat them, and could not be written.
     """
+    name = None
     try:
         content = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return _protocol_error(
-            None, PARSE_ERROR, f"the message is no JSON ({error}): send one a line, in UTF-8."
-        )
-    name = content.get("id") if isinstance(content, dict) else None
-    try:
+        name = content.get("id") if isinstance(content, dict) else None
         kind = JSONRPCRequest if "id" in content else JSONRPCNotification
         message = kind.model_validate(content)
         rest = {field: value for field, value in (message.params or {}).items() if field != "arguments"}
         json.dumps(content | {"params": rest}, ensure_ascii=False).encode()
-    except (ValueError, TypeError, RecursionError):
+        return message
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        code, text = PARSE_ERROR, f"the message is no JSON ({error}): send one a line, in UTF-8."
+    except (ValueError, TypeError):
         expected = 'jsonrpc "2.0", id (a whole number or a text), method, params (an object), all in Unicode'
-        return _protocol_error(name, INVALID_REQUEST, f"expected a request of JSON-RPC: {expected}.")
-    return message
-
-
-def _protocol_error(name: Any, code: int, text: str) -> Any:
-    """The error for a message, by the id of the message if that is one."""
-    error = {"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": text}}
+        code, text = INVALID_REQUEST, f"expected a request of JSON-RPC: {expected}."
+    said = {"jsonrpc": "2.0", "error": {"code": code, "message": text}}
     try:
-        return JSONRPCError.model_validate_json(json.dumps(error))
-    except ValidationError:
-        return JSONRPCError.model_validate(error | {"id": None})
+        known = name if isinstance(name, int | str) else None
+        return JSONRPCError.model_validate_json(json.dumps(said | {"id": known}))
+    except ValidationError:  # this is no id
+        return JSONRPCError.model_validate(said | {"id": None})
 
 
 def tool_routes(server: Any) -> list[BaseRoute]:
