@@ -89,7 +89,9 @@ def worded(text: str, surface: Surface | None = None) -> str:
             return f"`{worded(match[0][1:-1], in_shell)}`"
         try:
             python, name, *values = json.loads(match[1])
-        except ValueError:  # a text of a user that looks like a mark
+        except ValueError:
+            name = None
+        if not isinstance(name, str):  # a text of a user that looks like a mark
             return match[0]
         return python if python and write is in_python else write(name, values)
 

@@ -11,7 +11,7 @@ import pytest
 from verbs import commands
 
 import grls
-from grls.cli import Command
+from grls.cli import Command, main
 from grls.errors import (
     ConfigError,
     DataError,
@@ -49,6 +49,7 @@ from grls.errors import (
          "raise limits.input"),
         ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
         ('a text ⟦["x", y]⟧', *['a text ⟦["x", y]⟧'] * 3),
+        ('a text ⟦["x", 3]⟧', *['a text ⟦["x", 3]⟧'] * 3),
     ],
 )  # fmt: skip
 def test_each_surface_words_an_option(text: str, shell: str, python: str, request_: str) -> None:
@@ -90,6 +91,25 @@ def test_a_number_outside_its_interval_is_refused(interval: str, value: float, e
     assert worded(caught.value.text, in_shell) == f"--data.decay must be {expected}."
     bounded(interval, decay=None)
     bounded(interval, decay=1)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        ("fuse a b --output=o", "--fusion.rrf_k"),
+        ("index hybrid r --output=o", "--hybrid.empty_weight"),
+        ("index bm25 --corpus=c --output=o", "--bm25.k1"),
+        ("retrieve bm25 --data=d --output=o", "--bm25.b"),
+        ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.top_p"),
+        ("train biencoder --data=d --output=o", "--fit.hard_negatives"),
+        ("retrieve r --data=d --output=o", "--hops.temperature"),
+    ],
+)
+def test_an_option_out_of_bounds_is_named_as_it_is_typed(
+    verb: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb.split(), f"{option}=-1"]) == 1
+    assert f"error: {option} must be " in capsys.readouterr().err
 
 
 def test_a_value_that_is_no_choice_is_refused() -> None:

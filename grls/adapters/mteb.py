@@ -12,6 +12,7 @@ from grls.adapters.documents import is_blank
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.ending import needing
@@ -69,16 +70,23 @@ class MTEBSearch:
         """Make the retriever of a task's corpus, or check that the searcher searches this corpus.
 
         Raises:
-            ConfigError: The corpus has no texts.
+            ConfigError: The corpus has no texts, or the function returns no retriever.
             MismatchError: The searcher has another corpus.
         """
+        self._made = None  # nothing of the task before is searched if this fails
         source = f"the corpus of {getattr(task_metadata, 'name', 'the task')}"
         passages = Corpus.from_passages(map(_passage, corpus), source)
         if isinstance(self._source, Searcher):
             _check_same(self._source.corpus, passages)
             self._made = self._source
         else:
-            self._made = self._source(passages)  # held, for a temporary folder goes with its searcher
+            made = self._source(passages)
+            if not isinstance(made, Searcher) and not callable(getattr(made, "retrieve", None)):
+                raise ConfigError(
+                    "retriever: the function that makes a retriever of a corpus must return a searcher or a "
+                    f"retriever, got {short_repr(made)}."
+                )
+            self._made = made  # held, for a temporary folder goes with its searcher
 
     def search(
         self,

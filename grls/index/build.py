@@ -208,7 +208,7 @@ def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> S
 
 def _check_options(backend: str, form: str) -> None:
     check_backend(backend)
-    one_of(FORMS, form=form)
+    one_of(FORMS, "index.", form=form)
     if form == "prefixes" and backend != "array":
         raise ConfigError(f"the form 'prefixes' needs the backend 'array'; got {backend!r}.")
 

@@ -29,9 +29,9 @@ class BM25Options:
     method: Variant = rare("lucene")
 
     def __post_init__(self) -> None:
-        at_least(0, k1=self.k1)
-        bounded("[0, 1]", b=self.b)
-        one_of(get_args(Variant), method=self.method)
+        at_least(0, "bm25.", k1=self.k1)
+        bounded("[0, 1]", "bm25.", b=self.b)
+        one_of(get_args(Variant), "bm25.", method=self.method)
 
 
 USUAL_BM25 = BM25Options()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked
@@ -23,6 +24,16 @@ SETS = ("expected-f1", "cut")
 """Last part of the score mode of runs whose chains are sets."""
 
 _SHOWN = 3  # example ids of an error
+
+
+def _candidates(options: Mapping[str, Any]) -> int | None:
+    """How many candidates a retriever has for a query; of a fusion the most of a member; None: no limit."""
+    members = options.get("members")
+    if isinstance(members, list) and all(isinstance(member, dict) for member in members):
+        limits = [limit for member in members if (limit := _candidates(member)) is not None]
+        return max(limits, default=None) if len(limits) == len(members) else None
+    candidates = options.get("passages")
+    return candidates if isinstance(candidates, int) else None
 
 
 @dataclass(frozen=True)
@@ -139,10 +150,8 @@ class Run:
         options = {} if self.info is None else self.info.options
         longest = max(map(len, self.rankings.values()), default=0)
         k = options.get("k", longest)
-        candidates = options.get("passages")
-        if isinstance(k, int) and isinstance(candidates, int) and longest <= candidates < k:
-            k = candidates
-        whole = not longest or k is None or (isinstance(k, int) and longest < k)
+        bounds = [bound for bound in (k, _candidates(options)) if isinstance(bound, int)]
+        whole = not longest or all(longest < bound for bound in bounds)
         depths = [options.get("members_depth"), None if whole else longest]
         depth = min((depth for depth in depths if isinstance(depth, int)), default=None)
         return None if depth is None or (passages is not None and depth >= passages) else depth

@@ -15,7 +15,8 @@ QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
 class Body(BaseModel):
     """The rules of every body."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    # Without a bound, pydantic takes half characters (lone surrogates) for text.
+    model_config = ConfigDict(extra="forbid", strict=True, str_min_length=0)
 
 
 class HopsBody(Body):

@@ -176,6 +176,14 @@ def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
         search.search(QUERIES, top_k=1)
     with pytest.raises(ConfigError, match="a passage has no text, only id, image"):
         search.index([{"id": "p", "image": None}])
+    for nothing in (None, "bm25"):
+        with pytest.raises(ConfigError, match=rf"^retriever: .* must return .*, got .?{nothing}"):
+            MTEBSearch(lambda _, made=nothing: made, name="made").index(rows(corpus))
+    search.index(rows(corpus))
+    with pytest.raises(MismatchError):
+        search.index(rows(corpus)[1:])
+    with pytest.raises(ConfigError, match="call index"):  # and not the corpus before
+        search.search(QUERIES, top_k=1)
     search.index(rows(corpus))
     with pytest.raises(ConfigError, match="query 'a' has no text"):
         search.search([{"id": "a", "text": [{"role": "user", "content": "stone"}]}], top_k=1)

@@ -1,6 +1,6 @@
 """Wrong values for every argument of every public call: each is refused in our words, or plainly works.
 
-3,000 calls are drawn with a seed: one argument has a value of the zoo, all others are right. What would train
+4,500 calls are drawn with a seed: one argument has a value of the zoo, all others are right. What would train
 or upload is cut short behind the checks.
 """
 
@@ -16,18 +16,20 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from encoder_models import tiny_colbert, tiny_splade
 
 import grls
 from grls.errors import GrlsError
 from grls.evaluation.measures import REGISTERED, query_values, register_measure
 from grls.retrieve.base import FindsChains
+from grls.retrieve.build import Building, build
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import RULES, Never, register_stop
 from grls.retrieve.registry import Opening
 from grls.runs.run import Run
 
-CALLS = 4000
+CALLS = 4500
 TEXTS = ["otters eat fish", "herons eat frogs", "a lynx is quick"]
 QUERIES = {"q": "what do otters eat ?", "r": "do herons eat ?", "s": "what is quick ?"}
 GOLD = {"q": ["0"], "r": ["1"], "s": ["2"]}
@@ -133,6 +135,11 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
     }  # fmt: skip
     dense, generator = retrievers["dense"], retrievers["generative"]
     encoder, writer = grls.BiEncoder(kinds / "bert"), grls.Generator(kinds / "generative" / "model")
+    built = {"spans": writer.index(kinds / "data", span_words=3, device="cpu")}
+    for kind, model in {"sparse": tiny_splade(folder), "multi-vector": tiny_colbert(folder)}.items():
+        build(str(model), str(kinds / "data"), Building(str(folder / kind), kind, device="cpu"))
+        built[kind] = grls.load(folder / kind, device="cpu")
+    retrievers |= built
     passages = {"corpus": TEXTS}
     learned = {**passages, "queries": QUERIES, "gold": GOLD}
     data = dict.fromkeys((*learned, "dev"), "any")
@@ -225,7 +232,6 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
             {"priors": FOLDER, "weights": "list none", "output": OUTPUT, "empty_weight": "whole number",
              "done_share": "whole number", "normalized": "flag"},
         ),
-        "hops": Call(dense.hops, {"steps": "fixed", "max": 2}, {**HOPS, "output": OUTPUT}),
         "rescored": Call(
             dense.rescored, {"model": kinds / "encoder"},
             {"model": FOLDER, "passages": "whole", "weight": "whole number none", "output": OUTPUT},
@@ -235,14 +241,6 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
             {"queries": QUERIES, "gold": {name: ["otter-calm"] for name in QUERIES}},
             {"queries": "any", "gold": "any", "k": "whole", "onward": "flag", "rescore_passages": "whole",
              **dict.fromkeys(TRIED, "list none")},
-        ),
-        "updated": Call(
-            bm25.updated, {"add": ["otters dive"], "remove": ["0"]},
-            {"add": "any", "remove": "list none", "merge": "flag", "batch_size": "whole", "output": OUTPUT},
-        ),
-        "explain": Call(
-            bm25.explain, {"query": "otters", "gold": "0"},
-            {"query": "text query", "gold": "text whole list none", "depth": "whole"},
         ),
         "save": Call(bm25.save, {"folder": folder / "saved"}, {"folder": FOLDER}),
         "push_to_hub": Call(
@@ -258,6 +256,17 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
             {"query": "text query", "where": "text none", "allow": "list none"},
         ),
     }  # fmt: skip
+    for name, one in {"bm25": bm25, "dense": dense, **built}.items():
+        gold = one.corpus[0].id
+        calls[f"hops {name}"] = Call(one.hops, {"steps": "fixed", "max": 2}, {**HOPS, "output": OUTPUT})
+        calls[f"updated {name}"] = Call(
+            one.updated, {"add": ["otters dive"], "remove": [gold]},
+            {"add": "any", "remove": "list none", "merge": "flag", "batch_size": "whole", "output": OUTPUT},
+        )  # fmt: skip
+        calls[f"explain {name}"] = Call(
+            one.explain, {"query": "is the otter calm ?", "gold": gold},
+            {"query": "text query", "gold": "text whole list none", "depth": "whole"},
+        )  # fmt: skip
     for name, one in retrievers.items():
         calls[f"search {name}"] = Call(one.search, {"queries": ["is the otter calm ?"]}, search)
         calls[f"retrieve {name}"] = Call(

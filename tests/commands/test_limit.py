@@ -117,4 +117,4 @@ def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.Captu
     assert info is not None
     assert info.options == {"k": 10, "k1": 0.4, "b": 0.1, "method": "bm25l"}
     assert "--bm25 is for bm25, which counts" in fails(capsys, "retrieve", *same, "--bm25.k1=2")
-    assert "--k1 must be at least 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")
+    assert "--bm25.k1 must be at least 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,10 @@ def call(
     return name, k, rest, flag, ids, table, options
 
 
+class Named(str, Enum):  # noqa: UP042
+    DENSE, RRF = "dense", "rrf"
+
+
 class Folder:
     def __fspath__(self) -> str:
         return "folder"
@@ -51,6 +56,7 @@ def test_values_of_other_libraries_become_plain() -> None:
     )  # fmt: skip
     name, k, *_ = call(np.str_("a"), np.uint8(3))
     assert (type(name), type(k)) == (str, int)
+    assert call(Named.DENSE, method=Named.RRF)[::6] == ("dense", {"method": "rrf"})
     assert call("a", shares=np.array([1, 2]), depth=np.int32(4))[-1] == {"shares": (1, 2), "depth": 4}
     for ids in (["a", 1], np.array(["a", 1], dtype=object), pd.Series(["a", 1]), (one for one in ("a", 1))):
         assert list(call("a", ids=ids)[4]) == ["a", 1]  # type: ignore[arg-type]
@@ -118,7 +124,7 @@ def listing(
     ("arguments", "complaint"),
     [
         ({"rows": ["{}"]}, "listing: rows[0] must be a dict, got '{}'."),
-        ({"rows": {"{}"}}, "listing: rows[0] must be a dict, got '{}'."),
+        ({"rows": {"{}"}}, "listing: rows must be a list of dicts, got {'{}'}; a set has no order."),
         ({"rows": 5}, "listing: rows must be a list of dicts, got 5."),
         ({"sheets": 5}, "sheets must be a list of paths or functions or lists of texts, got 5."),
         ({"kind": int}, "listing: kind must be a class that derives from Exception, got <class 'int'>."),
@@ -133,6 +139,25 @@ def test_what_a_list_holds_is_checked_and_said_in_plain_words(
         listing(**arguments)
     assert complaint in str(caught.value)
     assert listing(rows=[{"a": 1}]) == [{"a": 1}]
+
+
+@checked
+def either(ids: Collection[str] | Sequence[Collection[str] | None] | None = None) -> Any:
+    return ids
+
+
+def test_what_can_be_read_once_is_read_once() -> None:
+    """It was used up as a list of texts, and then was an empty list of lists."""
+    for ids in (["a", "b"], [["a"], None]):
+        assert either(iter(ids)) == ids  # type: ignore[arg-type]
+
+
+def test_the_names_of_a_dict_keep_their_order() -> None:
+    names = {"b": 1, "a": 2}
+    assert listing(ways={"up": 1, "down": 2}.keys(), rows=[{}]) == [{}]
+    assert fitted(names.keys(), Sequence[str]) == fitted(names.keys(), list[str]) == ["b", "a"]
+    assert fitted(names.keys(), tuple[str, ...]) == ("b", "a")
+    assert fitted({"a"}, Collection[str]) == {"a"}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from encoder_models import tiny_colbert, tiny_masked, tiny_splade
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
+from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
 from sentence_transformers.sentence_transformer.modules import (
     CNN,
     LSTM,
@@ -252,10 +253,14 @@ def exported(folder: Path) -> Path:
     return made
 
 
-def adapters(folder: Path) -> Path:
+def adapters(folder: Path, whole: bool = False, config: bool = False) -> Path:
+    """transformers would read the model that they name, whatever else is there."""
     made = mean(folder)
-    (made / "config.json").unlink()
-    return changed(made, "adapter_config.json", peft_type="LORA", base_model_name_or_path="bert")
+    if not whole:
+        (made / "model.safetensors").rename(made / "adapter_model.safetensors")
+    if not config:
+        (made / "config.json").unlink()
+    return changed(made, "adapter_config.json", peft_type="LORA", base_model_name_or_path="no/model")
 
 
 def own_code(folder: Path) -> Path:
@@ -296,6 +301,71 @@ def inference_free(folder: Path) -> Path:
 def sparse_code(folder: Path) -> Path:
     torch.manual_seed(8)
     return saved(folder, [*pooled(folder / "bert"), SparseAutoEncoder(WIDTH, 32, 8)], SparseEncoder)
+
+
+def with_pieces(folder: Path, *pieces: str) -> Path:
+    """A BERT with further pieces in its vocabulary."""
+    source = Path(bert(folder))
+    vocabulary = [*(source / "vocab.txt").read_text().split(), *pieces]
+    (source / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    BertTokenizerFast(str(source / "vocab.txt")).save_pretrained(source)
+    torch.manual_seed(1)
+    BertModel(BertConfig.from_pretrained(source, vocab_size=len(vocabulary))).save_pretrained(source)
+    return source
+
+
+def stanford(folder: Path) -> Path:
+    """As the code of ColBERTv2 wrote it: the projection lies among the weights of the BERT."""
+    made = with_pieces(folder / "bert", "[unused0]", "[unused1]")
+    weights = {f"bert.{name}": weight for name, weight in load_file(made / "model.safetensors").items()}
+    save_file({**weights, "linear.weight": torch.randn(8, WIDTH)}, made / "model.safetensors")
+    sizes = {"query_maxlen": 12, "doc_maxlen": 20, "mask_punctuation": True, "attend_to_mask_tokens": False}
+    (made / "artifact.metadata").write_text(json.dumps(sizes))
+    return changed(made, "config.json", architectures=["HF_ColBERT"])
+
+
+def pylate(folder: Path, **settings: Any) -> Path:
+    """As version 1 of PyLate wrote it: a transformer and a projection, all else by settings."""
+    source = with_pieces(folder / "bert", "[X]", "[Y]")
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer.add_tokens(["[Q] ", "[D] "])
+    network = AutoModel.from_pretrained(source)
+    network.resize_token_embeddings(len(tokenizer))
+    for part in (network, tokenizer):
+        part.save_pretrained(source)
+    projection = Dense(WIDTH, 8, bias=False, activation_function=torch.nn.Identity())
+    made = saved(folder, [Transformer(str(source), max_seq_length=20), projection])
+    (made / "sentence_bert_config.json").write_text('{"max_seq_length": 20, "do_lower_case": false}')
+    entries = json.loads((made / "modules.json").read_text())
+    entries[1]["type"] = "pylate.models.Dense.Dense"
+    (made / "modules.json").write_text(json.dumps(entries))
+    names = ("in_features", "out_features", "bias", "activation_function")
+    file = made / entries[1]["path"] / "config.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({name: content[name] for name in names}))
+    told = {
+        "query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 12, "document_length": 20,
+        "attend_to_expansion_tokens": False, "skiplist_words": list(".?"), "model_type": "ColBERT",
+    }  # fmt: skip
+    (made / "config_sentence_transformers.json").unlink()
+    return changed(made, "config_sentence_transformers.json", **told, **settings)
+
+
+def expanded(folder: Path, **how: Any) -> Path:
+    return tiny_colbert(folder, query_expansion={"strategy": "fixed", "attend": True, "length": 12, **how})
+
+
+def tokens_pooled(folder: Path, **how: Any) -> Path:
+    model = MultiVectorEncoder(str(tiny_colbert(folder)), device="cpu")
+    model.append(HierarchicalTokenPooling(2, **how))
+    model.save(str(folder / "model"), create_model_card=False)
+    return folder / "model"
+
+
+def pairs_with_prompts(folder: Path, **named: str) -> Path:
+    prompts = {"query": "is the otter ", "find": "the fox "}
+    made = cross_encoder(folder / "model")
+    return changed(made, "config_sentence_transformers.json", prompts=prompts, **named)
 
 
 def numbered_pairs(folder: Path) -> Path:
@@ -365,6 +435,8 @@ LAYOUTS: dict[str, dict[str, Make]] = {
         "weights as a pickle": pickled,
         "weights for ONNX alone": exported,
         "adapters (LoRA) alone": adapters,
+        "adapters (LoRA) beside the config of their model": lambda f: adapters(f, config=True),
+        "adapters (LoRA) beside a whole model": lambda f: adapters(f, whole=True, config=True),
         "own code": own_code,
     },
     "sparse": {
@@ -382,11 +454,22 @@ LAYOUTS: dict[str, dict[str, Make]] = {
         "ColBERT, `query_length`, `document_length`": lambda f: tiny_colbert(
             f, query_length=9, document_length=12
         ),
+        "ColBERT, query expansion": expanded,
+        "ColBERT, query expansion without attention": lambda f: expanded(f, attend=False),
+        "ColBERT, query expansion of short queries alone (`min`)": lambda f: expanded(f, strategy="min"),
+        "ColBERT, query expansion by another token": lambda f: expanded(f, token="[PAD]"),
+        "ColBERT, token pooling": tokens_pooled,
+        "ColBERT, token pooling of queries, too": lambda f: tokens_pooled(f, tasks=["query", "document"]),
+        "ColBERT as Stanford's code saves it": stanford,
+        "ColBERT as PyLate saves it": pylate,
+        "ColBERT as PyLate saves it, without query expansion": lambda f: pylate(f, do_query_expansion=False),
         "ColBERT, tokenizer with more pieces than rows": lambda f: large_tokenizer(tiny_colbert(f)),
     },
     "rescored": {
         "cross-encoder": lambda f: cross_encoder(f / "model"),
         "cross-encoder in `0_Transformer`": numbered_pairs,
+        "cross-encoder, `default_prompt_name`": lambda f: pairs_with_prompts(f, default_prompt_name="find"),
+        "cross-encoder, prompts of which none is the default (not read)": pairs_with_prompts,
         "plain classifier with one label": lambda f: plain_classifier(f / "model"),
         "classifier with several labels": lambda f: cross_encoder(f / "model", labels=3),
         "cross-encoder, tokenizer with more pieces than rows": lambda f: large_tokenizer(

@@ -170,6 +170,10 @@ def test_a_retriever_with_few_candidates_tells_no_deeper_than_these() -> None:
         ({"k": 10}, None),
         ({"k": 3}, 3),
         ({"k": 10, "passages": 20}, None),
+        ({"k": 10, "passages": 2, "steps": "ranked", "hops": 2}, 3),  # each hop has two
+        ({"k": 10, "members": [{"passages": 2}, {"passages": 3}]}, 3),
+        ({"k": 10, "members": [{"passages": 2}, {"passages": 5}]}, None),
+        ({"k": 10, "members": [{"passages": 2}, {"retriever": "bm25"}]}, None),
     ):
         info = RunInfo("multi-vector", "m", "single", "", "", "", "test", "full", options=options)
         assert Run.of(rankings, info=info).depth() == depth, options

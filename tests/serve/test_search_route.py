@@ -112,6 +112,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"query": "a", "hops": {"steps": "fixed", "max": 9}}, "at most 8"),
     ({"query": "a", "hops": {"steps": "single", "max": 1}}, "single"),
     ({"query": "a\ud800"}, "query"),
+    ({"query": "a", "where": "\ud800"}, "where"),
+    ({"query": "a", "allow": ["\ud800"]}, "allow.0"),
 ]
 
 

@@ -206,8 +206,11 @@ sys.exit(main())
 """
 
 
-def answers(folder: Path, how: str) -> tuple[list[Any], int, str]:
-    """What a server says to `initialize` and to a search, how it ends, and its log."""
+LATE = "late(*given, **named):\n import time\n time.sleep(1)\n return opened(*given, **named)"
+
+
+def answers(folder: Path, how: str, *lines: bytes) -> tuple[list[Any], int, str]:
+    """What a server says to `initialize`, to a search and to further lines, how it ends, and its log."""
     from subprocess import PIPE, Popen
 
     environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
@@ -219,23 +222,63 @@ def answers(folder: Path, how: str) -> tuple[list[Any], int, str]:
     }
     calls = [("initialize", client), ("tools/call", {"name": "search", "arguments": {"query": "alert"}})]
     said = []
-    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, text=True) as server:
-        for number, (method, params) in enumerate(calls):
-            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            print(json.dumps(message), file=server.stdin, flush=True)
-            assert server.stdout is not None
-            said.append((json.loads(server.stdout.readline())["result"], time.monotonic()))
+    messages = [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(calls)
+    ]
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for line in (*(json.dumps(message).encode() for message in messages), *lines):
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
+            said.append((json.loads(server.stdout.readline()), time.monotonic()))
         _, log = server.communicate()
-    return said, server.returncode, log
+    return said, server.returncode, log.decode()
 
 
 def test_the_client_is_answered_while_retrievers_are_opened(tmp_path: Path) -> None:
-    how = "late(*given, **named):\n import time\n time.sleep(1)\n return opened(*given, **named)"
-    ((first, early), (second, late)), code, log = answers(hostile_folder(tmp_path / "one"), how)
-    assert first["serverInfo"]["name"] == "grls"
-    assert json.loads(second["content"][0]["text"])["hits"]
+    ((first, early), (second, late)), code, log = answers(hostile_folder(tmp_path / "one"), LATE)
+    assert first["result"]["serverInfo"]["name"] == "grls"
+    assert json.loads(second["result"]["content"][0]["text"])["hits"]
     assert late - early >= 1
     assert (code, "Ready: an agent may ask" in log) == (0, True)
+
+
+def test_what_the_protocol_cannot_read_is_answered(tmp_path: Path) -> None:
+    """The package mcp drops such lines, and the client would wait for ever; the server goes on after them."""
+    call = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search","arguments":%s}}'
+    half = "got characters that are not Unicode (half of a surrogate pair)"
+    said_of_arguments = {
+        rb'{"query":"\ud800"}': f"query: expected a text (at least 1 character), {half}",
+        rb'{"query":"x","where":"\udc00=1"}': f"where: expected a text, or null, {half}",
+        rb'{"query":"x","allow":["\udc00"]}': f"allow.0: expected a text, {half}",
+        rb'{"query":"x","\udc00":1}': "half of a surrogate pair",
+        b'{"query":"x","k":' + b"[" * 300 + b"]" * 300 + b"}": "k: expected a whole number (at least 1)",
+    }
+    said_of_lines = {
+        rb'{"jsonrpc":"2.0","id":7,"method":"ping\ud800"}': (7, "expected a request"),
+        rb'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":"\ud800"}}': (7, "expected a request"),
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}': (7, "expected a request"),
+        rb'{"jsonrpc":"2.0","id":"\ud800","method":"ping"}': (None, "expected a request"),
+        b'{"jsonrpc":"2.0","id":7.0,"method":"ping"}': (None, "id (a whole number or a text)"),
+        b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]': (None, "expected a request"),
+        b'{"jsonrpc":"2.0","id":7,': (None, "the message is no JSON (Expecting property name"),
+        b'{"jsonrpc":"2.0","id":7,"method":"\xff"}': (None, "send one a line, in UTF-8"),
+        b"[" * 10**5: (None, "the message is no JSON (maximum recursion depth"),
+    }
+    lines = [*(call % arguments for arguments in said_of_arguments), *said_of_lines]
+    said, code, log = answers(hostile_folder(tmp_path / "one"), LATE, *lines, call % b'{"query":"alert"}')
+    _, _, *results, last = [answer for answer, _ in said]
+    for answer, expected in zip(results, said_of_arguments.values(), strict=False):
+        assert (answer["id"], answer["result"]["isError"]) == (7, True)
+        assert expected in answer["result"]["content"][0]["text"]
+    for answer, expected in zip(results[len(said_of_arguments) :], said_of_lines.values(), strict=True):
+        name, text = expected
+        assert answer["id"] == name
+        assert text in answer["error"]["message"]
+    assert json.loads(last["result"]["content"][0]["text"])["hits"]
+    assert (code, "Traceback" in log) == (0, False)
 
 
 def test_a_folder_that_cannot_be_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,9 +288,9 @@ def test_a_folder_that_cannot_be_opened(tmp_path: Path, capsys: pytest.CaptureFi
     folder = hostile_folder(tmp_path / "one")
     (folder / "corpus.jsonl").write_text("damaged")
     how = "late(*given, **named):\n return opened(*given, **named)"
-    (_, (result, _)), code, log = answers(folder, how)
-    assert result["isError"]
-    assert result["content"][0]["text"].startswith("the retrievers cannot be opened: ")
+    (_, (answer, _)), code, log = answers(folder, how)
+    assert answer["result"]["isError"]
+    assert answer["result"]["content"][0]["text"].startswith("the retrievers cannot be opened: ")
     assert code == 1
     assert "error: " in log
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
@@ -280,7 +280,7 @@ def fitted(value: Any, kind: Any) -> Any:
     if origin in (Union, UnionType):
         return _one_of(value, inner)
     if origin is Literal:
-        text = str(value) if isinstance(value, str) else value
+        text = str.__str__(value) if isinstance(value, str) else value
         if not isinstance(text, str) or text not in inner:
             near = get_close_matches(text, map(str, inner), 1) if isinstance(text, str) else []
             remedy = f"did you mean {near[0]!r}?" if near else ""
@@ -347,7 +347,7 @@ def _str(value: Any) -> str:
         raise UnfitError(_SINGULAR[str], value)
     if not is_whole_text(value):
         raise UnfitError("a text without half characters (lone surrogates)", value)
-    return str(value)
+    return str.__str__(value)  # of an enumeration the value, not the name
 
 
 def _path(value: Any) -> Any:
@@ -357,7 +357,7 @@ def _path(value: Any) -> Any:
         value = Path(path) if isinstance(path, str) else value
     if not isinstance(value, str | Path):
         raise UnfitError(_SINGULAR[Path], value)
-    text = _str(str(value))
+    text = _str(value if isinstance(value, str) else str(value))
     if not text or "\0" in text:
         raise UnfitError("a name of at least one character, without NUL", text)
     longest = max((len(part.encode()) for part in PurePath(text).parts), default=0)
@@ -371,6 +371,8 @@ _SCALARS: dict[Any, Callable[[Any], Any]] = {bool: _bool, int: _int, float: _flo
 
 def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
     """A value of one of several types; a text that may be a path is checked as one."""
+    if isinstance(value, Iterator) and Any not in kinds and not hasattr(value, "readline"):
+        value = list(value)  # each type is tried, and it can be read once
     errors = []
     for kind in kinds:
         if kind is str and Path in kinds:
@@ -388,10 +390,16 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
 
 
 def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
-    """The values of a list, a set, an array, a column or an iterator, each of one type."""
+    """The values of a list, a set, an array, a column or an iterator, each of one type.
+
+    Where the order counts, a set is refused, and the names of a dict are a list.
+    """
     element = inner[0] if inner else Any
-    texts = str in _alternatives(element)
+    texts, ordered = str in _alternatives(element), issubclass(kind, Sequence)
+    if ordered and isinstance(value, set | frozenset):
+        raise UnfitError(_called(kind, inner), value, remedy="a set has no order")
     values = value if isinstance(value, list | tuple | Set) else list_from(value)
+    values = list(values) if ordered and isinstance(values, Set) else values
     if values is None:
         alone = isinstance(value, str) and texts
         raise UnfitError(_called(kind, inner), value, remedy=f"write [{short_repr(value)}]" if alone else "")

@@ -334,7 +334,7 @@ def _named(keys: list[str]) -> str:
 
 
 def refuse_dependent(source: str | Path) -> None:
-    """Refuse a folder that needs its own code to be run, or holds adapters of a model that is elsewhere.
+    """Refuse a folder that needs its own code to be run, or holds adapters.
 
     Raises:
         IncompleteError: It is such a folder.
@@ -343,11 +343,17 @@ def refuse_dependent(source: str | Path) -> None:
         file = Path(source) / name
         if file.is_file() and isinstance(content := read_json(file), dict) and content.get("auto_map"):
             raise _brings_code(name)
-    if (Path(source) / "adapter_config.json").is_file() and not (Path(source) / "config.json").exists():
+    if not (Path(source) / "adapter_config.json").is_file():  # with it, transformers reads another model
+        return
+    merge = "merge them into it (merge_and_unload of peft), and save the whole model"
+    if any(not file.name.startswith("adapter_") for file in Path(source).glob("*.safetensors*")):
         raise IncompleteError(
-            "it holds adapters (adapter_config.json) and not the model that they change: merge them into it "
-            "(merge_and_unload of peft), and save the whole model"
+            "it holds adapters (adapter_config.json) beside a whole model, so it is not clear which of them "
+            f"is meant: if the model has learned them already, remove adapter_config.json; else {merge}"
         )
+    raise IncompleteError(
+        f"it holds adapters (adapter_config.json) and not the model that they change: {merge}"
+    )
 
 
 def _brings_code(name: str) -> IncompleteError:

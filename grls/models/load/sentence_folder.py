@@ -142,10 +142,12 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
             raise IncompleteError(
                 f"it lacks the settings of {part.name} (in {folder.name}), which {MODULES} names"
             )
+        transformer = part.name in ("Transformer", "MLMTransformer")
+        if transformer:
+            refuse_dependent(folder)
         if part.name in _WITH_WEIGHTS:
             refuse_pickle(folder)
-        if part.name in ("Transformer", "MLMTransformer"):
-            refuse_dependent(folder)
+        if transformer:
             open_tokenizer(folder)
 
 

@@ -368,9 +368,9 @@ class Fusion:
     rrf_k: float = rare(60)
 
     def __post_init__(self) -> None:
-        one_of(get_args(Method), method=self.method)
-        one_of(get_args(Normalization), normalization=self.normalization)
-        at_least(0, rrf_k=self.rrf_k)
+        one_of(get_args(Method), "fusion.", method=self.method)
+        one_of(get_args(Normalization), "fusion.", normalization=self.normalization)
+        at_least(0, "fusion.", rrf_k=self.rrf_k)
         if self.weights is None:
             return
         if self.method == "interleave":

@@ -158,8 +158,8 @@ class Marginal:
         per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         least: A query whose chains have less probability than this takes no further hop.
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
-        reach: Passages that each query may find, where a filter leaves few (None: many). Of up to 6 passages
-            so many chains are kept that no set of them is dropped.
+        reach: How many passages each query may find; empty: many. Of up to 6 passages so many chains are kept
+            that no set of them is dropped.
     """
 
     queries: int
@@ -168,12 +168,13 @@ class Marginal:
     per_first: int | None = None
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
-    reach: Sequence[int | None] = ()
+    reach: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        few = [None if count is None or count > _FEW else count for count in self.reach]
-        sets = [0 if count is None else math.comb(count, count // 2) for count in few]
-        self._most = [max(self.chains, count) for count in sets] or [self.chains] * self.queries
+        self._most = [self.chains] * self.queries
+        for query, count in enumerate(self.reach):
+            if count <= _FEW:
+                self._most[query] = max(self.chains, math.comb(count, count // 2))
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
         self._best: list[list[LiveChain]] = [[] for _ in range(self.queries)]
         self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
@@ -347,10 +348,7 @@ def after_hops(
         k: Largest number of hits.
         distinct: The number of different ones among passages.
     """
-    total = math.fsum(mass.values())
-    certain = total >= len(mass) - _CERTAIN or (
-        abs(total - round(total)) < _CERTAIN and total >= distinct(list(mass)) - _CERTAIN
-    )
+    certain = math.fsum(mass.values()) >= distinct(list(mass)) - _CERTAIN
     scores = {name: 1.0 if certain else to_nine_digits(value) for name, value in mass.items()}
     ranked = [Hit(*pair) for pair in sorted(scores.items(), key=lambda pair: -pair[1])[:k]]
     more = [hit for hit in beyond if hit.id not in mass][: k - len(ranked)]

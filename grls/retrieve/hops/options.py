@@ -40,7 +40,7 @@ class HopOptions:
             DONE; ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
         max: Number of hops (fixed, ranked), or largest number of hops (dynamic); null: 20, or 4 (ranked).
         chains: Number of chains kept for each query; null: 4 where scores are log-probabilities, else 1
-            (ranked: 5).
+            (ranked: 5; among up to 6 passages at least so many that no set of them is dropped).
         branch: Number of passages that continue a chain at each hop; null: 4 where scores are
             log-probabilities, else as many as ``chains``.
         done_bias: Bias on DONE, added at every hop to its log-odds (nats; bi-encoders: to its score). A

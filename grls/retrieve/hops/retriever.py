@@ -399,10 +399,11 @@ class RankedHops(_HopByHop):
         yield from self.search.plan(query, allow, chains=chains, beyond=k)
         return chains.rankings(k)[0]
 
-    def _reach(self, filters: Sequence[Filter | None]) -> list[int | None]:
-        """How many passages each filter leaves; None: there is no filter."""
-        passages = evaluate_filters([rule for rule in filters if rule is not None], self.retriever.corpus)
-        return [None if rule is None else len(passages[rule]) for rule in filters]
+    def _reach(self, filters: Sequence[Filter | None]) -> list[int]:
+        """How many passages each query may find: those of its filter, or all."""
+        corpus = self.retriever.corpus
+        passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
+        return [len(corpus) if rule is None else len(passages[rule]) for rule in filters]
 
 
 @checked

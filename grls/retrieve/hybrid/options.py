@@ -59,5 +59,5 @@ class PriorOptions:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        at_least(0, empty_weight=self.empty_weight)
-        bounded("(-inf, 0)", done_share=self.done_share)
+        at_least(0, "hybrid.", empty_weight=self.empty_weight)
+        bounded("(-inf, 0)", "hybrid.", done_share=self.done_share)

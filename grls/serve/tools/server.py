@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -40,7 +42,19 @@ with needing("mcp", "the tools of an agent"):
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+    from mcp.shared.message import SessionMessage
+    from mcp.types import (
+        INVALID_REQUEST,
+        PARSE_ERROR,
+        CallToolResult,
+        JSONRPCError,
+        JSONRPCNotification,
+        JSONRPCRequest,
+        ListToolsResult,
+        TextContent,
+        Tool,
+        ToolAnnotations,
+    )
 
 
 ADDRESS = "/mcp"
@@ -99,13 +113,54 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
+    async def read() -> None:
+        async with received:
+            async for line in anyio.wrap_file(lines):
+                message = message_of(line)
+                stream = answers if isinstance(message, JSONRPCError) else received
+                await stream.send(SessionMessage(message))
+
     serving = asyncio.create_task(later())
     server = _server(names, lambda: asyncio.shield(serving))
+    lines = os.fdopen(os.dup(0), "rb", closefd=False)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
+    received, messages = anyio.create_memory_object_stream[Any]()
     try:
-        async with stdio_server() as (messages, answers):
+        # The package's own reader drops what it cannot read, and the client would wait for ever.
+        unread = stdio_server(stdin=anyio.wrap_file(io.StringIO()))
+        async with unread as (_, answers), anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
             await server.run(messages, answers, server.create_initialization_options())
     finally:
         (await serving).close()
+
+
+def message_of(line: bytes) -> Any:
+    """The message of a line, or the error that answers it.
+
+    Half characters (lone surrogates) pass in arguments of tools alone, where an error names the argument.
+    Elsewhere an answer might repeat them, and could not be written.
+    """
+    name = None
+    try:
+        content = json.loads(line)
+        name = content.get("id") if isinstance(content, dict) else None
+        kind = JSONRPCRequest if "id" in content else JSONRPCNotification
+        message = kind.model_validate(content)
+        rest = {field: value for field, value in (message.params or {}).items() if field != "arguments"}
+        json.dumps(content | {"params": rest}, ensure_ascii=False).encode()
+        return message
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        code, text = PARSE_ERROR, f"the message is no JSON ({error}): send one a line, in UTF-8."
+    except (ValueError, TypeError):
+        expected = 'jsonrpc "2.0", id (a whole number or a text), method, params (an object), all in Unicode'
+        code, text = INVALID_REQUEST, f"expected a request of JSON-RPC: {expected}."
+    said = {"jsonrpc": "2.0", "error": {"code": code, "message": text}}
+    try:
+        known = name if isinstance(name, int | str) else None
+        return JSONRPCError.model_validate_json(json.dumps(said | {"id": known}))
+    except ValidationError:  # this is no id
+        return JSONRPCError.model_validate(said | {"id": None})
 
 
 def tool_routes(server: Any) -> list[BaseRoute]:

@@ -40,7 +40,7 @@ class PairOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(0, hard_negatives=self.hard_negatives, evidence_words=self.evidence_words)
+        at_least(0, "fit.", hard_negatives=self.hard_negatives, evidence_words=self.evidence_words)
 
     @property
     def ranked(self) -> int:

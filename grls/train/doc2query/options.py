@@ -37,9 +37,9 @@ class Drawing:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, queries=self.queries, hops=self.hops)
-        bounded("(0, inf)", temperature=self.temperature)
-        bounded("(0, 1]", top_p=self.top_p)
+        at_least(1, "draw.", queries=self.queries, hops=self.hops)
+        bounded("(0, inf)", "draw.", temperature=self.temperature)
+        bounded("(0, 1]", "draw.", top_p=self.top_p)
 
 
 USUAL_DRAWING = Drawing()

@@ -233,9 +233,12 @@ def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
 
 
 def test_a_hop_reads_excerpts_of_its_evidence() -> None:
-    corpus = Corpus.from_passages(
-        [Passage("a", "Red rivers run. Green hills stand. Snow falls."), Passage("b", "Snow on hills.")]
-    )
+    texts = [
+        "Red rivers run. Green hills stand. Snow falls.",
+        "Snow on hills.",
+        *(f"Train {n}." for n in range(5)),
+    ]
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
 
     class Recording(BM25Retriever):
         def retrieve(self, queries, k, allow=None):  # type: ignore[no-untyped-def]
@@ -258,6 +261,19 @@ def test_behind_a_filter_of_few_passages_no_set_of_them_is_dropped(data: Path) -
         for chains in (5, 1000)
     )
     assert few == every
+
+
+def test_a_filter_that_all_passages_pass_changes_no_ranking(data: Path) -> None:
+    """Of a corpus of six passages sets were dropped, and behind a filter that leaves all six were not."""
+    large = small_retriever(data, beams=20)
+    corpus = Corpus.from_passages(list(large.corpus)[:6])
+    retriever = GenerativeRetriever.assemble(
+        large.model, large.codec.tokenizer, corpus, options=large.options
+    )
+    every = {passage.id for passage in corpus}
+    for chains in (1, 5):
+        hops = RankedHops(retriever, HopOptions("ranked", max=4, chains=chains))
+        assert hops.retrieve(["is the otter kind ?"], 6) == hops.retrieve(["is the otter kind ?"], 6, every)
 
 
 def test_equal_queries_keep_their_own_filters() -> None:
