@@ -39,7 +39,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
-    made,
+    from_record,
     passages_record,
     recorded,
     refuse_other_passages,
@@ -110,7 +110,7 @@ class BM25Retriever:
         self._next_warning = 1
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
@@ -122,7 +122,7 @@ class BM25Retriever:
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
-        analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
+        analyzer = from_record(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         if spec.get("analyzer", {}).get("language") == analyzer.language == "auto":
             raise DataError(
                 "analyzer.language: a folder stores its language, and 'auto' is for making one: write a code "
@@ -132,10 +132,10 @@ class BM25Retriever:
         named = spec.get("corpus")
         if named is not None and not isinstance(named, str):
             raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
-        if named is not None or _has_passages(folder, how):
+        if named is not None or _has_passages(folder, opening):
             corpus = Corpus.read(folder / (named or "."))
-        elif how.corpus is not None:
-            corpus = how.corpus
+        elif opening.corpus is not None:
+            corpus = opening.corpus
         else:
             raise DataError(
                 "bm25 has no passages here, and no other member has: name their folder, as in "
@@ -143,18 +143,20 @@ class BM25Retriever:
                 file,
             )
         refuse_other_passages(corpus, spec)
-        options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
+        options = from_record(
+            BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25"
+        )
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
     @staticmethod
-    def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
+    def shared_by(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
         """See :mod:`grls.retrieve.registry`: it is shared over the same passages, which others have read."""
-        if how.corpus is None or spec.get("corpus") is not None or _has_passages(folder, how):
+        if opening.corpus is None or spec.get("corpus") is not None or _has_passages(folder, opening):
             return None
         parameters = json.dumps({name: spec[name] for name in ("analyzer", *_USUAL) if name in spec})
-        return parameters, how.corpus.fingerprint, how.corpus.metadata_fingerprint
+        return parameters, opening.corpus.fingerprint, opening.corpus.metadata_fingerprint
 
-    def reopened(self, folder: Path, how: Opening) -> Self:
+    def reopened(self, folder: Path, opening: Opening) -> Self:
         """See :mod:`grls.retrieve.registry`: it has no options of search."""
         return self
 
@@ -255,6 +257,6 @@ class BM25Retriever:
                 self._next_warning = 10 * self._asked
 
 
-def _has_passages(folder: Path, how: Opening) -> bool:
+def _has_passages(folder: Path, opening: Opening) -> bool:
     """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
-    return corpus_file(folder).is_file() and (how.corpus is None or folder.resolve() in how.within)
+    return corpus_file(folder).is_file() and (opening.corpus is None or folder.resolve() in opening.within)

@@ -107,9 +107,9 @@ class RetrieverRun:
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
         """What the results depend on."""
-        kept = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
+        names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
         return {
-            **{name: getattr(info, name) for name in kept},
+            **{name: getattr(info, name) for name in names},
             "retriever": self.retriever.fingerprint(),
             "precision": self.precision,
             "metadata": self.retriever.corpus.metadata_fingerprint,

@@ -28,7 +28,7 @@ from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -107,7 +107,7 @@ class FusionRetriever(_Fused):
         super().__init__(members, fusion)
 
     @staticmethod
-    def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever | FusedChains:
         """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
 
         ``bm25`` is over the corpus of the other members.
@@ -121,8 +121,8 @@ class FusionRetriever(_Fused):
             spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
         )
         names = [one.name for one in fields(Fusion)]
-        fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
-        parts = made(
+        fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+        parts = from_record(
             _Members,
             {name: spec[name] for name in ("members", "depth", "length") if name in spec},
             file,
@@ -133,7 +133,7 @@ class FusionRetriever(_Fused):
         specs = [{"kind": member} if isinstance(member, str) else member for member in named]
         lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
         for number in sorted(range(len(named)), key=lacks.__getitem__):
-            more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
+            more = replace(opening, corpus=opened[min(opened)].corpus) if opened else opening
             opened[number] = open_member(named[number], folder, f"members[{number}]", more)
         members = [opened[number] for number in range(len(named))]
         if all(member.describe().steps == "dynamic" for member in members):
@@ -264,21 +264,21 @@ def fuse_chains(
     return Chain(hits, math.fsum(hit.score for hit in hits), done)
 
 
-def chain_length(lengths: Sequence[int], how: Length) -> int:
+def chain_length(lengths: Sequence[int], length: Length) -> int:
     """The length of a fused chain.
 
     Raises:
-        ConfigError: ``how`` names no member.
+        ConfigError: ``length`` names no member.
     """
-    if isinstance(how, int):
-        if not 0 <= how < len(lengths):
+    if isinstance(length, int):
+        if not 0 <= length < len(lengths):
             raise ConfigError(
-                f"length {how} names no member; expected mean, min, max or 0 to {len(lengths) - 1}."
+                f"length {length} names no member; expected mean, min, max or 0 to {len(lengths) - 1}."
             )
-        return lengths[how]
-    if how == "mean":
+        return lengths[length]
+    if length == "mean":
         return (2 * sum(lengths) + len(lengths)) // (2 * len(lengths))
-    return min(lengths) if how == "min" else max(lengths)
+    return min(lengths) if length == "min" else max(lengths)
 
 
 def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:

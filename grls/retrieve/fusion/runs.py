@@ -38,7 +38,7 @@ from grls.retrieve.fusion.retriever import (
 )
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
@@ -117,10 +117,10 @@ class RunFusion:
             "pool": any(run.is_ranking for run in members),
             "length": self.length,
         }
-        how = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+        method = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
         # The fingerprint whatever ends chains; empty where that of a member is unknown.
         prints = [run.info.retriever if run.info is not None else "" for run in members]
-        parts = json.dumps([prints, {**how, "weights": fusion.weights}]).encode()
+        parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
         info = RunInfo(
             system="ensemble",
             name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
@@ -133,7 +133,7 @@ class RunFusion:
             stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
             members=tuple(run.name for run in members),
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
-            options={**kept, **how, **options, "weights": fusion.weights},
+            options={**kept, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
@@ -320,19 +320,19 @@ class CutRetriever:
         self.depth = depth
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "depth"), ("size",), file)
         size = None
         if "size" in spec:
-            record = made(_Record, spec["size"], file, "size")
+            record = from_record(_Record, spec["size"], file, "size")
             try:
                 size = SetSize.from_record(record)
             except ConfigError as error:
                 raise DataError(f"size: {worded(error.text, in_python)}", file) from error
-        own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
-        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth, folder)
+        own = from_record(_Depth, {"depth": spec["depth"]}, file, "cut")
+        return cls(open_member(spec["retriever"], folder, "retriever", opening), size, own.depth, folder)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""

@@ -104,13 +104,13 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
 
     @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
+    def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`.
 
         Files beside a model say with which length limits it was trained, which spans it writes and how it
         rescores. Options override these files.
         """
-        how.refuse_unused(
+        building.refuse_unused(
             "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
         )
         source = Pretrained(model)
@@ -119,19 +119,19 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         trained, limits = Path(model) / LIMITS, Limits()
         if trained.is_file():
             limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
-        given = {name: value for name, value in asdict(how.limits).items() if value is not None}
-        codec = Codec(loaded.tokenizer, limits._replace(**given), is_causal(loaded.model))
-        span_words = how.index.span_words
+        own_limits = {name: value for name, value in asdict(building.limits).items() if value is not None}
+        codec = Codec(loaded.tokenizer, limits._replace(**own_limits), is_causal(loaded.model))
+        span_words = building.index.span_words
         if span_words is None and (Path(model) / SPANS).is_file():
             span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
         spans = Spans(passages, span_words) if span_words else None
-        alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
-        with alone, scratch_folder(how.output) as scratch:
+        alone = nullcontext() if building.workers is None else alone_at_shards(building.output)
+        with alone, scratch_folder(building.output) as scratch:
             index: Segment
-            options, listed = how.index, spans or passages
+            options, listed = building.index, spans or passages
             plan = None
-            if how.workers is not None:
-                by_workers = options, how.workers, how.output, scratch
+            if building.workers is not None:
+                by_workers = options, building.workers, building.output, scratch
                 index, plan = index_by_workers(model, listed, codec, *by_workers)
             else:
                 memory = memory_bytes(options.memory)
@@ -140,19 +140,19 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
             parts = loaded.model, codec, passages, index
             retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
-            retriever.save_pretrained(how.output)
+            retriever.save_pretrained(building.output)
             if plan is not None:
                 plan.remove()
         rows = retriever.index.rows
         assert isinstance(rows, Rows)
         tokens, count = len(rows.tokens), len(passages)
-        size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
+        size = sum(file.stat().st_size for file in (Path(building.output) / "index").iterdir())
         listing = f"{counted(count, 'passage')}, "
         if spans is not None:
             listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
         unique = " of unique prefixes" if options.form == "prefixes" else ""
         return (
-            f"{how.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
+            f"{building.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
             f"tokens{unique}, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, "
             f"{size / count:.1f} B a passage)"
         )
@@ -203,23 +203,25 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return opened
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`."""
-        opened = cls.from_pretrained(folder, how.device, how.precision, how.searching, how.verify)
+        opened = cls.from_pretrained(
+            folder, opening.device, opening.precision, opening.searching, opening.verify
+        )
         if opened.options.rescore:
             opened.refuse_to_rescore()
         return opened
 
     shared_by = staticmethod(folder_key)
 
-    def reopened(self, folder: Path, how: Opening) -> Self:
+    def reopened(self, folder: Path, opening: Opening) -> Self:
         """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
 
         Raises:
             ConfigError: ``rescore`` is set, and the model has not learned to.
         """
         again = copy(self)
-        again.options = how.searching or SearchOptions()
+        again.options = opening.searching or SearchOptions()
         again._kept = None
         if again.options.rescore:
             again.refuse_to_rescore()

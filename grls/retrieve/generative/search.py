@@ -215,8 +215,8 @@ class DecodedPassages:
         """
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
-        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self._everything() if place is None else made[place] for place in within.places]
+        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if index is None else filtered[index] for index in within.indices]
 
     def _segments(self) -> tuple[Segment, Segment | None]:
         """The first segment of the index, and the second one; None: it has none."""

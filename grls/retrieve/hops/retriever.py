@@ -47,7 +47,7 @@ from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 from grls.runs.trec import falling
 
 _HITS = 20
@@ -190,12 +190,12 @@ class HopsRetriever(_HopByHop):
         )
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
-        hops = made(HopOptions, spec["hops"], file, "hops")
-        plain = replace(how, hop_by_hop=False)
+        hops = from_record(HopOptions, spec["hops"], file, "hops")
+        plain = replace(opening, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
         return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
 

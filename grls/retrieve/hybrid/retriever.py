@@ -49,7 +49,7 @@ from grls.retrieve.hybrid.priors import (
 )
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
 
@@ -95,7 +95,7 @@ class HybridRetriever(JoinsSearch):
         self.normalized = normalized
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`.
 
         Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
@@ -106,19 +106,19 @@ class HybridRetriever(JoinsSearch):
         """
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
-        options = made(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
-        plain = replace(how, hop_by_hop=False)
+        options = from_record(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
+        plain = replace(opening, hop_by_hop=False)
         opened = open_member(spec["generator"], folder, "generator", plain)
         generator = as_generator(opened, f"{file}: priors look ahead for a generator")
-        named = made(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
-        specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(named)]
+        named = from_record(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
+        specs = [from_record(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(named)]
         if options.normalized and not specs:
             raise DataError(
                 "normalized is for a generator that was trained beside priors, but there is no prior: name "
                 "them in priors, or leave normalized out.",
                 file,
             )
-        return cls.over(generator, specs, options, folder, how)
+        return cls.over(generator, specs, options, folder, opening)
 
     @classmethod
     def over(
@@ -127,7 +127,7 @@ class HybridRetriever(JoinsSearch):
         priors: Sequence[PriorSpec],
         options: PriorOptions,
         folder: str | Path = ".",
-        how: Opening | None = None,
+        opening: Opening | None = None,
     ) -> Self:
         """Add priors to a generator.
 
@@ -136,15 +136,15 @@ class HybridRetriever(JoinsSearch):
             priors: The retrievers that look ahead.
             options: Options of all priors.
             folder: The folder to which their paths are relative.
-            how: Options of opening folders; the precision applies only to the generator.
+            opening: Options of opening folders; the precision applies only to the generator.
         """
-        search = how.search if how is not None and how.search is not None else generator.options
+        search = opening.search if opening is not None and opening.search is not None else generator.options
         search = replace(search, rescore=0, compile=False)
-        how = replace(how or Opening(), precision="float32", search=search, corpus=generator.corpus)
-        how = replace(how, hop_by_hop=False)
+        opening = replace(opening or Opening(), precision="float32", search=search, corpus=generator.corpus)
+        opening = replace(opening, hop_by_hop=False)
         weighed = []
         for number, prior in enumerate(priors):
-            opened = open_member(prior.retriever, Path(folder), f"priors[{number}]", how)
+            opened = open_member(prior.retriever, Path(folder), f"priors[{number}]", opening)
             named = prior.retriever if isinstance(prior.retriever, str) else opened.kind
             weighed.append(WeightedSource(RetrieverPrior(opened, named), prior.weight, prior.temperature))
         if options.empty_weight:

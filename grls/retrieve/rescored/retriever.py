@@ -57,7 +57,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
-    made,
+    from_record,
     member_path,
     named_from,
     passages_record,
@@ -121,7 +121,7 @@ class RescoredRetriever:
         self.truncate_queries = truncate_queries
 
     @staticmethod
-    def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> RescoredRetriever:
         """Open a folder; see :func:`load_retriever`.
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
@@ -135,9 +135,9 @@ class RescoredRetriever:
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
         named = {name: spec[name] for name in ("passages", "weight") if name in spec}
-        rereading = made(Rereading, named, file, "rescored")
-        retriever = open_member(spec["retriever"], folder, "retriever", how)
-        precision = "bfloat16" if how.precision == "bfloat16" else "float32"
+        rereading = from_record(Rereading, named, file, "rescored")
+        retriever = open_member(spec["retriever"], folder, "retriever", opening)
+        precision = "bfloat16" if opening.precision == "bfloat16" else "float32"
         model = spec["model"]  # a folder, relative to this one, or a hub name
         if not isinstance(model, str) or not model:
             raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
@@ -149,15 +149,15 @@ class RescoredRetriever:
                 "where it is.",
                 file,
             )
-        encoder = PairScorer.load(str(place) if place.is_dir() else model, how.device, precision)
+        encoder = PairScorer.load(str(place) if place.is_dir() else model, opening.device, precision)
         known = spec.get("fingerprint", encoder.fingerprint())
-        if asked_to_verify(how.verify) is not False and known != encoder.fingerprint():
+        if asked_to_verify(opening.verify) is not False and known != encoder.fingerprint():
             raise MismatchError(
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
         options: dict[str, Any] = {"name": spec["model"]}
-        if (search := how.searching) is not None:
+        if (search := opening.searching) is not None:
             options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
 
@@ -167,16 +167,18 @@ class RescoredRetriever:
         return Path(model).is_dir() and library_type(model) == CrossEncoder.__name__
 
     @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
+    def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder that rescores the passages of BM25; see :func:`grls.retrieve.build.build`."""
-        how.refuse_unused("a cross-encoder", _UNUSED)
-        encoder = PairScorer.load(model, how.device)
+        building.refuse_unused("a cross-encoder", _UNUSED)
+        encoder = PairScorer.load(model, building.device)
         passages = Corpus.read(corpus)
         words = BM25Retriever(passages)
         first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
-        made = cls(words, encoder, Rereading(PASSAGES))
-        made._save(how.output, {"retriever": first, "model": MODEL}, passages)
-        return f"{how.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
+        retriever = cls(words, encoder, Rereading(PASSAGES))
+        retriever._save(building.output, {"retriever": first, "model": MODEL}, passages)
+        return (
+            f"{building.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
+        )
 
     def save_pretrained(
         self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None
