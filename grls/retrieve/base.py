@@ -434,7 +434,7 @@ class PlanSource(Protocol):
         """The number of retrievals that may join now; 0 if none waits, or none shall join any more."""
         ...
 
-    def take(self, most: int) -> Sequence[JoiningPlan]:
+    def take(self, count: int) -> Sequence[JoiningPlan]:
         """At most so many retrievals, which join now."""
         ...
 

@@ -222,7 +222,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         again = copy(self)
         again.options = opening.searching or SearchOptions()
-        again._kept = None
+        again._cached = None
         if again.options.rescore:
             again.refuse_to_rescore()
         return again
