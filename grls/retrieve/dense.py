@@ -186,7 +186,7 @@ def top_k(
     block: int = BLOCK,
     among: Numbers | None = None,
     similarity: str = "dot",
-) -> list[tuple[Numbers, Scores]]:
+) -> list[tuple[Numbers, Floats]]:
     """The numbers of the k rows that are most similar to each query, exactly, and their similarities.
 
     The best row is first; equal scores are in the order of numbers.
@@ -201,7 +201,7 @@ def top_k(
     """
     count = len(rows) if among is None else len(among)
     k = min(k, count)
-    nearest: list[tuple[Numbers, Scores]] = [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    nearest: list[tuple[Numbers, Floats]] = [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
     if not len(queries) or k < 1:
         return nearest
     if similarity in _DISTANCES:

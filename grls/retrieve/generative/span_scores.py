@@ -42,9 +42,8 @@ from grls.index.rows import Ints, SortedRows
 from grls.index.subset import Subset
 from grls.models.base import Floats
 
-
 _ROWS, _OF_PRIORS = 1000, 100
-"""The number of likeliest rows, and of best passages of the priors, that make the first tier of candidates."""
+"""Numbers of likeliest rows, and of best passages of the priors, that make the first tier of candidates."""
 
 _WIDER = 4
 """The factor on these numbers from one tier to the next."""
