@@ -15,14 +15,9 @@ from grls.retrieve.spec import remedy_of_other_corpus
 
 
 def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer, option: str) -> Retriever:
-    """Open the retriever; queries that are too long are cut, since passages may be queries.
+    """Open a retriever folder of any kind, or ``bm25``, over ``corpus``; ``option`` names it in errors.
 
-    Args:
-        name: A retriever folder of any kind, or ``bm25``.
-        corpus: The corpus that it must have.
-        opening: The options of opening a folder.
-        analyzer: How BM25 splits texts into words.
-        option: The option that names the retriever, for the error.
+    Queries that are too long are cut, since passages may be queries.
 
     Raises:
         ConfigError: There is an analyzer for a folder.

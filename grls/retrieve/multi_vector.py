@@ -93,11 +93,6 @@ class LateTexts(TextEncoder):
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
         """Open a model of the library.
 
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, …; ``auto`` takes a GPU where there is one.
-            max_tokens: Longest passage in tokens; None: what the model says.
-
         Raises:
             ConfigError: There is no such model, or it is something else.
         """

@@ -32,14 +32,9 @@ _LONGEST = 1000
 def by_retriever(
     retriever: Retriever, corpus: Corpus, k: int, by: str, progress: Callable[[int], object] | None = None
 ) -> Neighbours:
-    """The passages that a retriever returns for each passage as a query.
+    """At most k passages that a retriever over ``corpus`` returns for each passage as a query.
 
-    Args:
-        retriever: A retriever over this corpus.
-        corpus: The N passages.
-        k: Largest number of neighbours of a passage.
-        by: Name of the retriever, for the record.
-        progress: Called with the number of passages that are done.
+    ``by`` is the name of the retriever, for the record; ``progress`` is called with numbers of passages.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -76,7 +71,7 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
         corpus: The N passages.
         k: Largest number of neighbours of a passage.
         rare: Largest number of passages that hold a rare word.
-        analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
+        analyzer: Splits texts into words; None: by the language that is guessed from the passages.
 
     Raises:
         ConfigError: ``k`` is not positive, or ``rare`` below 2.

@@ -18,12 +18,9 @@ _SECTIONS: dict[str, type[Any]] = {"search": SearchOptions, "hops": HopOptions}
 def stored_search(
     spec: dict[str, Any], file: Path, heeds: Collection[str] | None = None
 ) -> SearchOptions | None:
-    """The options of search that a folder stores; None: it has no section ``search``.
+    """The options of search in the ``grls.json`` of a folder; None: it has no section ``search``.
 
-    Args:
-        spec: The content of its ``grls.json``.
-        file: The path of that file, for errors.
-        heeds: Names of the options of search that its kind can use; None: all.
+    ``heeds`` has the names of the options that the kind can use; None: all.
 
     Raises:
         DataError: An option is invalid, or of no use to the kind.

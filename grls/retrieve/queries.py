@@ -78,13 +78,8 @@ def reachable(
 ) -> Reachable:
     """Evaluate the filters of queries, each distinct filter once.
 
-    A query whose filter leaves no passage has no hits, with a warning.
-
-    Args:
-        queries: The queries.
-        allow: The filter of all queries, or one for each.
-        corpus: The passages.
-        removed: Numbers of removed passages, which no query may retrieve.
+    A query whose filter leaves no passage has no hits, with a warning. No query may retrieve passages of the
+    numbers ``removed``.
 
     Raises:
         ConfigError: A filter cannot be used.

@@ -206,13 +206,10 @@ def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retrie
 
 
 def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool = False) -> Retriever:
-    """Open a specification, with the options that it stores.
+    """Open a specification (the content of a ``grls.json``), with the options that it stores.
 
-    Args:
-        folder: The folder to which its paths are relative.
-        spec: The specification, the content of a ``grls.json``.
-        opening: The options of opening.
-        member: The specification is a member of a composite: its stored options replace defaults of the call.
+    Its paths are relative to ``folder``. The stored options of a member of a composite replace defaults of
+    the call.
     """
     from grls.retrieve.options import merged, stored_hops, stored_search
 
@@ -261,18 +258,14 @@ def create(
     opening: Opening | None = None,
     more: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Retriever:
-    """Write the folder of a composite retriever, after opening it as a test.
+    """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
     Args:
         folder: The folder; an earlier one there is replaced.
         kind: The kind.
-        content: The fields of its ``grls.json``; paths of members are relative to ``folder``
-            (:func:`grls.retrieve.spec.relative`).
+        content: The fields of its ``grls.json``; paths of members are relative to ``folder``.
         opening: The options of opening members.
         more: Gives further fields of the opened retriever.
-
-    Returns:
-        The retriever.
 
     Raises:
         ConfigError: The folder exists and holds something else, or the kind cannot use an option.
@@ -302,10 +295,7 @@ def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], c
 def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = None) -> dict[str, Any]:
     """A specification in which every embedded BM25 stores its analyzer, so that opening guesses nothing.
 
-    Args:
-        spec: The specification; BM25 may be embedded by its name alone.
-        folder: Its folder.
-        corpus: The passages whose language an analyzer gets that has none; None: English.
+    An analyzer without a language gets that of ``corpus``, or English.
     """
     from grls.data.words import Analyzer
 
@@ -322,15 +312,9 @@ def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = N
 
 
 def open_member(member: Member, folder: Path, field: str, opening: Opening) -> Retriever:
-    """Open a member of a composite retriever.
+    """Open a member of the composite retriever in ``folder``; errors name the field of its ``grls.json``.
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
-
-    Args:
-        member: The path of the member, relative to the folder, or its specification.
-        folder: The folder of the composite.
-        field: The field of ``grls.json`` that names the member, for errors.
-        opening: The options of opening.
 
     Raises:
         DataError: The member is missing, or holds the composite itself.
@@ -379,13 +363,9 @@ def names_bm25(name: str) -> bool:
 def load_named(
     name: str, corpus: Corpus, opening: Opening | None = None, analyzer: Analyzer | None = None
 ) -> Retriever:
-    """Open a retriever by its name in options: a folder, or ``bm25`` over a corpus.
+    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer``.
 
-    Args:
-        name: The path of the folder, or ``bm25``.
-        corpus: The corpus of BM25.
-        opening: The options of opening.
-        analyzer: How BM25 splits texts into words; None: by the language that is guessed from the passages.
+    Without an analyzer, the language is guessed from the passages.
     """
     opening = replace(opening or Opening(), corpus=corpus)
     if not names_bm25(name):

@@ -86,11 +86,6 @@ class SparseTexts(TextEncoder):
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
         """Open a model: of the library, or a masked language model, which is read as SPLADE reads it.
 
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, …; ``auto`` takes a GPU where there is one.
-            max_tokens: Longest text in tokens; None: what the model says.
-
         Raises:
             ConfigError: There is no such model, or it is something else.
         """

@@ -121,12 +121,7 @@ def linked(spec: Mapping[str, Any], file: Path) -> str:
 
 
 def write_link(folder: str | Path, retriever: str | Path) -> None:
-    """Make a folder open as another retriever, atomically; its other content stays.
-
-    Args:
-        folder: The folder; its ``grls.json`` is replaced.
-        retriever: The folder that it opens as; it may lie within.
-    """
+    """Make a folder open as another retriever, which may be inside it; only its ``grls.json`` is replaced."""
     write_manifest(folder, {"format": FORMAT, "kind": LINK, "retriever": relative(retriever, folder)})
 
 
@@ -363,12 +358,7 @@ def passages_record(corpus: Corpus) -> dict[str, str]:
 
 
 def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
-    """The remedy where a retriever and a data set have different passages: either may be the newer one.
-
-    Args:
-        retrieved: The corpus of the retriever.
-        wanted: The corpus of the data set.
-    """
+    """The remedy where the corpus of a retriever is not that of a data set: either may be the newer one."""
     remedy = f"if {wanted.source} is right, make the retriever again with `grls index` over it"
     if not Path(retrieved.source).is_file() or is_temporary(retrieved.source):
         return remedy

@@ -240,11 +240,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
-
-        Raises:
-            ConfigError: ``rescore`` is set, and the model has not learned to.
-        """
+        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever = copy(self)
         retriever.options = opening.searching or SearchOptions()
         retriever._cached = None
@@ -342,11 +338,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
-        Args:
-            queries: The queries.
-            k: Largest number of hits for a query.
-            allow: The filter; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized`` scores the
-                score of a hit is its log-probability among the allowed passages.
+        Under ``renormalized`` scores the score of a hit is its log-probability among the allowed passages.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -396,11 +388,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or the one of its single steps, as a generator.
-
-    Args:
-        retriever: Any retriever.
-        why: Why a generator is needed, for the error.
+    """The retriever, or that of its single steps, as a generator; ``why`` begins the error.
 
     Raises:
         ConfigError: The retriever is of another kind.

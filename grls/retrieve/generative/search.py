@@ -142,9 +142,7 @@ class DecodedPassages:
 
         Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
 
-        Args:
-            ids: Their ids.
-            adding: Whether passages are added next, so that none may be left.
+        Where passages are added next (``adding``), none need be left.
 
         Raises:
             DataError: An id is unknown, or its passage is removed already.
@@ -337,11 +335,7 @@ class DecodedPassages:
         return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
-        """Refuse to rescore with a model that has not learned to rescore.
-
-        Raises:
-            ConfigError: The model has not learned to rescore.
-        """
+        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
         if self.rescore_input is None:
             raise ConfigError(
                 f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
@@ -349,14 +343,11 @@ class DecodedPassages:
             )
 
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """The log-odds of passages once the model has read them to the end (:mod:`grls.models.head`).
+        """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
 
         Args:
             inputs: Model inputs as token ids.
             passages: For each input, numbers of passages; DONE may be one of them.
-
-        Returns:
-            For each input the log-odds (nats) of its passages.
 
         Raises:
             ConfigError: The model has not learned to rescore, or has too few positions.

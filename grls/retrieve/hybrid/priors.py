@@ -186,14 +186,7 @@ def open_sources(
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
 ) -> list[RetrieverPrior]:
-    """Open the sources of priors, in float32.
-
-    Args:
-        corpus: The corpus of BM25.
-        names: Folders of retrievers that score all passages (bi-encoders), or ``bm25``.
-        device: Device of the models.
-        options: Options of search; rescoring and compilation are switched off.
-        analyzer: How BM25 splits texts into words.
+    """Open the sources of priors, in float32: folders of retrievers that score all passages, or ``bm25``.
 
     Raises:
         ConfigError: A retriever does not score all passages.

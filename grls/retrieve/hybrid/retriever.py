@@ -128,15 +128,7 @@ class HybridRetriever(JoinsSearch):
         folder: str | Path = ".",
         opening: Opening | None = None,
     ) -> Self:
-        """Add priors to a generator.
-
-        Args:
-            generator: The generator.
-            priors: The retrievers that look ahead.
-            options: Options of all priors.
-            folder: The folder to which their paths are relative.
-            opening: Options of opening folders; the precision applies only to the generator.
-        """
+        """Add priors to a generator, opened in float32; their paths are relative to ``folder``."""
         opening = opening or Opening()
         search = replace(opening.search or generator.options, rescore=0, compile=False)
         opening = replace(
@@ -159,15 +151,12 @@ class HybridRetriever(JoinsSearch):
     ) -> None:
         """Write a folder that names the folders of the members, or embeds their specifications.
 
-        Args:
-            folder: The folder to write.
-            generator: The folder or specification of the generator.
-            priors: The folder or specification of each prior, without that of an empty prompt.
+        The prior of an empty prompt has none.
 
         Raises:
             ConfigError: Their number is not that of the priors, or the folder exists and holds something
                 else.
-            WriteError: The disk is full or the place cannot be written.
+            WriteError: The disk is full or the folder cannot be written.
         """
         members, empty = self._members
         if len(members) != len(priors):

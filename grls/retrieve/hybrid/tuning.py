@@ -197,9 +197,7 @@ def beside(values: Floats) -> Floats:
 def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
     """Find the best choice of each prior, one prior after another, with earlier priors at their best.
 
-    Args:
-        choices: The choices of each prior (:meth:`Tried.choices`).
-        measure: Searches with a setting and returns the quality; among equal qualities the first wins.
+    Among equal qualities the first wins.
     """
     best = tuple(values[0] for values in choices)
     searches = 1 + sum(len(values) - 1 for values in choices)
