@@ -22,7 +22,7 @@ from grls.fitting.splits import DEV, TEST, SplitData
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.hub import CARD, Card, CardOptions
+from grls.retrieve.hub import CARD, CardOptions, card_text
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:
@@ -233,9 +233,9 @@ def _write_card(
         languages=() if language is None else (language,),
     )
     notes, name = "\n\n".join(filter(None, parts)), fitted.output.absolute().name
-    card = Card(name, retriever.describe(), len(retriever.corpus), options, fitted.metrics, notes, local=True)
+    text = card_text(name, retriever, options, fitted.metrics, notes, local=True)
     with atomic_file(fitted.output / CARD) as stream:
-        stream.write(card.text)
+        stream.write(text)
 
 
 def _may_be_on_the_hub(name: str) -> bool:

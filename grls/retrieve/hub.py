@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, temporary
 from grls.io.progress import counted
 from grls.io.recipes import list_texts
-from grls.retrieve.base import Description, Retriever
+from grls.retrieve.base import Retriever
 from grls.retrieve.registry import members_of
 from grls.retrieve.spec import (
     CHECKSUMS,
@@ -313,72 +313,65 @@ class CardOptions:
                 raise ConfigError(f"{option}: {wrong[0]!r} can be no name on the hub; write it as there.")
 
 
-@dataclass(frozen=True)
-class Card:
-    """A model card.
+def card_text(
+    name: str,
+    retriever: Retriever,
+    options: CardOptions,
+    figures: Figures,
+    notes: str = "",
+    local: bool = False,
+) -> str:
+    """A model card, the content of ``README.md``, with a header that the hub reads.
 
-    Attributes:
-        name: The name of the repository: ``user/name``.
-        described: The description of the retriever.
-        passages: The number of its passages.
+    Args:
+        name: The name of the repository, or that of the folder of the card (``local``).
+        retriever: The retriever.
         options: Entries that the user gives.
         figures: Measures of systems, for the table.
         notes: Further text, in Markdown.
-        local: Whether the name is that of the folder of the card, not of a repository.
+        local: Whether the name is that of the folder.
     """
+    from huggingface_hub import ModelCardData
 
-    name: str
-    described: Description
-    passages: int
-    options: CardOptions = field(default_factory=CardOptions)
-    figures: Figures = field(default_factory=dict)
-    notes: str = ""
-    local: bool = False
-
-    @property
-    def text(self) -> str:
-        """The whole file."""
-        from huggingface_hub import ModelCardData
-
-        described, options = self.described, self.options
-        names = (described.system, described.name, *described.members)
-        generative = any(word in name for name in names for word in ("generator", "hybrid"))
-        tags = ["retrieval", *(["generative-retrieval"] if generative else []), "grls", described.system]
-        header = ModelCardData(
-            license=options.license,
-            library_name="grls",
-            tags=list(dict.fromkeys(tags)),
-            base_model=list(options.base_models) or None,
-            language=list(options.languages) or None,
-            datasets=list(options.datasets) or None,
-        ).to_yaml()
-        facts = {
-            "System": described.name,
-            "Scores": described.score_mode,
-            "Passages": f"{self.passages:,}",
-            "Members": ", ".join(described.members),
-            "Training stages": ", ".join(described.stages),
-            "Base models": ", ".join(options.base_models),
-            "Licence": options.license or "not stated",
-        }
-        listed = "\n".join(f"- {fact}: {value}" for fact, value in facts.items() if value)
-        json_options = json.dumps(described.options, indent=2, ensure_ascii=False)
-        where = "  # the path of the folder of this file, or its name on the hub" if self.local else ""
-        parts = [
-            f"# {self.name}",
-            f"A retriever of the Python package `grls` over {counted(self.passages, 'passage')}.",
-            "## Use",
-            f'```python\nimport grls\nretriever = grls.load("{self.name}"){where}\n'
-            'hits = retriever.search("your question", k=5)\n```',
-            "## What it is",
-            listed,
-            *(["## Measures", _table(self.figures)] if self.figures else []),
-            *([self.notes] if self.notes else []),
-            "## Options",
-            f"```json\n{json_options}\n```",
-        ]
-        body = "\n\n".join(parts)
-        return f"---\n{header}\n---\n\n{body}\n"
+    described, passages = retriever.describe(), len(retriever.corpus)
+    systems = (described.system, described.name, *described.members)
+    generative = any(word in system for system in systems for word in ("generator", "hybrid"))
+    tags = ["retrieval", *(["generative-retrieval"] if generative else []), "grls", described.system]
+    header = ModelCardData(
+        license=options.license,
+        library_name="grls",
+        tags=list(dict.fromkeys(tags)),
+        base_model=list(options.base_models) or None,
+        language=list(options.languages) or None,
+        datasets=list(options.datasets) or None,
+    ).to_yaml()
+    facts = {
+        "System": described.name,
+        "Scores": described.score_mode,
+        "Passages": f"{passages:,}",
+        "Members": ", ".join(described.members),
+        "Training stages": ", ".join(described.stages),
+        "Base models": ", ".join(options.base_models),
+        "Licence": options.license or "not stated",
+    }
+    listed = "\n".join(f"- {fact}: {value}" for fact, value in facts.items() if value)
+    json_options = json.dumps(described.options, indent=2, ensure_ascii=False)
+    where = "  # the path of the folder of this file, or its name on the hub" if local else ""
+    parts = [
+        f"# {name}",
+        f"A retriever of the Python package `grls` over {counted(passages, 'passage')}.",
+        "## Use",
+        f'```python\nimport grls\nretriever = grls.load("{name}"){where}\n'
+        'hits = retriever.search("your question", k=5)\n```',
+        "## What it is",
+        listed,
+        *(["## Measures", _table(figures)] if figures else []),
+        *([notes] if notes else []),
+        "## Options",
+        f"```json\n{json_options}\n```",
+    ]
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
@@ -386,8 +379,7 @@ def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOp
     written = Path(folder) / CARD
     if options == CardOptions() and written.is_file():
         return written.read_text(encoding="utf-8")
-    figures = figures_beside(folder)
-    return Card(name, retriever.describe(), len(retriever.corpus), options, figures).text
+    return card_text(name, retriever, options, figures_beside(folder))
 
 
 def figures_beside(folder: str | Path) -> Figures:

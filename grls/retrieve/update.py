@@ -93,11 +93,11 @@ class ChangedCount(NamedTuple):
     """The passages of a folder after changes.
 
     Attributes:
-        found: Number of passages that searches find.
+        passages: Number of passages that searches find.
         removed: Number of passages that were removed and are in the index until it is merged.
     """
 
-    found: int
+    passages: int
     removed: int = 0
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class Reach:
         return np.unique(self.spans.owners[held])
 
 
-def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = None) -> SpanCandidates:
+def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = None) -> SpanCandidates:
     """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
 
     The candidates of the first tier are those of a fixed number of rows. Only where these hold fewer than k
@@ -125,7 +125,7 @@ def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = N
         reach: The passages that the query may retrieve.
         k: Number of requested passages, DONE included; there are at least k candidates if the query may
             retrieve as many.
-        said: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
+        prior: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
             well.
     """
     done, every = len(reach.spans.offsets) - 1, int(frontier.counts.sum())
@@ -133,9 +133,9 @@ def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = N
     tier, rows, of_priors = 0, _ROWS, _OF_PRIORS
     while True:
         parts = [np.array([done])]
-        if said is not None:
-            count = min(of_priors, len(said))
-            parts.append(np.argpartition(-said, count - 1)[:count])
+        if prior is not None:
+            count = min(of_priors, len(prior))
+            parts.append(np.argpartition(-prior, count - 1)[:count])
         left = rows
         for leaf in frontier.densest(rows):
             parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
@@ -156,19 +156,15 @@ class PassageScores(NamedTuple):
         passages: ``[C]`` numbers of the candidates, ascending.
         plain: ``[C]`` log-probability of each (nats): T = 1.
         mean: ``[C]`` log of the power mean for T, times n, over T.
-        said: ``[C]`` weighted log-probabilities of the priors (nats).
+        prior: ``[C]`` weighted log-probabilities of the priors (nats).
         tiers: ``[C]`` their tiers.
     """
 
     passages: Ints
     plain: Floats
     mean: Floats
-    said: Floats
+    prior: Floats
     tiers: Ints
-
-    def beside(self, said: Floats) -> Self:
-        """These scores with those of priors added."""
-        return self._replace(said=self.said + said)
 
 
 @dataclass(frozen=True)
@@ -191,12 +187,12 @@ class SpanRanking:
 
     def scores(self, frontier: Frontier) -> PassageScores:
         """The scores of the candidates, with those of the prior."""
-        shares, prior = None, self.prior
-        if prior is not None and prior.parts and not prior.normalized:
-            shares = said_of(prior, self.query, self.reach.every())
-        chosen = candidates(frontier, self.reach, self.k, shares)
-        own = passage_scores(frontier, chosen, self.reach, self.temperature)
-        return own if shares is None else own.beside(shares[chosen.passages])
+        added = None
+        if self.prior is not None and self.prior.parts and not self.prior.normalized:
+            added = prior_scores(self.prior, self.query, self.reach.every())
+        chosen = candidates(frontier, self.reach, self.k, added)
+        scores = passage_scores(frontier, chosen, self.reach, self.temperature)
+        return scores if added is None else scores._replace(prior=added[chosen.passages])
 
     def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
         """The k best passages, best first."""
@@ -243,11 +239,11 @@ def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list
     """The k best candidates, best first, and their scores (nats); ``done`` is the number of DONE."""
     if not len(scores.passages):
         return []
-    totals, first = scores.mean + scores.said / temperature, scores.tiers == 0
+    totals, first = scores.mean + scores.prior / temperature, scores.tiers == 0
     if temperature != 1:
         totals = totals - np.logaddexp.reduce(totals[first])
         if scores.passages[-1] == done:  # its probability is that for T = 1, and the passages share the rest
-            plain, first_passages = scores.plain + scores.said, first[:-1]
+            plain, first_passages = scores.plain + scores.prior, first[:-1]
             total = np.logaddexp.reduce(plain[first])
             if len(totals) > 1:
                 left = np.logaddexp.reduce(plain[:-1][first_passages]) - total
@@ -274,7 +270,7 @@ def _summed(scores: Floats, counts: Ints) -> Floats:
     return sums
 
 
-def said_of(prior: Prior, query: int, allowed: Ints) -> Floats:
+def prior_scores(prior: Prior, query: int, allowed: Ints) -> Floats:
     """``[N + 1]`` weighted log-probabilities of priors for passages and DONE (nats); -inf if not allowed.
 
     Args:

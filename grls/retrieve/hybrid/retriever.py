@@ -77,6 +77,7 @@ class HybridRetriever(JoinsSearch):
     kind = "hybrid"
     tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.priors:RESCORING")
     has_priors = True
+    learned_done: bool | None = None  # not known of a generator
     folders = ("generator", "priors.*.retriever")
 
     def __init__(
@@ -92,7 +93,7 @@ class HybridRetriever(JoinsSearch):
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
-        self.normalized = normalized
+        self.writes_chains = self.normalized = normalized
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
@@ -183,11 +184,6 @@ class HybridRetriever(JoinsSearch):
         return self.generator.done
 
     @property
-    def writes_chains(self) -> bool:
-        """Whether scores are log-probabilities."""
-        return self.normalized
-
-    @property
     def widest(self) -> int:
         """Number of passages that a search scores for any k."""
         return self.generator.widest
@@ -246,11 +242,6 @@ class HybridRetriever(JoinsSearch):
         """The training stages of the generator."""
         return self.generator.stages
 
-    @property
-    def learned_done(self) -> bool | None:
-        """Whether it was trained with DONE: not known of a generator."""
-        return None
-
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
@@ -282,7 +273,7 @@ class HybridRetriever(JoinsSearch):
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
         scores = generator.weigh(*self._arguments(queries, before, k, hidden))
-        totals = [generator.options.span_temperature * scored.mean + scored.said for scored in scores]
+        totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
             [
                 ScoredPassage(int(scored.passages[n]), float(total[n]))
