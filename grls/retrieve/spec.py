@@ -55,17 +55,12 @@ Member = str | dict[str, Any]
 Options = TypeVar("Options")
 
 
-def read_spec(folder: str | Path) -> dict[str, Any]:
-    """The content of the ``grls.json`` of a retriever folder of any kind, without its seal.
+def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
+    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its seal.
 
     Raises:
         DataError: There is no such file, or it is no object.
     """
-    return {name: value for name, value in _read(folder).items() if name != SEAL}
-
-
-def _read(folder: str | Path) -> dict[str, Any]:
-    """:func:`read_spec`, with the seal."""
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
         remedy = "make one with `grls index`"
@@ -79,6 +74,8 @@ def _read(folder: str | Path) -> dict[str, Any]:
     spec = read_json(file)
     if not isinstance(spec, dict) or "kind" not in spec:
         raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)
+    if not seal:
+        spec.pop(SEAL, None)
     return spec
 
 
@@ -142,7 +139,7 @@ def refuse_broken_seal(folder: str | Path) -> None:
     Raises:
         MismatchError: The file is damaged, or was changed by hand.
     """
-    spec = _read(folder)
+    spec = read_spec(folder, seal=True)
     if spec.get(SEAL) not in (None, sealed(spec)[SEAL]):
         raise MismatchError(
             f"{Path(folder) / MANIFEST} has changed since it was written, so it may be damaged: if you "
@@ -202,7 +199,7 @@ def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)
-    spec = _read(folder)
+    spec = read_spec(folder, seal=True)
     if spec.get("sha256") not in (None, own_sum(spec)):
         raise MismatchError(f"{file} has changed since it was written; make the retriever again.")
     removed = {name for name, value in changes.items() if value is None}
