@@ -56,7 +56,7 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     build(encoder, str(plan.data), Building(dense, "dense", limits=limits, device="cpu"))
     priors = [PriorSpec(dense), PriorSpec("bm25")]
     search = SearchOptions(beams=10)
-    compose_hybrid(output, plan.retriever, priors, search=search, how=Opening("cpu"))
+    compose_hybrid(output, plan.retriever, priors, search=search, opening=Opening("cpu"))
 
 
 def _write_encoder(model: str, encoder: str) -> None:

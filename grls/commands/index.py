@@ -327,4 +327,4 @@ def update(
     count = update_folder(retriever, output, Changes(new, gone, merge, device, batch_size))
     left = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
     where, seconds = output or followed(retriever), perf_counter() - start
-    print(f"{where}: {counted(count.found, 'passage')} to be found, {left}{seconds:.1f} s")
+    print(f"{where}: {counted(count.passages, 'passage')} to be found, {left}{seconds:.1f} s")

@@ -23,7 +23,7 @@ from grls.fitting.splits import DEV, TEST, SplitData, sizes_line
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.hub import CARD, Card, CardOptions
+from grls.retrieve.hub import CARD, CardOptions, card_text
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:
@@ -217,6 +217,6 @@ def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> Non
     options = CardOptions(base_models=tuple(hub_names), languages=() if language is None else (language,))
     retriever = load_retriever(fitted.output, Opening(stages.options.device))
     notes, name = "\n\n".join(filter(None, parts)), fitted.output.absolute().name
-    card = Card(name, retriever.describe(), len(retriever.corpus), options, fitted.metrics, notes, local=True)
+    text = card_text(name, retriever, options, fitted.metrics, notes, local=True)
     with atomic_file(fitted.output / CARD) as stream:
-        stream.write(card.text)
+        stream.write(text)

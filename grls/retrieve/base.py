@@ -15,7 +15,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
 - :class:`HasEnd`: where its chains or rankings end is a part of its fingerprint;
-- :class:`~grls.retrieve.base.LetsJoin`: its retrievals join a search that runs.
+- :class:`LetsJoin`: its retrievals join a search that runs, as plans of what the decoder is to write.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
 """
@@ -57,7 +57,7 @@ class Description:
         stages: The training stages of its model.
         members: The labels of its members.
         steps: See :data:`Steps`.
-        sets: Its chains are sets: their passages are ranked by scores, not by places.
+        sets: Its chains are sets: their passages are ranked by scores, not by hops.
     """
 
     system: str
@@ -140,7 +140,7 @@ class ScoresAll(Protocol):
 
         Returns:
             A function from n numbers of these queries to their scores. It is called for a few queries at a
-            time, so that memory holds only their scores.
+            time, so memory holds only their scores.
         """
         ...
 
@@ -249,7 +249,7 @@ class DecodesPassages(Protocol):
         ...
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """The prior over passages for a query and its evidence; None: there is none."""
+        """The prior over passages for a query and its evidence; None: no prior."""
         ...
 
     def fingerprint(self) -> str:
@@ -277,7 +277,7 @@ class SoFar(NamedTuple):
     Attributes:
         hop: The number of hops so far, from 1.
         last: No further hop follows.
-        chains: Makes the chains of each query so far, best first; a chain that goes on is not ``done``.
+        chains: Gives the chains of each query so far, best first; a chain that goes on is not ``done``.
     """
 
     hop: int
@@ -290,12 +290,7 @@ class WalksHops(Protocol):
     """A retriever whose hops can be watched, one after the other."""
 
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
-        """Retrieve hop by hop, and stop after each hop; at least one hop is made.
-
-        Args:
-            queries: The queries.
-            allow: The filter of every hop.
-        """
+        """Retrieve hop by hop, and yield after each hop; ``allow`` is the filter of every hop."""
         ...
 
 
@@ -304,14 +299,9 @@ class MatchesWords(Protocol):
     """A retriever whose score of a passage is a sum over the words of the query."""
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
-        """What each word of a query adds to the score of a passage.
+        """The part of each word of a query in the score of the passage with this number.
 
-        Args:
-            text: The query.
-            passage: The number of the passage.
-
-        Returns:
-            The words, each once, in their order; 0 for a word that the passage does not hold.
+        The words are in their order, each once; 0 for a word that the passage does not hold.
         """
         ...
 
@@ -321,7 +311,7 @@ class EndsRankings(Protocol):
     """A retriever that ends rankings as sets, and keeps the scores of the ranking."""
 
     def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
-        """The kept part of each query's ranking, as hits and as a chain."""
+        """The ranking of each query up to its end, as hits and as a chain."""
         ...
 
 
@@ -348,10 +338,10 @@ def ranking_fingerprint(retriever: Retriever) -> str:
 
 @runtime_checkable
 class HasEnd(Protocol):
-    """A retriever whose chains or rankings end in a place that its options choose."""
+    """A retriever whose chains or rankings end where its options say."""
 
     def unended(self) -> str:
-        """The fingerprint without the options of the end: DONE or a number of hops, the place of a cut."""
+        """The fingerprint without the options of the end: DONE, a number of hops, a cut."""
         ...
 
 
@@ -373,7 +363,7 @@ class ChecksFolder(Protocol):
     """A retriever whose folder has invariants beyond those of every folder, for ``grls check --index``."""
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
-        """Its invariants: a name, the file, and a function that raises an error of grls if it is broken."""
+        """Its invariants: a name, the file, and a function that raises an error of grls if one is broken."""
         ...
 
 
@@ -382,18 +372,8 @@ def single_steps(retriever: Retriever) -> Retriever:
     return retriever.retriever if isinstance(retriever, WrapsSingleSteps) else retriever
 
 
-# A capability of retrievers: retrievals share a search that runs, and get what they get in one of their own.
-#
-# A retrieval is a plan: it asks the decoder for passages, gets them, and asks again where it goes hop by hop.
-# Plans of several retrievers join one search if these decode with the same retriever of single steps. So
-# requests in different hops share the steps of the decoder.
-
-
-_Result = TypeVar("_Result")
-
-
 class Decoding(NamedTuple):
-    """What a plan asks the decoder for.
+    """A request of a plan to the decoder.
 
     Attributes:
         query: The query.
@@ -410,9 +390,14 @@ class Decoding(NamedTuple):
     allow: Filter | None
 
 
+_Result = TypeVar("_Result")
+
 Plan = Generator[Sequence[Decoding], "list[list[ScoredPassage]]", _Result]
-"""A retrieval: it asks for passages, gets a list for each of what it asked for, best first, and returns its
-result."""
+"""A retrieval: it yields requests, gets the passages of each, best first, and returns its result.
+
+A retrieval hop by hop yields again after each hop. Plans of several retrievers join one search if these
+decode with the same retriever of single steps, so requests in different hops share the steps of the decoder.
+"""
 
 
 class JoiningPlan(NamedTuple):
@@ -420,7 +405,7 @@ class JoiningPlan(NamedTuple):
 
     Attributes:
         plan: The retrieval.
-        owner: What the source knows it by.
+        owner: The key by which the source knows it.
     """
 
     plan: Plan[Any]
@@ -431,23 +416,23 @@ class PlanSource(Protocol):
     """Where retrievals come from while a search runs, and where their results go."""
 
     def waiting(self) -> int:
-        """The number of retrievals that may join now; 0 if none waits, or none shall join any more."""
+        """The number of retrievals that may join now; 0: none waits, or the source has ended."""
         ...
 
-    def take(self, most: int) -> Sequence[JoiningPlan]:
-        """At most so many retrievals, which join now."""
+    def take(self, count: int) -> Sequence[JoiningPlan]:
+        """At most ``count`` retrievals, which join now."""
         ...
 
     def gone(self, owner: Any) -> bool:
-        """Whether nobody wants the result of a retrieval any more."""
+        """Whether the result of a retrieval is no longer wanted."""
         ...
 
     def answer(self, owner: Any, result: Any) -> None:
-        """The result of a retrieval."""
+        """Take the result of a retrieval."""
         ...
 
     def fail(self, owner: Any, error: Exception) -> None:
-        """A retrieval cannot be done."""
+        """Take the error of a retrieval."""
         ...
 
 
@@ -457,7 +442,7 @@ class RunsPlans(Protocol):
 
     @property
     def lets_join(self) -> bool:
-        """Whether it does so with its options and on its device."""
+        """Whether its options and its device allow it."""
         ...
 
     def run_plans(self, source: PlanSource) -> None:
@@ -476,7 +461,7 @@ class LetsJoin(Protocol):
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever that searches; None: no retrieval can join."""
+        """The retriever whose search they join; None: no retrieval can join."""
         ...
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -494,5 +479,5 @@ class PlansWalks(LetsJoin, Protocol):
 
 
 def runner_of(retriever: object) -> RunsPlans | None:
-    """The retriever whose search the retrievals of a retriever join; None: they join none."""
+    """The retriever whose search the retrievals of a retriever join; None: they cannot join."""
     return retriever.runner if isinstance(retriever, LetsJoin) else None

@@ -39,7 +39,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
-    made,
+    from_record,
     passages_record,
     recorded,
     refuse_other_passages,
@@ -106,36 +106,36 @@ class BM25Retriever:
                     self._known |= self._indexes[-1].vocab_dict.keys()
             if not self._indexes:
                 raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
-        self._asked = self._empty = 0
+        self._searched = self._missed = 0  # queries, and those without a word of any passage
         self._next_warning = 1
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
-        the retriever around it. The language of the analyzer is the stored one (English where a file written
-        by hand has none): it is guessed only when a folder is made.
+        the retriever around it. The language of the analyzer is the stored one, and English where a file
+        written by hand has none.
 
         Raises:
             DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
-        analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
+        analyzer = from_record(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         if spec.get("analyzer", {}).get("language") == analyzer.language == "auto":
             raise DataError(
                 "analyzer.language: a folder stores its language, and 'auto' is for making one: write a code "
                 "such as en, de, zh, or none.",
                 file,
             )
-        named = spec.get("corpus")
-        if named is not None and not isinstance(named, str):
-            raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
-        if named is not None or _has_passages(folder, how):
-            corpus = Corpus.read(folder / (named or "."))
-        elif how.corpus is not None:
-            corpus = how.corpus
+        path = spec.get("corpus")
+        if path is not None and not isinstance(path, str):
+            raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {path!r}.", file)
+        if path is not None or _has_passages(folder, opening):
+            corpus = Corpus.read(folder / (path or "."))
+        elif opening.corpus is not None:
+            corpus = opening.corpus
         else:
             raise DataError(
                 "bm25 has no passages here, and no other member has: name their folder, as in "
@@ -143,18 +143,20 @@ class BM25Retriever:
                 file,
             )
         refuse_other_passages(corpus, spec)
-        options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
+        options = from_record(
+            BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25"
+        )
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
     @staticmethod
-    def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
-        """See :mod:`grls.retrieve.registry`: it is shared over the same passages, which others have read."""
-        if how.corpus is None or spec.get("corpus") is not None or _has_passages(folder, how):
+    def shared_by(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
+        """See :mod:`grls.retrieve.registry`: it is shared over the passages of the retriever around it."""
+        if opening.corpus is None or spec.get("corpus") is not None or _has_passages(folder, opening):
             return None
         parameters = json.dumps({name: spec[name] for name in ("analyzer", *_USUAL) if name in spec})
-        return parameters, how.corpus.fingerprint, how.corpus.metadata_fingerprint
+        return parameters, opening.corpus.fingerprint, opening.corpus.metadata_fingerprint
 
-    def reopened(self, folder: Path, how: Opening) -> Self:
+    def reopened(self, folder: Path, opening: Opening) -> Self:
         """See :mod:`grls.retrieve.registry`: it has no options of search."""
         return self
 
@@ -184,12 +186,12 @@ class BM25Retriever:
                 allowed = within.of(query)
                 if terms and (allowed is None or len(allowed)):
                     scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
-                    most = min(k, len(scores))
-                    least = np.partition(scores, -most)[-most]  # the score of the last hit
-                    places = np.flatnonzero((scores >= least) & (scores > 0))
-                    places = places[np.argsort(-scores[places], kind="stable")][:most]
-                    ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
-                    hits += map(Hit, ids, scores[places].tolist())
+                    count = min(k, len(scores))
+                    threshold = np.partition(scores, -count)[-count]  # the score of the last hit
+                    rows = np.flatnonzero((scores >= threshold) & (scores > 0))
+                    rows = rows[np.argsort(-scores[rows], kind="stable")][:count]
+                    ids = self.corpus.ids((rows if allowed is None else allowed[rows]).tolist())
+                    hits += map(Hit, ids, scores[rows].tolist())
                 rankings.append(hits)
                 bar.update()
         return rankings
@@ -221,10 +223,10 @@ class BM25Retriever:
     def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 without a common word."""
         scores = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
-        asked = [self.analyzer.words(text) for text in texts]
-        self._warn_of_misses(asked)
-        with Progress(len(asked), "bm25", "queries", shown=None) as bar:
-            for row, words in zip(scores, asked, strict=True):
+        queries = [self.analyzer.words(text) for text in texts]
+        self._warn_of_misses(queries)
+        with Progress(len(queries), "bm25", "queries", shown=None) as bar:
+            for row, words in zip(scores, queries, strict=True):
                 row[:] = self._scores(words)
                 bar.update()
         return scores
@@ -240,21 +242,20 @@ class BM25Retriever:
         """The scores of all passages, ``[passages]``."""
         scores = np.zeros(len(self.corpus), dtype=np.float32)
         for index in self._indexes:
-            if held := [word for word in words if word in index.vocab_dict]:
-                scores += index.get_scores(held)
+            if known := [word for word in words if word in index.vocab_dict]:
+                scores += index.get_scores(known)
         return scores
 
     def _warn_of_misses(self, queries: list[list[str]]) -> None:
         """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
-        self._asked += len(queries)
-        self._empty += sum(map(self._known.isdisjoint, queries))
-        if self._asked >= self._next_warning:
-            message = nothing_found(self._asked, self._empty, self.corpus.source)
-            if message:
-                log.warning(message)
-                self._next_warning = 10 * self._asked
+        self._searched += len(queries)
+        self._missed += sum(map(self._known.isdisjoint, queries))
+        due = self._searched >= self._next_warning
+        if due and (message := nothing_found(self._searched, self._missed, self.corpus.source)):
+            log.warning(message)
+            self._next_warning = 10 * self._searched
 
 
-def _has_passages(folder: Path, how: Opening) -> bool:
+def _has_passages(folder: Path, opening: Opening) -> bool:
     """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
-    return corpus_file(folder).is_file() and (how.corpus is None or folder.resolve() in how.within)
+    return corpus_file(folder).is_file() and (opening.corpus is None or folder.resolve() in opening.within)

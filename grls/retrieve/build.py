@@ -1,18 +1,19 @@
 """Building a retriever folder of any kind from a model and a corpus.
 
-A kind that can be built has a classmethod ``build(model, corpus, how)``, which writes the folder and returns
-a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. A kind may also have
+A kind that can be built has a classmethod ``build(model, corpus, building)``, which writes the folder and
+returns a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. A kind may also have
 ``recognises(model)``: whether a model is of this kind, for ``auto``. A model that no kind recognises is
 generative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from grls.cluster.options import Workers
 from grls.errors import ConfigError, DataError, Option
@@ -30,7 +31,7 @@ AUTO = "auto"
 FALLBACK = "generative"
 
 VARIANTS = {"st5": "dense"}
-"""Other names of a kind, with a variant of its model; :attr:`Building.asked` holds the name."""
+"""Other names of a kind, with a variant of its model; :attr:`Building.kind` holds the name."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,17 @@ class Building:
 
     Args:
         output: The folder; an earlier one there is replaced.
-        asked: The kind, or one of :data:`VARIANTS`.
+        kind: The kind, or one of :data:`VARIANTS`.
         index: Options of the index of a generator.
         limits: Length limits of texts.
         batch_size: Passages encoded together.
         device: Device of the encoder.
-        similarity: How a bi-encoder compares, in place of its own similarity; None: as it does.
-        workers: Workers that share the work; None: this process does it.
+        similarity: The similarity of a bi-encoder; None: that of its model.
+        workers: Workers that share the work; None: this process does it alone.
     """
 
     output: str
-    asked: str
+    kind: str
     index: IndexOptions = field(default_factory=IndexOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch_size: int = 32
@@ -68,75 +69,57 @@ class Building:
         Raises:
             ConfigError: An option differs from its default.
         """
-        usual = Building(self.output, self.asked)
+        usual = Building(self.output, self.kind)
         for name in unused:
             value = attrgetter(name)
             if value(self) != value(usual):
                 raise ConfigError(f"{called} has no {Option(name)}; {remedy or 'leave it out'}.")
 
 
-Build = Callable[[str, str, Building], str]
-
-
-def kind_of_model(model: str) -> str:
-    """The kind that recognises a model: a folder, or a hub name."""
-    for kind in _importable():
-        recognises = getattr(class_of(kind), "recognises", None)
-        if recognises is not None and recognises(model):
-            return kind
-    return FALLBACK
-
-
-def build(model: str, corpus: str, how: Building) -> str:
+def build(model: str, corpus: str, building: Building) -> str:
     """Build a retriever folder, and return a line about it.
 
     Args:
         model: A folder that a training wrote, or a hub name.
         corpus: ``corpus.jsonl``, or the folder that holds it.
-        how: The options; ``asked`` may be :data:`AUTO`.
+        building: The options; ``kind`` may be :data:`AUTO`, which is the kind that recognises the model.
 
     Raises:
         ConfigError: The kind is unknown or not built from a model, the model is of another kind, an option
             has no effect on it, or its ``build`` wrote no folder.
     """
     load_plugins()
-    check_backend(how.index.backend)
-    asked = kind_of_model(model) if how.asked == AUTO else how.asked
-    kind = VARIANTS.get(asked, asked)
+    check_backend(building.index.backend)
+    classes: dict[str, Any] = {}
+    for name in KINDS:
+        with suppress(DataError):  # a kind that cannot be imported does not hinder the others
+            classes[name] = class_of(name)
+    variant = building.kind
+    if variant == AUTO:
+        recognising = (n for n, c in classes.items() if hasattr(c, "recognises") and c.recognises(model))
+        variant = next(recognising, FALLBACK)
+    kind = VARIANTS.get(variant, variant)
     if kind in KINDS:
-        class_of(kind)  # what is wrong with it is said first
-    buildable: dict[str, Build] = {}
-    for name in _importable():
-        if (maker := getattr(class_of(name), "build", None)) is not None:
-            buildable[name] = maker
+        class_of(kind)  # its error comes first
+    buildable = {name for name, class_ in classes.items() if hasattr(class_, "build")}
     if kind not in buildable:
-        known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
-        what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
-        raise ConfigError(f"{Option('kind', asked)} {what}; choose one of {known}.")
-    if how.workers is not None and not getattr(class_of(kind), "built_by_workers", False):
+        known = ", ".join(sorted({AUTO, *buildable, *VARIANTS}))
+        fault = "is not built from a model" if kind in KINDS else "is no kind of retriever"
+        raise ConfigError(f"{Option('kind', variant)} {fault}; choose one of {known}.")
+    if building.workers is not None and not getattr(classes[kind], "built_by_workers", False):
         raise ConfigError(f"{Option('ray')} builds no retriever of the kind {kind!r}: leave it out.")
     try:
-        line = buildable[kind](model, corpus, replace(how, asked=asked))
+        line = classes[kind].build(model, corpus, replace(building, kind=variant))
     except UnopenedError as error:
-        if how.asked != AUTO or kind != FALLBACK:
+        if building.kind != AUTO or kind != FALLBACK:
             raise
-        others = ", ".join(sorted({*buildable, *VARIANTS} - {FALLBACK}))
+        encoders = ", ".join(sorted({*buildable, *VARIANTS} - {FALLBACK}))
         raise UnopenedError(
-            f"{error} If it is an encoder, say of what kind: {Option('kind', others)}."
+            f"{error} If it is an encoder, say of what kind: {Option('kind', encoders)}."
         ) from None
-    if not isinstance(line, str) or not (Path(how.output) / MANIFEST).is_file():
+    if not isinstance(line, str) or not (Path(building.output) / MANIFEST).is_file():
         raise ConfigError(
-            f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {how.output}, with a "
-            f"{MANIFEST} in it, and returns a line about it; it returned {type(line).__name__}."
+            f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {building.output}, with "
+            f"a {MANIFEST} in it, and returns a line about it; it returned {type(line).__name__}."
         )
     return line
-
-
-def _importable() -> list[str]:
-    """The kinds whose classes can be imported: one that cannot be is in the way of no other."""
-    kinds = []
-    for kind in KINDS:
-        with suppress(DataError):
-            class_of(kind)
-            kinds.append(kind)
-    return kinds

@@ -18,7 +18,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import BM25, Opening, create
 from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.spec import Member, recorded, relative
+from grls.retrieve.spec import Member, named_from, recorded
 
 Named = str | Path
 """The folder of a member, or ``bm25``."""
@@ -26,12 +26,10 @@ Named = str | Path
 _FUSION, _PRIORS = Fusion(), PriorOptions()
 
 
-def member_named(member: Named | dict[str, Any], output: Named) -> Member:
-    """A member as it stands in the file of a folder: ``bm25``, a relative path, or its specification."""
-    if isinstance(member, dict):
-        return member
-    bm25 = str(member) == BM25 and not Path(member).is_dir()
-    return BM25 if bm25 else relative(member, output)
+def _member(member: Named | dict[str, Any], output: Named) -> Member:
+    """A member as ``grls.json`` holds it: ``bm25``, a relative path, or its specification."""
+    bm25 = str(member) == BM25 and not Path(BM25).is_dir()
+    return BM25 if bm25 else named_from(output, member)
 
 
 def compose_hybrid(
@@ -40,7 +38,7 @@ def compose_hybrid(
     priors: Sequence[PriorSpec],
     options: PriorOptions = _PRIORS,
     search: SearchOptions = USUAL_SEARCH,
-    how: Opening | None = None,
+    opening: Opening | None = None,
 ) -> Retriever:
     """Write a generator with priors that look ahead.
 
@@ -50,16 +48,16 @@ def compose_hybrid(
         priors: The retrievers that look ahead.
         options: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
-        how: How members are opened.
+        opening: Options of opening members.
 
     Raises:
         ConfigError: There is no prior; see also :func:`grls.retrieve.registry.create`.
     """
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
-    named = [recorded(prior) | {"retriever": member_named(prior.retriever, output)} for prior in priors]
-    content = {"generator": member_named(generator, output), "priors": named, **recorded(options)}
-    return _create(output, "hybrid", content, search, how)
+    named = [recorded(prior) | {"retriever": _member(prior.retriever, output)} for prior in priors]
+    content = {"generator": _member(generator, output), "priors": named, **recorded(options)}
+    return _create(output, "hybrid", content, search, opening)
 
 
 def compose_hops(
@@ -67,11 +65,11 @@ def compose_hops(
     retriever: Named,
     hops: HopOptions,
     search: SearchOptions = USUAL_SEARCH,
-    how: Opening | None = None,
+    opening: Opening | None = None,
 ) -> Retriever:
     """Write a retriever that retrieves hop by hop with another one; see :func:`compose_hybrid`."""
-    content = {"retriever": member_named(retriever, output), "hops": recorded(hops)}
-    return _create(output, "hops", content, search, how)
+    content = {"retriever": _member(retriever, output), "hops": recorded(hops)}
+    return _create(output, "hops", content, search, opening)
 
 
 def compose_fusion(
@@ -81,24 +79,17 @@ def compose_fusion(
     depth: int | None = None,
     length: str | int = "mean",
     search: SearchOptions = USUAL_SEARCH,
-    how: Opening | None = None,
+    opening: Opening | None = None,
 ) -> Retriever:
-    """Write a fusion of several retrievers over one corpus; see :func:`compose_hybrid`.
+    """Write a fusion of several retrievers over one corpus.
 
-    Args:
-        output: The folder to write.
-        members: The retrievers.
-        fusion: How rankings are fused.
-        depth: Hits to ask of each member, where that is more than are wanted.
-        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
-            of the member, from 0, whose length it has.
-        search: Options of decoding.
-        how: How members are opened.
+    See :func:`compose_hybrid` for ``output``, ``search`` and ``opening``, and
+    :class:`~grls.retrieve.fusion.retriever.FusionRetriever` for the options.
     """
-    content: dict[str, Any] = {"members": [member_named(one, output) for one in members], **recorded(fusion)}
+    content: dict[str, Any] = {"members": [_member(member, output) for member in members], **recorded(fusion)}
     content |= {} if depth is None else {"depth": depth}
     content |= {} if length == "mean" else {"length": length}
-    return _create(output, "fusion", content, search, how)
+    return _create(output, "fusion", content, search, opening)
 
 
 def compose_rescored(
@@ -107,28 +98,22 @@ def compose_rescored(
     model: Named,
     rereading: Rereading,
     search: SearchOptions = USUAL_SEARCH,
-    how: Opening | None = None,
+    opening: Opening | None = None,
 ) -> Retriever:
     """Write a retriever whose best passages a cross-encoder rescores; see :func:`compose_hybrid`.
 
-    Args:
-        output: The folder to write.
-        retriever: The first retriever.
-        model: Folder or hub name of the cross-encoder; the folder names it and holds no copy.
-        rereading: The number of passages, and the weight of the logits.
-        search: Options of search of the first retriever.
-        how: How members are opened.
+    ``model`` is the folder or hub name of the cross-encoder; the folder names it and holds no copy.
     """
     from grls.retrieve.rescored.retriever import RescoredRetriever, named_model
 
-    content: dict[str, Any] = {"retriever": member_named(retriever, output)}
+    content: dict[str, Any] = {"retriever": _member(retriever, output)}
     content |= {"model": named_model(str(model), output), "passages": rereading.passages}
     content |= {} if rereading.weight is None else {"weight": rereading.weight}
 
-    def fingerprint(made: RescoredRetriever) -> dict[str, str]:
-        return {"fingerprint": made.encoder.fingerprint()}
+    def fingerprint(rescored: RescoredRetriever) -> dict[str, str]:
+        return {"fingerprint": rescored.encoder.fingerprint()}
 
-    return _create(output, "rescored", content, search, how, fingerprint)
+    return _create(output, "rescored", content, search, opening, fingerprint)
 
 
 def compose_cut(
@@ -136,10 +121,10 @@ def compose_cut(
     retriever: Named,
     depth: int,
     search: SearchOptions = USUAL_SEARCH,
-    how: Opening | None = None,
+    opening: Opening | None = None,
 ) -> Retriever:
     """Write a retriever that ends the rankings of another one, once tuned; see :func:`compose_hybrid`."""
-    return _create(output, "cut", {"retriever": member_named(retriever, output), "depth": depth}, search, how)
+    return _create(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search, opening)
 
 
 def _create(
@@ -147,8 +132,8 @@ def _create(
     kind: str,
     content: dict[str, Any],
     search: SearchOptions,
-    how: Opening | None,
+    opening: Opening | None,
     more: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Retriever:
-    content |= {"search": kept} if (kept := recorded(search)) else {}
-    return create(output, kind, content, how, more)
+    content |= {"search": stored} if (stored := recorded(search)) else {}
+    return create(output, kind, content, opening, more)

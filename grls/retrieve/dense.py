@@ -1,7 +1,6 @@
 """Dense retrieval: one embedding a text, compared exactly as the model compares.
 
-Legend: N passages, d embedding dimension, Q queries, R rows that are searched, k hits asked for, W >= k
-candidates.
+Legend: N passages, d embedding dimension, Q queries, R rows that are searched, k hits, W >= k candidates.
 
 The model is a bi-encoder (:mod:`grls.models.biencoder`). Passages are ranked by their similarity to the
 query: the inner product, the cosine, or a distance. DONE is embedded like a passage, as row N: it never is
@@ -20,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import faiss
 import numpy as np
@@ -68,7 +67,7 @@ class DenseRetriever(EncodedRetriever):
     compares_all = True
     least_score = -math.inf
     teaching_temperature = 0.05
-    """The usual temperature of a teacher: differences of cosines are small."""
+    """The default temperature of a teacher: differences of cosines are small."""
 
     @property
     def learned_done(self) -> bool | None:
@@ -142,9 +141,9 @@ class DenseRetriever(EncodedRetriever):
         return is_packaged(model) or super().recognises(model)
 
     @classmethod
-    def loading(cls, how: Building) -> dict[str, Any]:
+    def loading(cls, building: Building) -> dict[str, Any]:
         """Kind and similarity of the bi-encoder."""
-        return {"kind": "st5" if how.asked == "st5" else "auto", "similarity": how.similarity}
+        return {"kind": "st5" if building.kind == "st5" else "auto", "similarity": building.similarity}
 
     def retrieve_hop(
         self,
@@ -153,14 +152,7 @@ class DenseRetriever(EncodedRetriever):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given those found so far, and the score of DONE.
-
-        Args:
-            queries: The queries, with their own texts.
-            evidence: For each, the passages found so far, in order.
-            k: Most hits a query.
-            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. DONE is always scored.
-        """
+        """The top-k allowed passages given evidence, and the score of DONE, which no filter affects."""
         vectors, rankings = self._searched(queries, evidence, k, allow)
         last, similarity = self.rows[-1:], self.encoder.similarity
         done = [float(similarities(vector, last, similarity)[0]) for vector in vectors]
@@ -177,7 +169,7 @@ class DenseRetriever(EncodedRetriever):
     ) -> list[tuple[Numbers, Floats]]:
         """The k nearest passages of each query; see :class:`EncodedRetriever`."""
         similarity = self.encoder.similarity
-        return [*top_k(encoded[queries], self.rows[:-1], k, among=among, similarity=similarity)]
+        return top_k(encoded[queries], self.rows[:-1], k, among=among, similarity=similarity)
 
     def score(self, encoded: Matrix, queries: Numbers) -> Floats:
         """Similarities ``[n, N]`` of queries by number, or ``[n, N + 1]`` where DONE is scored."""
@@ -187,18 +179,6 @@ class DenseRetriever(EncodedRetriever):
         return np.asarray(encoded[queries] @ rows.T, dtype=np.float64)
 
 
-class Nearest(NamedTuple):
-    """The rows that are most similar to one query.
-
-    Attributes:
-        numbers: Row numbers, best first; equal scores in order of number.
-        scores: Their similarities.
-    """
-
-    numbers: Numbers
-    scores: Scores
-
-
 def top_k(
     queries: Matrix,
     rows: Matrix,
@@ -206,8 +186,10 @@ def top_k(
     block: int = BLOCK,
     among: Numbers | None = None,
     similarity: str = "dot",
-) -> list[Nearest]:
-    """The k rows that are most similar to each query, exactly.
+) -> list[tuple[Numbers, Floats]]:
+    """The numbers of the k rows that are most similar to each query, exactly, and their similarities.
+
+    The best row is first; equal scores are in the order of numbers.
 
     Args:
         queries: ``[Q, d]``.
@@ -219,30 +201,30 @@ def top_k(
     """
     count = len(rows) if among is None else len(among)
     k = min(k, count)
+    nearest: list[tuple[Numbers, Floats]] = [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
     if not len(queries) or k < 1:
-        return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-    if similarity in _DISTANCES:
-        nearest = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-        numbers = np.arange(len(rows)) if among is None else among
-        for start in range(0, len(numbers), block):
-            taken = numbers[start : start + block]
-            for query, far in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
-                candidates = np.concatenate([nearest[query].numbers, taken])
-                values = np.concatenate([nearest[query].scores, far])
-                best = np.lexsort((candidates, -values))[:k]
-                nearest[query] = Nearest(candidates[best], values[best])
         return nearest
-    nearest, best_rows = [], _candidates(queries, rows, min(k + _MARGIN, count), block, among)
-    for vector, single, found in zip(queries, *best_rows, strict=True):
+    if similarity in _DISTANCES:
+        every = np.arange(len(rows)) if among is None else among
+        for start in range(0, len(every), block):
+            taken = every[start : start + block]
+            for query, scores in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
+                numbers = np.concatenate([nearest[query][0], taken])
+                exact = np.concatenate([nearest[query][1], scores])
+                best = np.lexsort((numbers, -exact))[:k]
+                nearest[query] = numbers[best], exact[best]
+        return nearest
+    candidates = zip(*_candidates(queries, rows, min(k + _MARGIN, count), block, among), strict=True)
+    for query, (single, numbers) in enumerate(candidates):
         # Wider, as long as a row beyond the candidates could belong among the k best.
-        while len(found) < count:
+        while len(numbers) < count:
             if float(single[-1]) < float(single[k - 1]) - _SLACK * float(np.abs(single).max()):
                 break
-            wider = min(4 * len(found), count)
-            (single,), (found,) = _candidates(vector[None], rows, wider, block, among)
-        exact = similarities(vector, rows[found])
-        best = np.lexsort((found, -exact))[:k]
-        nearest.append(Nearest(found[best], exact[best]))
+            wider = min(4 * len(numbers), count)
+            (single,), (numbers,) = _candidates(queries[query][None], rows, wider, block, among)
+        exact = similarities(queries[query], rows[numbers])
+        best = np.lexsort((numbers, -exact))[:k]
+        nearest[query] = numbers[best], exact[best]
     return nearest
 
 

@@ -2,12 +2,11 @@
 
 Legend: N passages.
 
-A kind is one file with a subclass of :class:`EncodedRetriever`. It says how its encoded passages (its rows)
-are written and read, and how queries are compared with them. Here stands the rest: the corpus is encoded in
-shards, by this process or by workers; each finished shard is on disk, so memory does not grow with the
-corpus, and a killed run encodes the missing shards alone. The folder holds ``model/``, one file with the
-rows, ``corpus.jsonl`` and ``grls.json``, which ties the three together by checksums and fingerprints.
-:func:`begin_tensors` and :func:`map_tensors` are for rows in safetensors files larger than memory.
+A kind is one file with a subclass of :class:`EncodedRetriever`, which says how its encoded passages (its
+rows) are written and read, and how queries are compared with them. The corpus is encoded in shards, by this
+process or by workers. Each finished shard is on disk, so memory does not grow with the corpus, and a killed
+run encodes the missing shards alone. The folder holds ``model/``, one file with the rows, ``corpus.jsonl``
+and ``grls.json``, which ties the three together by checksums and fingerprints.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from safetensors import SafetensorError, safe_open
 
 from grls.cluster.options import USUAL_WORKERS, Workers
 from grls.cluster.plan import (
-    Done,
     Shard,
     ShardPlan,
     Work,
@@ -89,7 +87,7 @@ _CUT = Option("limits.input", python="max_tokens")
 """The option that a cut passage asks for."""
 
 _NAMED = 10
-"""Number of cut queries that warnings name; training may ask for a great many."""
+"""Number of cut queries that warnings name; a training may have very many."""
 
 _MOST = 1e15
 """The largest absolute number of a row: products of larger ones may be infinite in float32."""
@@ -163,7 +161,7 @@ class EncodedRetriever(ABC):
         self._cut = 0
         self._encoded_by: str | None = None
 
-    # ---- What a kind gives
+    # ---- What a kind defines
 
     @staticmethod
     @abstractmethod
@@ -212,7 +210,7 @@ class EncodedRetriever(ABC):
     @staticmethod
     @abstractmethod
     def size(rows: Any, passages: int) -> str:
-        """How many numbers the rows of so many passages hold, for the line of a command."""
+        """The size of the rows of so many passages, for the line of a command."""
 
     @abstractmethod
     def best(
@@ -232,9 +230,9 @@ class EncodedRetriever(ABC):
         """Scores ``[n, N]`` of n of the encoded queries, by number."""
 
     @classmethod
-    def loading(cls, how: Building) -> dict[str, Any]:
+    def loading(cls, building: Building) -> dict[str, Any]:
         """Further arguments of the ``load`` of the encoder, of the options of a build."""
-        how.refuse_unused(cls.encodes.what, ("similarity",))
+        building.refuse_unused(cls.encodes.what, ("similarity",))
         return {}
 
     def _recorded(self, folder: Path) -> dict[str, Any]:
@@ -262,15 +260,15 @@ class EncodedRetriever(ABC):
         with Progress(len(corpus), "embed", "passages", shown=progress) as bar, encoder.telling(bar.update):
             for first in range(0, len(corpus), cls.part):
                 numbers = range(first, min(first + cls.part, len(corpus)))
-                rows, short = cls._encoded(encoder, corpus, numbers, batch_size)
+                rows, cut_part = cls._encoded(encoder, corpus, numbers, batch_size)
                 parts.append(rows)
-                cut += short
+                cut += cut_part
         if cut:
             log.warning(encoder.cut_notice(cut, len(corpus), str(_CUT)))
         rows = cls.joined([*parts, *cls._last_rows(encoder)])
-        made = cls(encoder, corpus, rows, batch_size, progress=progress, **options)
-        made._encoded_by = encoder.fingerprint()
-        return made
+        retriever = cls(encoder, corpus, rows, batch_size, progress=progress, **options)
+        retriever._encoded_by = encoder.fingerprint()
+        return retriever
 
     def refresh(self, encoder: Any) -> Self:
         """The retriever over the same corpus after the model has changed: every passage is encoded anew."""
@@ -279,7 +277,7 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def _encoded(cls, encoder: Any, corpus: Corpus, numbers: range, batch_size: int) -> tuple[Any, int]:
-        """The rows of a range of passages, and how many of them were cut."""
+        """The rows of a range of passages, and the number of cut passages."""
         texts = [passage_text(passage) for passage in corpus.passages(numbers)]
         rows = cls.rows_of(encoder.encode(texts, "passage", batch_size))
         cls.check_rows(rows, len(texts), encoder.dimension)
@@ -321,45 +319,47 @@ class EncodedRetriever(ABC):
         return Path(model).is_dir() and library_type(model) == cls.library
 
     @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
+    def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
-        what = cls.encodes.what
-        how.refuse_unused(what, ("limits.passage", "limits.query"), f"set {Option('limits.input')} instead")
-        how.refuse_unused(what, ("index.span_words",), "it reads whole passages: leave it out")
-        how.refuse_unused(what, ("index.backend", "index.form"))
-        check_counts(batch_size=how.batch_size)
-        start, place = perf_counter(), seen_elsewhere(model)
-        options = {"device": how.device, "max_tokens": how.limits.input, **cls.loading(how)}
-        load = partial(cls.encodes.load, place, **options)
+        name = cls.encodes.what
+        building.refuse_unused(
+            name, ("limits.passage", "limits.query"), f"set {Option('limits.input')} instead"
+        )
+        building.refuse_unused(name, ("index.span_words",), "it reads whole passages: leave it out")
+        building.refuse_unused(name, ("index.backend", "index.form"))
+        check_counts(batch_size=building.batch_size)
+        start, source = perf_counter(), seen_elsewhere(model)
+        options = {"device": building.device, "max_tokens": building.limits.input, **cls.loading(building)}
+        load = partial(cls.encodes.load, source, **options)
         encoder, passages = load(), Corpus.read(corpus)
         refuse_unindexable(passages)
         prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
-        read = str(corpus_file(passages.source).absolute())
-        maker = EncodingMaker(cls, load, place, read, how.batch_size, prints)
+        path = str(corpus_file(passages.source).absolute())
+        maker = EncodingMaker(cls, load, source, path, building.batch_size, prints)
         # This process loses a part when it is killed; workers are asked for each shard, so theirs are larger.
-        workers = how.workers or Workers(None, USUAL_WORKERS)
-        size = workers.options.shard or (cls.part if how.workers is None else 16 * cls.part)
-        with alone_at_shards(how.output):
+        workers = building.workers or Workers(None, USUAL_WORKERS)
+        count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
+        with alone_at_shards(building.output):
             text = json.dumps(encoder.settings(), sort_keys=True, default=str)
             settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
-            drops = how.workers is None  # a run by workers is too dear to be dropped for a wrong option
-            plan = ShardPlan(shards_folder(how.output), settings, len(passages), size, drops)
+            drops = building.workers is None  # a run by workers is too dear to be dropped for a wrong option
+            plan = ShardPlan(shards_folder(building.output), settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
-            if cut := sum(each.result["cut"] for each in done):
+            if cut := sum(finished.result["cut"] for finished in done):
                 log.warning(encoder.cut_notice(cut, len(passages), str(_CUT)))
-            cls._put(how.output, encoder, passages, prints["model"], partial(cls._all_rows, encoder, done))
-            plan.remove()
-        rows = cls.read(Path(how.output) / cls.file, len(passages), encoder.dimension)
-        size_line = cls.size(rows, len(passages))
-        return f"{how.output}: {counted(len(passages), 'passage')}{size_line}, {perf_counter() - start:.1f} s"
 
-    @classmethod
-    def _all_rows(cls, encoder: Any, done: Sequence[Done]) -> Iterator[Any]:
-        """The rows of all shards, and the last ones."""
-        for each in done:
-            yield from cls._read_shard(each.shard, each.folder, encoder.dimension)
-        yield from cls._last_rows(encoder)
+            def parts() -> Iterator[Any]:
+                for finished in done:
+                    yield from cls._read_shard(finished.shard, finished.folder, encoder.dimension)
+                yield from cls._last_rows(encoder)
+
+            cls._put(building.output, encoder, passages, prints["model"], parts)
+            plan.remove()
+        rows = cls.read(Path(building.output) / cls.file, len(passages), encoder.dimension)
+        size = cls.size(rows, len(passages))
+        seconds = perf_counter() - start
+        return f"{building.output}: {counted(len(passages), 'passage')}{size}, {seconds:.1f} s"
 
     # ---- Folders
 
@@ -416,11 +416,7 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def _read_manifest(cls, folder: Path) -> dict[str, Any]:
-        """The ``grls.json`` of a folder of this kind.
-
-        Raises:
-            DataError: There is none, or it is of another kind or format.
-        """
+        """The ``grls.json`` of a folder of this kind, checked."""
         file, manifest = folder / MANIFEST, read_spec(folder)
         if manifest["kind"] != cls.kind:
             raise DataError(
@@ -450,40 +446,29 @@ class EncodedRetriever(ABC):
             )
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`.
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
-
-        Raises:
-            ConfigError: ``compile`` or ``rescore`` is set.
         """
-        options = cls._search_options(folder, how)
-        verify = asked_to_verify(how.verify) is not False
-        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+        options = cls._search_options(folder, opening)
+        verify = asked_to_verify(opening.verify) is not False
+        return cls.from_pretrained(folder, opening.device, opening.precision, verify, **options)
 
     shared_by = staticmethod(folder_key)
 
-    def reopened(self, folder: Path, how: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
-
-        Raises:
-            ConfigError: ``compile`` or ``rescore`` is set.
-        """
-        again, options = copy(self), self._search_options(folder, how)
-        again.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
-        again.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
-        again._cut = 0
-        return again
+    def reopened(self, folder: Path, opening: Opening) -> Self:
+        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
+        retriever, options = copy(self), self._search_options(folder, opening)
+        retriever.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
+        retriever.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
+        retriever._cut = 0
+        return retriever
 
     @classmethod
-    def _search_options(cls, folder: Path, how: Opening) -> dict[str, Any]:
-        """The options of search that have an effect.
-
-        Raises:
-            ConfigError: One is set that has none.
-        """
-        search = how.searching
+    def _search_options(cls, folder: Path, opening: Opening) -> dict[str, Any]:
+        """The options of search that have an effect; ``compile`` and ``rescore`` are refused."""
+        search = opening.searching
         if search is not None and search.compile:
             raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
         if search is not None and search.rescore:
@@ -519,16 +504,7 @@ class EncodedRetriever(ABC):
         parts: Parts,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a folder, atomically.
-
-        Args:
-            folder: The folder.
-            encoder: The model.
-            corpus: The passages.
-            model: The fingerprint of the model that encoded them.
-            parts: Their rows.
-            fields: Further fields of ``grls.json``.
-        """
+        """Write a folder, atomically; ``model`` is the fingerprint of the model that encoded the passages."""
         with atomic_folder(folder, MANIFEST) as new:
             (new / "model").mkdir()
             encoder.write(new / "model")
@@ -554,20 +530,20 @@ class EncodedRetriever(ABC):
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
         """Write a changed folder; only added passages are encoded. See :mod:`grls.retrieve.update`."""
         opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
-        corpus, kept = changes.over(opened.corpus)
+        corpus, numbers = changes.over(opened.corpus)
         encoder, before = opened.encoder, len(opened.corpus)
-        with scratch_folder(output) as place:
+        with scratch_folder(output) as scratch:
             added = Shard(0, 0, 0 if changes.add is None else len(changes.add))
             if changes.add is not None:
                 with Progress(added.end, "embed", "passages") as bar, encoder.telling(bar.update):
-                    cut = cls.encode_shard(encoder, changes.add, changes.batch_size, added, place)["cut"]
+                    cut = cls.encode_shard(encoder, changes.add, changes.batch_size, added, scratch)["cut"]
                 if cut:
                     log.warning(encoder.cut_notice(cut, added.end, str(_CUT)))
 
             def parts() -> Iterator[Any]:
-                for start in range(0, len(kept), _BLOCK):
-                    yield opened.taken(kept[start : start + _BLOCK])
-                yield from cls._read_shard(added, place, encoder.dimension)
+                for start in range(0, len(numbers), _BLOCK):
+                    yield opened.taken(numbers[start : start + _BLOCK])
+                yield from cls._read_shard(added, scratch, encoder.dimension)
                 if cls.last_texts:
                     yield opened.taken(np.arange(before, before + len(cls.last_texts)))
 
@@ -582,9 +558,9 @@ class EncodedRetriever(ABC):
         def refuse_other_rows() -> None:
             """Refuse rows that differ from those of the model by more than 5 % of their length."""
             texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
-            again = self.rows_of(self.encoder.encode(texts, "passage", self.batch_size))
+            encoded = self.rows_of(self.encoder.encode(texts, "passage", self.batch_size))
             stored = self.each(self.taken(np.array(numbers)))
-            for row, new in zip(stored, self.each(again), strict=True):
+            for row, new in zip(stored, self.each(encoded), strict=True):
                 same_form = row.shape == new.shape
                 if not same_form or np.linalg.norm(row - new) > 0.05 * np.linalg.norm(new) + 1e-6:
                     raise MismatchError(f"{file}: the model encodes a passage of it differently; {REBUILD}")
@@ -657,10 +633,10 @@ class EncodedRetriever(ABC):
     def groups(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
     ) -> list[tuple[list[int], Numbers | None]]:
-        """Numbers of queries with one filter, each with the numbers of their allowed passages; None: all."""
+        """Numbers of queries of equal filters, each with the numbers of their allowed passages; None: all."""
         within = reachable(queries, allow, self.corpus)
         groups: dict[int | None, list[int]] = {}
-        for query, number in enumerate(within.places):
+        for query, number in enumerate(within.indices):
             groups.setdefault(number, []).append(query)
         return [(numbers, within.of(numbers[0])) for numbers in groups.values()]
 
@@ -674,7 +650,7 @@ class EncodedRetriever(ABC):
             return self.encoder.encode(texts, "query", self.batch_size)
 
     def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
-        """The texts to encode: each query with its evidence so far; where it is too long, without the oldest.
+        """The texts to encode: each query with its evidence; a text that is too long loses the oldest.
 
         Raises:
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
@@ -686,15 +662,15 @@ class EncodedRetriever(ABC):
             length = self.encoder.tokens(query.text)
             if length <= limit:
                 continue
-            what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
+            fault = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
             if not self.truncate_queries:
                 raise DataError(
-                    f"{what} Shorten it, raise {_CUT} where the retriever is made, or accept the cut "
+                    f"{fault} Shorten it, raise {_CUT} where the retriever is made, or accept the cut "
                     f"with {CUT_QUERIES}."
                 )
             self._cut += 1
             if self._cut <= _NAMED:
-                log.warning(what)
+                log.warning(fault)
             elif self._cut == _NAMED + 1:
                 log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
         before = evidence or [()] * len(queries)
@@ -707,11 +683,11 @@ class EncodingMaker:
 
     Attributes:
         kind: The class of the retriever.
-        load: Opens the encoder. (It is sent to the workers, so it is a function of a module with arguments.)
-        model: The place of the encoder, for errors.
+        load: Opens the encoder. It is sent to the workers, so it is a function of a module with arguments.
+        model: Folder or hub name of the encoder, for errors.
         corpus: ``corpus.jsonl``.
         batch_size: Passages encoded together.
-        fingerprints: Those of ``model`` and ``corpus``, which the worker must read, too.
+        fingerprints: The fingerprints that ``model`` and ``corpus`` must have.
     """
 
     kind: type[EncodedRetriever]
@@ -722,15 +698,15 @@ class EncodingMaker:
     fingerprints: dict[str, str]
 
     def __call__(self) -> Work:
-        """Open what the work needs.
+        """Open model and corpus.
 
         Raises:
             MismatchError: The worker reads another model or corpus.
         """
         encoder, corpus = self.load(), Corpus.read(self.corpus)
-        held = {"model": encoder.fingerprint(), "corpus": corpus.fingerprint}
-        places = {"model": (self.model, "model"), "corpus": (self.corpus, "corpus")}
-        refuse_other_reading(held, self.fingerprints, places)
+        fingerprints = {"model": encoder.fingerprint(), "corpus": corpus.fingerprint}
+        sources = {"model": (self.model, "model"), "corpus": (self.corpus, "corpus")}
+        refuse_other_reading(fingerprints, self.fingerprints, sources)
         return self.work(encoder, corpus)
 
     def work(self, encoder: TextEncoder, corpus: Corpus) -> Work:
@@ -739,7 +715,7 @@ class EncodingMaker:
 
 
 def unusable_row(array: Array) -> int | None:
-    """The first row of an array with a number that is not finite, or above 1e15; None: there is none.
+    """The first row of an array with a number that is not finite, or above 1e15; None: all are usable.
 
     A block of rows is read at a time, so the array may be memory-mapped.
     """
@@ -762,13 +738,13 @@ def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
     """
     if len(scores) > k:
         least = np.partition(scores, -k)[-k] if k else np.inf
-        kept = scores >= least
-        scores, numbers = scores[kept], numbers[kept]
+        mask = scores >= least
+        scores, numbers = scores[mask], numbers[mask]
     order = np.argsort(-scores, kind="stable")[:k]
     return numbers[order], scores[order]
 
 
-# ---- Safetensors files that are larger than memory
+# ---- Safetensors files that may be larger than memory
 
 _KINDS = {"F32": "<f4", "I32": "<i4", "I64": "<i8"}
 """Names of the types of elements in a file -> those of NumPy."""
@@ -777,7 +753,7 @@ _ZEROS = bytes(1 << 22)
 
 
 def bounds_of(lengths: Array | Sequence[int]) -> Numbers:
-    """Bounds ``[n + 1]`` of n items that lie one behind the other, with so many elements each."""
+    """Bounds ``[n + 1]`` of n items of these lengths that lie one behind the other."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
@@ -832,14 +808,7 @@ def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any
 
 
 def _mapped(file: Path, entry: Mapping[str, Any], begin: int, mode: Any) -> Any:
-    """An array of a file, as a plain array: indexing through the memmap class is several times slower.
-
-    Args:
-        file: The file.
-        entry: What its header says of the array.
-        begin: Where the arrays begin.
-        mode: As of ``numpy.memmap``.
-    """
+    """An array of a file, as a plain array: indexing through the memmap class is several times slower."""
     kind, shape, first = _KINDS[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0]
     if not np.prod(shape, dtype=np.int64):
         return np.empty(shape, kind)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, temporary
 from grls.io.progress import counted
 from grls.io.recipes import list_texts
-from grls.retrieve.base import Description, Retriever
-from grls.retrieve.registry import class_of
+from grls.retrieve.base import Retriever
+from grls.retrieve.registry import members_of
 from grls.retrieve.spec import (
     CHECKSUMS,
     MANIFEST,
@@ -36,7 +36,6 @@ from grls.retrieve.spec import (
     followed,
     is_retriever,
     member_path,
-    member_slots,
     own_sum,
     read_spec,
     refuse_broken_seal,
@@ -47,6 +46,9 @@ from grls.retrieve.spec import (
 
 _EXECUTABLE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
 """Endings of files that can run code when they are opened; a retriever has none of them."""
+
+MEMBERS = "members"
+"""The folder of the members in a self-contained copy."""
 
 
 def upload(folder: str | Path, repository: str, private: bool = False, card: str | None = None) -> str:
@@ -67,24 +69,24 @@ def upload(folder: str | Path, repository: str, private: bool = False, card: str
         ConfigError: The hub refuses the name or the user, or cannot be reached.
         DataError: The folder is no retriever.
     """
-    with temporary(Path(tempfile.gettempdir()) / "grls-upload") as place:
-        pack_folder(folder, place / NEW)
+    with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
+        pack_folder(folder, scratch / NEW)
         if card is not None:
-            (place / NEW / CARD).write_text(card, encoding="utf-8")
-        write_checksums(place / NEW)
+            (scratch / NEW / CARD).write_text(card, encoding="utf-8")
+        write_checksums(scratch / NEW)
         try:
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
             return str(
                 api.upload_folder(
                     repo_id=repository,
-                    folder_path=str(place / NEW),
+                    folder_path=str(scratch / NEW),
                     commit_message="Upload a retriever of grls",
                     delete_patterns="*",
                 )
             )
         except Exception as error:
-            if (ours := _as_ours(error, repository, "uploaded to")) is None:
+            if (ours := _as_ours(error, repository, "uploaded to", None)) is None:
                 raise
             raise ours from error
 
@@ -103,12 +105,9 @@ def download(repository: str, revision: str | None = None) -> Path:
         DataError: The repository holds no retriever, or files that can run code.
         MismatchError: A file is not as it was uploaded.
     """
+    patterns = [f"*{ending}" for ending in _EXECUTABLE]
     try:
-        folder = Path(
-            snapshot_download(
-                repository, revision=revision, ignore_patterns=[f"*{one}" for one in _EXECUTABLE]
-            )
-        )
+        folder = Path(snapshot_download(repository, revision=revision, ignore_patterns=patterns))
     except Exception as error:
         if (ours := _as_ours(error, repository, "downloaded from", revision)) is None:
             raise
@@ -119,19 +118,18 @@ def download(repository: str, revision: str | None = None) -> Path:
             "with `grls index`.",
             folder,
         )
-    found = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _EXECUTABLE]
-    if found:
+    if executable := [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _EXECUTABLE]:
         raise DataError(
-            f"{repository} holds {found[0].relative_to(folder)}, which can run code when it is opened; a "
-            "retriever of grls has no such file. Remove it from the repository and from the cache.",
+            f"{repository} holds {executable[0].relative_to(folder)}, which can run code when it is opened; "
+            "a retriever of grls has no such file. Remove it from the repository and from the cache.",
             folder,
         )
     compare_checksums(folder)
     return folder
 
 
-def _as_ours(error: Exception, repository: str, what: str, revision: str | None = None) -> ConfigError | None:
-    """An error of the hub's client, with the remedy; None: it is none."""
+def _as_ours(error: Exception, repository: str, action: str, revision: str | None) -> ConfigError | None:
+    """An error of the hub's client, with the remedy; None: the error is of other code."""
     at = "" if revision is None else f" at the revision {revision!r}"
     if isinstance(error, HFValidationError):
         return ConfigError(f"{repository!r} can be no name on the hub ({error}); expected user/name.")
@@ -145,25 +143,14 @@ def _as_ours(error: Exception, repository: str, what: str, revision: str | None 
     if isinstance(error, LocalTokenNotFoundError):
         return ConfigError("the hub asks who you are: log in with `hf auth login`.")
     if isinstance(error, HfHubHTTPError):
-        return ConfigError(f"{repository}{at} cannot be {what} the hub: {error}")
+        return ConfigError(f"{repository}{at} cannot be {action} the hub: {error}")
     unreached = isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError)
     if unreached or type(error).__module__.partition(".")[0] == "httpx":
         return ConfigError(
-            f"{repository}{at} cannot be {what} the hub, which cannot be reached (no network, or "
+            f"{repository}{at} cannot be {action} the hub, which cannot be reached (no network, or "
             "HF_HUB_OFFLINE is set); and there is no copy in the cache, and no folder of that name."
         )
     return None
-
-
-# A self-contained copy of a retriever folder: all members are inside, and no path leaves it.
-#
-# The copy holds the files of the retriever, and each folder that it names, once, in ``members/NAME``. Which
-# fields of a kind name folders says its class (``folders``, see :class:`grls.retrieve.registry.Openable`).
-# Models that are named by their hub names stay named.
-
-
-MEMBERS = "members"
-"""The folder of the members in a copy."""
 
 
 def pack_folder(folder: str | Path, output: str | Path) -> None:
@@ -176,7 +163,7 @@ def pack_folder(folder: str | Path, output: str | Path) -> None:
     Raises:
         ConfigError: ``output`` holds something else, or a folder that is to be copied.
         DataError: The folder is no retriever.
-        WriteError: The disk is full or the place cannot be written; what was there is left as it was.
+        WriteError: The disk is full or the folder cannot be written; an earlier one stays unchanged.
     """
     root = followed(folder)
     read_spec(root)
@@ -188,96 +175,79 @@ def pack_folder(folder: str | Path, output: str | Path) -> None:
 def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
     """Write a self-contained copy of a retriever folder into an empty folder.
 
+    The copy holds the files of the retriever, and each folder that it names once, in ``members/NAME``; no
+    path leaves it. Models that are named by their hub names stay named.
+
     Args:
         root: The retriever folder, which is no link.
-        output: The place that the copy will have.
+        output: The final path of the copy.
         new: The empty folder.
 
     Returns:
-        The folders that are copied -> the places of the copies in ``new``.
+        The folders that are copied -> the paths of their copies in ``new``.
 
     Raises:
         ConfigError: ``output`` holds a folder that is to be copied.
     """
-    packing = _Packing(root.resolve(), Path(output).resolve(), new)
-    packing.copy(packing.root, ".")
-    return packing.places
+    root, output = root.resolve(), Path(output).resolve()
+    copies = {root: "."}
+    if output in root.parents:
+        raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
 
-
-class _Packing:
-    """What is copied so far.
-
-    Args:
-        root: The folder of the retriever.
-        output: The copy at its final place, which may not be a folder that is copied.
-        new: The empty folder that becomes the copy.
-    """
-
-    def __init__(self, root: Path, output: Path, new: Path):
-        self.root = root
-        self.output = output
-        self.new = new
-        self.places = {root: "."}
-        if output in root.parents:
-            raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
-
-    def copy(self, source: Path, here: str) -> None:
-        """Copy a retriever folder, with all that it names."""
-        target = self.new / here
-        _copy_files(source, target)
+    def copy(source: Path, target: str) -> None:
+        """Copy a retriever folder, with all members."""
+        _copy_files(source, new / target)
         spec = read_spec(source)
         refuse_broken_seal(source)
-        moved = self._moved(spec, source, here)
+        moved = with_copies(spec, source, target)
         if moved != spec and "sha256" in spec:
             moved["sha256"] = own_sum(moved)
-        write_manifest(target, moved)
+        write_manifest(new / target, moved)
 
-    def _moved(self, spec: dict[str, Any], source: Path, here: str) -> dict[str, Any]:
+    def with_copies(spec: dict[str, Any], source: Path, target: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""
         moved = deepcopy(spec)
-        file = source / MANIFEST
-        kind = class_of(spec.get("kind"), file)
-        for path in getattr(kind, "folders", ()):
-            for holder, key in member_slots(moved, path.split(".")):
-                named = holder[key]
-                if isinstance(named, dict):
-                    holder[key] = self._moved(named, source, here)
-                elif isinstance(named, str) and (path := member_path(named, source)).exists():
-                    real = path.resolve()
-                    inside = real.is_relative_to(source) and real.relative_to(source).parts[:1] != (MEMBERS,)
-                    if not inside or is_retriever(real):  # else it is copied anyway
-                        holder[key] = relative(self.new / self._placed(path), self.new / here)
+        for holder, key in members_of(moved, source / MANIFEST):
+            member = holder[key]
+            if isinstance(member, dict):
+                holder[key] = with_copies(member, source, target)
+            elif isinstance(member, str) and (path := member_path(member, source)).exists():
+                real = path.resolve()
+                inside = real.is_relative_to(source) and real.relative_to(source).parts[:1] != (MEMBERS,)
+                if not inside or is_retriever(real):  # else it is copied with the files of the folder
+                    holder[key] = relative(new / copied(path), new / target)
         return moved
 
-    def _placed(self, path: Path) -> str:
-        """Where the copy of a folder or corpus is, relative to the whole copy; each is copied once."""
+    def copied(path: Path) -> str:
+        """The path of the copy of a folder or corpus, which is copied once."""
         source = followed(path).resolve()
-        if source in self.places:
-            return self.places[source]
-        if self.output == source or (self.output in source.parents and self.output != self.root):
+        if source in copies:
+            return copies[source]
+        if output == source or (output in source.parents and output != root):
             raise ConfigError(
-                f"{self.output} is or holds {source}, a member of the retriever, which would be lost: choose "
+                f"{output} is or holds {source}, a member of the retriever, which would be lost: choose "
                 "another place."
             )
         name = source.name
-        if (
-            source.parent.name.startswith(".") or source.parent.name == "snapshots"
-        ):  # temporary, or of the hub
+        if source.parent.name.startswith(".") or source.parent.name == "snapshots":  # the hub's, or temporary
             name = str(read_spec(source)["kind"]) if is_retriever(source) else "data"
-        taken = {place.lower() for place in self.places.values()}
-        place, number = f"{MEMBERS}/{name}", 1
-        while place.lower() in taken:
+        taken = {target.lower() for target in copies.values()}
+        target, number = f"{MEMBERS}/{name}", 1
+        while target.lower() in taken:
             number += 1
-            place = f"{MEMBERS}/{name}-{number}"
-        self.places[source] = place
+            target = f"{MEMBERS}/{name}-{number}"
+        copies[source] = target
         if is_retriever(source):
-            self.copy(source, place)
+            copy(source, target)
         elif corpus_file(source).is_file():  # of a data set, the corpus alone
-            (self.new / place).mkdir(parents=True)
-            shutil.copyfile(corpus_file(source), corpus_file(self.new / place))
+            (new / target).mkdir(parents=True)
+            shutil.copyfile(corpus_file(source), corpus_file(new / target))
         else:
-            _copy_files(source, self.new / place)
-        return place
+            _copy_files(source, new / target)
+        return target
+
+    copy(root, ".")
+    return copies
 
 
 def _copy_files(source: Path, target: Path) -> None:
@@ -291,9 +261,6 @@ def _copy_files(source: Path, target: Path) -> None:
                 shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
         else:
             shutil.copyfile(entry, target / entry.name)
-
-
-# The model card of a retriever: ``README.md`` with a header that the hub reads.
 
 
 CARD = "README.md"
@@ -315,7 +282,7 @@ Figures = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class CardOptions:
-    """What the model card says beside what the folder knows.
+    """Entries of the model card that the folder does not know.
 
     Args:
         license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
@@ -335,99 +302,84 @@ class CardOptions:
 
     def __post_init__(self) -> None:
         list_texts(self, "base_models", "languages", "datasets")
-        for what, names, form in (
-            ("license", () if self.license is None else (self.license,), _CODE),
+        licenses = () if self.license is None else (self.license,)
+        for option, names, pattern in (
+            ("license", licenses, _CODE),
             ("base_models", self.base_models, _HUB_NAME),
             ("languages", self.languages, _CODE),
             ("datasets", self.datasets, _HUB_NAME),
         ):
-            wrong = [name for name in names if not form.fullmatch(name)]
-            if wrong:
-                raise ConfigError(f"{what}: {wrong[0]!r} can be no name on the hub; write it as there.")
+            if wrong := [name for name in names if not pattern.fullmatch(name)]:
+                raise ConfigError(f"{option}: {wrong[0]!r} can be no name on the hub; write it as there.")
 
 
-@dataclass(frozen=True)
-class Card:
-    """A model card.
+def card_text(
+    name: str,
+    retriever: Retriever,
+    options: CardOptions,
+    figures: Figures,
+    notes: str = "",
+    local: bool = False,
+) -> str:
+    """A model card, the content of ``README.md``, with a header that the hub reads.
 
-    Attributes:
-        name: The name of the repository: ``user/name``.
-        described: The description of the retriever.
-        passages: The number of its passages.
-        options: What the user says.
+    Args:
+        name: The name of the repository, or that of the folder of the card (``local``).
+        retriever: The retriever.
+        options: Entries that the user gives.
         figures: Measures of systems, for the table.
         notes: Further text, in Markdown.
-        local: Whether the name is that of the folder of the card, not of a repository.
+        local: Whether the name is that of the folder.
     """
+    from huggingface_hub import ModelCardData
 
-    name: str
-    described: Description
-    passages: int
-    options: CardOptions = field(default_factory=CardOptions)
-    figures: Figures = field(default_factory=dict)
-    notes: str = ""
-    local: bool = False
-
-    @property
-    def text(self) -> str:
-        """The whole file."""
-        from huggingface_hub import ModelCardData
-
-        how, said = self.described, self.options
-        names = (how.system, how.name, *how.members)
-        generative = any(word in name for name in names for word in ("generator", "hybrid"))
-        tags = ["retrieval", *(["generative-retrieval"] if generative else []), "grls", how.system]
-        header = ModelCardData(
-            license=said.license,
-            library_name="grls",
-            tags=list(dict.fromkeys(tags)),
-            base_model=list(said.base_models) or None,
-            language=list(said.languages) or None,
-            datasets=list(said.datasets) or None,
-        ).to_yaml()
-        facts = {
-            "System": how.name,
-            "Scores": how.score_mode,
-            "Passages": f"{self.passages:,}",
-            "Members": ", ".join(how.members),
-            "Training stages": ", ".join(how.stages),
-            "Base models": ", ".join(said.base_models),
-            "Licence": said.license or "not stated",
-        }
-        listed = "\n".join(f"- {what}: {value}" for what, value in facts.items() if value)
-        options = json.dumps(how.options, indent=2, ensure_ascii=False)
-        where = "  # the path of the folder of this file, or its name on the hub" if self.local else ""
-        parts = [
-            f"# {self.name}",
-            f"A retriever of the Python package `grls` over {counted(self.passages, 'passage')}.",
-            "## Use",
-            f'```python\nimport grls\nretriever = grls.load("{self.name}"){where}\n'
-            'hits = retriever.search("your question", k=5)\n```',
-            "## What it is",
-            listed,
-            *(["## Measures", _table(self.figures)] if self.figures else []),
-            *([self.notes] if self.notes else []),
-            "## Options",
-            f"```json\n{options}\n```",
-        ]
-        body = "\n\n".join(parts)
-        return f"---\n{header}\n---\n\n{body}\n"
+    described, passages = retriever.describe(), len(retriever.corpus)
+    systems = (described.system, described.name, *described.members)
+    generative = any(word in system for system in systems for word in ("generator", "hybrid"))
+    tags = ["retrieval", *(["generative-retrieval"] if generative else []), "grls", described.system]
+    header = ModelCardData(
+        license=options.license,
+        library_name="grls",
+        tags=list(dict.fromkeys(tags)),
+        base_model=list(options.base_models) or None,
+        language=list(options.languages) or None,
+        datasets=list(options.datasets) or None,
+    ).to_yaml()
+    facts = {
+        "System": described.name,
+        "Scores": described.score_mode,
+        "Passages": f"{passages:,}",
+        "Members": ", ".join(described.members),
+        "Training stages": ", ".join(described.stages),
+        "Base models": ", ".join(options.base_models),
+        "Licence": options.license or "not stated",
+    }
+    listed = "\n".join(f"- {fact}: {value}" for fact, value in facts.items() if value)
+    json_options = json.dumps(described.options, indent=2, ensure_ascii=False)
+    where = "  # the path of the folder of this file, or its name on the hub" if local else ""
+    parts = [
+        f"# {name}",
+        f"A retriever of the Python package `grls` over {counted(passages, 'passage')}.",
+        "## Use",
+        f'```python\nimport grls\nretriever = grls.load("{name}"){where}\n'
+        'hits = retriever.search("your question", k=5)\n```',
+        "## What it is",
+        listed,
+        *(["## Measures", _table(figures)] if figures else []),
+        *([notes] if notes else []),
+        "## Options",
+        f"```json\n{json_options}\n```",
+    ]
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
-    """The card of a retriever for a repository: the one in its folder, or a new one if options are given.
-
-    Args:
-        retriever: The retriever.
-        folder: Its folder.
-        name: The repository: ``user/name``.
-        options: What the user says.
-    """
+    """The card of a retriever for a repository: the one in its folder, or a new one if options are given."""
     written = Path(folder) / CARD
     if options == CardOptions() and written.is_file():
         return written.read_text(encoding="utf-8")
-    figures = figures_beside(folder)
-    return Card(name, retriever.describe(), len(retriever.corpus), options, figures).text
+    return card_text(name, retriever, options, figures_beside(folder))
 
 
 def figures_beside(folder: str | Path) -> Figures:
@@ -442,7 +394,7 @@ def figures_beside(folder: str | Path) -> Figures:
             content = content.get("metrics", content) if isinstance(content, dict) else {}
             if isinstance(content, dict):
                 rows = {"this retriever": _numbers(content)}
-                rows |= {str(name): _numbers(one) for name, one in content.items() if isinstance(one, dict)}
+                rows |= {str(name): _numbers(row) for name, row in content.items() if isinstance(row, dict)}
                 if figures := {name: row for name, row in rows.items() if row}:
                     return figures
     return {}

@@ -14,15 +14,10 @@ from grls.retrieve.registry import BM25, Opening, load_named
 from grls.retrieve.spec import remedy_of_other_corpus
 
 
-def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, option: str) -> Retriever:
-    """Open the retriever; queries that are too long are cut, since passages may be queries.
+def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer, option: str) -> Retriever:
+    """Open a retriever folder of any kind, or ``bm25``, over ``corpus``; ``option`` names it in errors.
 
-    Args:
-        name: A retriever folder of any kind, or ``bm25``.
-        corpus: The corpus that it must have.
-        how: The options of opening a folder.
-        analyzer: How BM25 splits texts into words.
-        option: The option that names the retriever, for the error.
+    Queries that are too long are cut, since passages may be queries.
 
     Raises:
         ConfigError: There is an analyzer for a folder.
@@ -33,8 +28,8 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
     if name == BM25:
         return BM25Retriever(corpus, analyzer=analyzer)
     refuse_words(name, analyzer)
-    search = replace(how.search or SearchOptions(), truncate_queries=True)
-    opened = load_named(name, corpus, replace(how, search=search))
+    search = replace(opening.search or SearchOptions(), truncate_queries=True)
+    opened = load_named(name, corpus, replace(opening, search=search))
     if opened.corpus.fingerprint != corpus.fingerprint:
         raise MismatchError(
             f"{option}: the retriever is over another corpus ({opened.corpus.source}) than {corpus.source}: "

@@ -93,11 +93,6 @@ class LateTexts(TextEncoder):
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
         """Open a model of the library.
 
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, …; ``auto`` takes a GPU where there is one.
-            max_tokens: Longest passage in tokens; None: what the model says.
-
         Raises:
             ConfigError: There is no such model, or it is something else.
         """
@@ -123,11 +118,11 @@ class LateTexts(TextEncoder):
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         distinct, numbers = once_each(texts)
-        found = encode(
+        output = encode(
             distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
             convert_to_numpy=True,
         )  # fmt: skip
-        vectors = [np.asarray(rows, dtype=np.float32).reshape(-1, self.dimension) for rows in found]
+        vectors = [np.asarray(rows, dtype=np.float32).reshape(-1, self.dimension) for rows in output]
         wrong = [text for text, rows in zip(distinct, vectors, strict=True) if not np.isfinite(rows).all()]
         if wrong:
             raise DataError(
@@ -197,9 +192,9 @@ class MaxSimSearch:
                 slack = _SLACK * lengths * longest / divisor
                 near = numbers[scores >= np.partition(scores, -k)[-k] - slack]
             wide, exact = query.astype(np.float64), np.empty(len(near))
-            for place, number in enumerate(near.tolist()):
+            for row, number in enumerate(near.tolist()):
                 begin, end = self.tokens.bounds[number : number + 2]
-                exact[place] = maxsim(wide, self.tokens.vectors[begin:end].astype(np.float64))
+                exact[row] = maxsim(wide, self.tokens.vectors[begin:end].astype(np.float64))
             rankings.append(top(exact / divisor, near, k))
         return rankings
 
@@ -230,8 +225,10 @@ class MaxSimSearch:
             if ends[last - 1] - begins[first] == bounds[-1]:  # they lie side by side
                 rows = self.tokens.vectors[begins[first] : ends[last - 1]]
             else:
-                places = np.repeat(begins[first:last] - bounds[:-1], np.diff(bounds)) + np.arange(bounds[-1])
-                rows = self.tokens.vectors[places]
+                positions = np.repeat(begins[first:last] - bounds[:-1], np.diff(bounds)) + np.arange(
+                    bounds[-1]
+                )
+                rows = self.tokens.vectors[positions]
             yield first, last, rows, bounds
             first = last
 
@@ -307,8 +304,8 @@ class MultiVectorRetriever(EncodedRetriever):
         """The vectors of some passages."""
         begins, lengths = self.rows.bounds[numbers], np.diff(self.rows.bounds)[numbers]
         bounds = bounds_of(lengths)
-        places = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
-        return TokenVectors(self.rows.vectors[places], bounds)
+        positions = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
+        return TokenVectors(self.rows.vectors[positions], bounds)
 
     @staticmethod
     def each(rows: TokenVectors) -> Iterable[Matrix]:
@@ -323,14 +320,14 @@ class MultiVectorRetriever(EncodedRetriever):
         return f", {count / passages:.1f} vectors of {dimension} dimensions each, {mebibytes:.1f} MiB"
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder, and the first retriever that it may name; see :func:`load_retriever`.
 
         Raises:
             DataError: The first retriever is missing, or ``passages`` is not a count.
             MismatchError: The first retriever is over another corpus.
         """
-        opened = super().open(folder, spec, how)
+        opened = super().open(folder, spec, opening)
         file, count = folder / MANIFEST, spec.get("passages", 100)
         if "retriever" not in spec:
             if "passages" in spec:
@@ -338,8 +335,8 @@ class MultiVectorRetriever(EncodedRetriever):
             return opened
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise DataError(f"passages: expected a count of at least 1, got {count!r}.", file)
-        over = replace(how, corpus=opened.corpus)  # an embedded BM25
-        first = open_member(spec["retriever"], folder, "retriever", over)
+        inner = replace(opening, corpus=opened.corpus)  # an embedded BM25
+        first = open_member(spec["retriever"], folder, "retriever", inner)
         member = spec["retriever"]
         if isinstance(member, str) and (member != BM25 or (folder / member).is_dir()):
             member = str(folder / member)

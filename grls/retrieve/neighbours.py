@@ -32,14 +32,9 @@ _LONGEST = 1000
 def by_retriever(
     retriever: Retriever, corpus: Corpus, k: int, by: str, progress: Callable[[int], object] | None = None
 ) -> Neighbours:
-    """The passages that a retriever returns for each passage as a query.
+    """At most k passages that a retriever over ``corpus`` returns for each passage as a query.
 
-    Args:
-        retriever: A retriever over this corpus.
-        corpus: The N passages.
-        k: Largest number of neighbours of a passage.
-        by: Name of the retriever, for the record.
-        progress: Called with the number of passages that are done.
+    ``by`` is the name of the retriever, for the record; ``progress`` is called with numbers of passages.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -59,8 +54,8 @@ def by_retriever(
         number_of = dict(zip(ids, corpus.numbers(ids), strict=True))
         hits_of = dict(zip(queries, rankings, strict=True))
         for number in numbers:  # a generator may return DONE, which has no number
-            found = [number_of[hit.id] for hit in hits_of.get(number, ())]
-            lists.append([n for n in found if n is not None and same[n] != same[number]][:k])
+            near = [number_of[hit.id] for hit in hits_of.get(number, ())]
+            lists.append([n for n in near if n is not None and same[n] != same[number]][:k])
         if progress is not None:
             progress(len(numbers))
     return _reported(Neighbours.of_lists(lists, k, by))
@@ -76,7 +71,7 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
         corpus: The N passages.
         k: Largest number of neighbours of a passage.
         rare: Largest number of passages that hold a rare word.
-        analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
+        analyzer: Splits texts into words; None: by the language that is guessed from the passages.
 
     Raises:
         ConfigError: ``k`` is not positive, or ``rare`` below 2.
@@ -89,21 +84,21 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
     content = (analyzer or Analyzer()).of(corpus).content
     words = CountVectorizer(binary=True, min_df=2, max_df=rare, analyzer=content, dtype=np.float64)
     try:
-        has = words.fit_transform(texts)  # [N, words]
+        holding = words.fit_transform(texts)  # [N, words]
     except ValueError:
         raise DataError(
             f"no two passages of {corpus.source} share a word of at most "
             f"{counted(rare, 'passage')}: raise rare."
         ) from None
-    idf = np.log(len(corpus) / np.asarray(has.sum(axis=0)))  # [1, words]
-    weighted = has.multiply(idf).tocsr()
-    shared = (weighted @ has.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
+    idf = np.log(len(corpus) / np.asarray(holding.sum(axis=0)))  # [1, words]
+    weighted = holding.multiply(idf).tocsr()
+    shared = (weighted @ holding.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
     same = copies(corpus)
     lists = []
     for passage, (first, last) in enumerate(pairwise(shared.indptr)):
-        others, scores = shared.indices[first:last], shared.data[first:last]
-        order = np.lexsort((others, -scores))
-        lists.append([n for n in others[order].tolist() if same[n] != same[passage]][:k])
+        numbers, scores = shared.indices[first:last], shared.data[first:last]
+        order = np.lexsort((numbers, -scores))
+        lists.append([n for n in numbers[order].tolist() if same[n] != same[passage]][:k])
     return _reported(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
 
 

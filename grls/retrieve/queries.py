@@ -30,22 +30,22 @@ class Reachable(NamedTuple):
 
     Attributes:
         sets: Passage numbers of each distinct filter, ascending.
-        places: For each query, the index of its filter in ``sets``; None: it has no filter.
+        indices: For each query, the index of its filter in ``sets``; None: it has no filter.
     """
 
     sets: list[Numbers]
-    places: list[int | None]
+    indices: list[int | None]
 
     def of(self, query: int) -> Numbers | None:
         """The passages that a query may retrieve; None: all."""
-        place = self.places[query]
-        return None if place is None else self.sets[place]
+        index = self.indices[query]
+        return None if index is None else self.sets[index]
 
 
 def queries_of(queries: Any) -> list[Query]:
-    """Queries as a search takes them: texts, whose ids are their places, and ``Query``, mixed and repeated.
+    """Queries of a search from texts, whose ids are their numbers, and ``Query``, mixed and repeated.
 
-    Everything else is read as where queries have gold (:func:`~grls.data.inputs.entries.queries_from`).
+    :func:`~grls.data.inputs.entries.queries_from` reads everything else.
 
     Raises:
         DataError: ``queries`` is a single query instead of a list, or an element is no query, or empty.
@@ -53,42 +53,33 @@ def queries_of(queries: Any) -> list[Query]:
     if isinstance(queries, str):
         text = short_repr(queries)
         raise DataError(f"expected a list of queries, got the text {text}; write [{text}].", SOURCE)
-    listed = queries if isinstance(queries, list | tuple) else list_from(queries)
-    if listed is None and getattr(getattr(queries, "index", None), "names", None) == [None]:
+    elements = queries if isinstance(queries, list | tuple) else list_from(queries)
+    if elements is None and getattr(getattr(queries, "index", None), "names", None) == [None]:
         queries = queries.reset_index(drop=True)  # of a frame without ids, which a search does not need
-    if listed is None or hasattr(queries, "_fields"):
+    if elements is None or hasattr(queries, "_fields"):
         return queries_from(queries)
-    if not all(isinstance(query, Query | str) for query in listed):
-        return queries_from(listed)
-    asked = [Query(str(n), query) if isinstance(query, str) else query for n, query in enumerate(listed)]
-    for place, query in enumerate(asked):
+    if not all(isinstance(element, Query | str) for element in elements):
+        return queries_from(elements)
+    result = [Query(str(n), value) if isinstance(value, str) else value for n, value in enumerate(elements)]
+    for number, query in enumerate(result):
+        label = f"query {number}" if query.id == str(number) else f"query {number} ({query.id!r})"
         for name, kind in _FIELDS.items():
             try:
                 fitted(getattr(query, name), kind)
             except UnfitError as error:
-                raise DataError(error.said_of(f"{query_place(query, place)}: its {name}"), SOURCE) from None
+                raise DataError(error.said_of(f"{label}: its {name}"), SOURCE) from None
         if not query.text.strip():
-            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
-    return asked
-
-
-def query_place(query: Query, place: int) -> str:
-    """What a query is called in errors: its place in the call, and its id where that says more."""
-    return f"query {place}" if query.id == str(place) else f"query {place} ({query.id!r})"
+            raise DataError(f"{label}: its text is empty; give it a text.", SOURCE)
+    return result
 
 
 def reachable(
-    queries: Sequence[Query], allow: Allow, corpus: Corpus, gone: Collection[int] = ()
+    queries: Sequence[Query], allow: Allow, corpus: Corpus, removed: Collection[int] = ()
 ) -> Reachable:
     """Evaluate the filters of queries, each distinct filter once.
 
-    A query whose filter leaves no passage has no hits, with a warning.
-
-    Args:
-        queries: The queries.
-        allow: The filter of all queries, or one for each.
-        corpus: The passages.
-        gone: Numbers of removed passages, which no query may retrieve.
+    A query whose filter leaves no passage has no hits, with a warning. No query may retrieve passages of the
+    numbers ``removed``.
 
     Raises:
         ConfigError: A filter cannot be used.
@@ -98,19 +89,19 @@ def reachable(
         return Reachable([], [None] * len(queries))
     filters = one_each(allow, len(queries))
     passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
-    if gone:
-        removed = np.array(sorted(gone), dtype=np.int64)
-        passages = {rule: np.setdiff1d(numbers, removed, True) for rule, numbers in passages.items()}
-    place = {rule: number for number, rule in enumerate(passages)}
-    empty = [
-        q.id for q, rule in zip(queries, filters, strict=True) if rule is not None and not len(passages[rule])
-    ]
+    if removed:
+        hidden = np.array(sorted(removed), dtype=np.int64)
+        passages = {rule: np.setdiff1d(numbers, hidden, True) for rule, numbers in passages.items()}
+    index = {rule: number for number, rule in enumerate(passages)}
+    indices = [None if rule is None else index[rule] for rule in filters]
+    reach = Reachable(list(passages.values()), indices)
+    empty = [i for i, n in enumerate(indices) if n is not None and not len(reach.sets[n])]
     if empty and len(empty) == len(queries):
         log.warning("the filter leaves no passage of the corpus, so there are no hits.")
     else:
-        for name in empty:
-            log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
-    return Reachable(list(passages.values()), [None if rule is None else place[rule] for rule in filters])
+        for query in empty:
+            log.warning("query %r: its filter leaves no passage, so it has no hits.", queries[query].id)
+    return reach
 
 
 def check_counts(**counts: Any) -> None:

@@ -1,13 +1,13 @@
 """The kinds of retrievers, and the function that opens a folder of any kind.
 
-A kind is a class with ``open(folder, spec, how)``. To add a kind, write one file and call :func:`register`.
-The module of a kind is imported when a folder of that kind is opened.
+A kind is a class with ``open(folder, spec, opening)``. To add a kind, write one file and call
+:func:`register`. The module of a kind is imported when a folder of that kind is opened.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -27,9 +27,9 @@ from grls.retrieve.spec import (
     MANIFEST,
     Member,
     followed,
+    from_record,
     is_retriever,
     linked,
-    made,
     member_path,
     member_slots,
     read_spec,
@@ -103,6 +103,11 @@ class Opening:
             return self.search
         return replace(self.search or SearchOptions(), truncate_queries=True)
 
+    def inside(self, folder: Path) -> Opening:
+        """The options of opening the members of a folder."""
+        opened = {} if self.opened is None else self.opened
+        return replace(self, within=(*self.within, folder.resolve()), opened=opened)
+
 
 class Openable(Protocol):
     """The class of a kind.
@@ -118,13 +123,13 @@ class Openable(Protocol):
     (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
     search:
 
-    - ``shared_by(folder, spec, how)``: what its model and passages depend on, beside the class; None: it
-      cannot be shared in this place;
-    - ``reopened(folder, how)``: the same retriever with the options of search of another opening; what is
-      large is shared.
+    - ``shared_by(folder, spec, opening)``: what its model and passages depend on, beside the class; None: it
+      cannot be shared;
+    - ``reopened(folder, opening)``: the same retriever with the options of search of another opening; models
+      and passages are shared.
     """
 
-    def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+    def open(self, folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
         """Open a folder; for an embedded specification, the folder around it."""
         ...
 
@@ -169,81 +174,79 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
+def members_of(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[tuple[Any, Any]]:
+    """(object or list, key) of every member that a specification names or embeds."""
+    for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
+        yield from member_slots(spec, path.split("."))
+
+
 @checked
-def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
+def load_retriever(folder: str | Path, opening: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json``.
 
     Where the file has ``hops``, the retriever works hop by hop. A link opens as the folder that it names.
 
     Args:
         folder: A folder that ``grls index`` or a retriever's ``save_pretrained`` wrote.
-        how: The options of opening.
+        opening: The options of opening.
 
     Raises:
         ConfigError: The kind cannot use an option.
         DataError: The folder is not a retriever, or of an unknown kind, or a member is missing.
         MismatchError: Its parts do not belong together.
     """
-    path = followed(folder)
-    return _open_folder(path, _entering(how or Opening(), path.resolve()))
+    return _open_folder(followed(folder), opening or Opening())
 
 
-def _entering(how: Opening, place: Path) -> Opening:
-    """The options of opening within a folder."""
-    return replace(how, within=(*how.within, place), opened={} if how.opened is None else how.opened)
-
-
-def _open_folder(folder: Path, how: Opening, member: bool = False) -> Retriever:
-    """Open a folder that is no link; the seal is looked at last, after what says more of what is wrong."""
-    opened = open_spec(folder, read_spec(folder), how, member)
+def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retriever:
+    """Open a folder that is no link. Its seal is compared last, since other errors say more."""
+    retriever = open_spec(folder, read_spec(folder), opening.inside(folder), member)
     refuse_broken_seal(folder)
-    return opened
+    return retriever
 
 
-def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = False) -> Retriever:
-    """Open a specification, with the options that it stores.
+def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool = False) -> Retriever:
+    """Open a specification (the content of a ``grls.json``), with the options that it stores.
 
-    Args:
-        folder: The folder to which its paths are relative.
-        spec: The specification, the content of a ``grls.json``.
-        how: The options of opening.
-        member: The specification is a member of a composite: its stored options replace defaults of the call.
+    Its paths are relative to ``folder``. The stored options of a member of a composite replace defaults of
+    the call.
     """
     from grls.retrieve.options import merged, stored_hops, stored_search
 
-    file, named = folder / MANIFEST, spec["kind"]
-    kind: Any = class_of(named, file)
+    file, name = folder / MANIFEST, spec["kind"]
+    kind: Any = class_of(name, file)
     stored = stored_search(spec, file, getattr(kind, "heeds", None))
-    search = merged(stored, how.search) if member else (how.search or stored)
-    hops = None if named == "hops" or not how.hop_by_hop else stored_hops(spec, file)
-    how, shared = replace(how, search=search, hop_by_hop=True), how.opened
-    opened: Any
+    search = merged(stored, opening.search) if member else (opening.search or stored)
+    hops = None if name == "hops" or not opening.hop_by_hop else stored_hops(spec, file)
+    opening, shared = replace(opening, search=search, hop_by_hop=True), opening.opened
+    retriever: Any
     try:
-        key = kind.shared_by(folder, spec, how) if shared is not None and hasattr(kind, "shared_by") else None
+        shareable = shared is not None and hasattr(kind, "shared_by")
+        key = kind.shared_by(folder, spec, opening) if shareable else None
         if shared is None or key is None:
-            opened = kind.open(folder, spec, how)
+            retriever = kind.open(folder, spec, opening)
         elif (kind, key) in shared:
-            opened = cast(Any, shared[kind, key]).reopened(folder, how)
+            retriever = cast(Any, shared[kind, key]).reopened(folder, opening)
         else:
-            opened = shared[kind, key] = kind.open(folder, spec, how)
-        if lacking := [name for name in _REQUIRED if not hasattr(opened, name)]:
+            retriever = shared[kind, key] = kind.open(folder, spec, opening)
+        if lacking := [field for field in _REQUIRED if not hasattr(retriever, field)]:
             raise ConfigError(
-                f"the kind {named!r} ({KINDS[named]}) opened a {type(opened).__name__} without "
+                f"the kind {name!r} ({KINDS[name]}) opened a {type(retriever).__name__} without "
                 f"{', '.join(lacking)}: a retriever has {', '.join(_REQUIRED)} "
                 "(grls.retrieve.base.Retriever)."
             )
     except (ConfigError, MismatchError) as error:  # errors that do not name the file get it
         text = error.text
-        says_where = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
-        if says_where or str(file) in text:
+        names_folder = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
+        if names_folder or str(file) in text:
             raise
-        again = MismatchError if isinstance(error, MismatchError) else ConfigError
-        raise again(f"{file}: {text}") from error
+        error_class = MismatchError if isinstance(error, MismatchError) else ConfigError
+        raise error_class(f"{file}: {text}") from error
     if hops is None:
-        return cast(Retriever, opened)
-    wrapping: Any = class_of("hops")
+        return cast(Retriever, retriever)
+    hops_class: Any = class_of("hops")
     try:
-        return cast(Retriever, wrapping.over(opened, hops))
+        return cast(Retriever, hops_class.over(retriever, hops))
     except ConfigError as error:
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 
@@ -252,21 +255,17 @@ def create(
     folder: str | Path,
     kind: str,
     content: Mapping[str, Any],
-    how: Opening | None = None,
+    opening: Opening | None = None,
     more: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Retriever:
-    """Write the folder of a composite retriever, after opening it as a test.
+    """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
     Args:
         folder: The folder; an earlier one there is replaced.
         kind: The kind.
-        content: The fields of its ``grls.json``; paths of members are relative to ``folder``
-            (:func:`grls.retrieve.spec.relative`).
-        how: The options of opening members.
+        content: The fields of its ``grls.json``; paths of members are relative to ``folder``.
+        opening: The options of opening members.
         more: Gives further fields of the opened retriever.
-
-    Returns:
-        The retriever.
 
     Raises:
         ConfigError: The folder exists and holds something else, or the kind cannot use an option.
@@ -277,14 +276,14 @@ def create(
     refuse_unwritable(folder, folder=True)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
     spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
-    place = Path(folder).resolve()
-    how = _entering(how or Opening(), place)
-    english = with_languages(spec, place)
-    retriever = open_spec(place, english, how)
-    told = with_languages(spec, place, retriever.corpus)
-    if told != english:
-        retriever = open_spec(place, told, how)
-    write_spec(folder, kind, {**told, **(more(retriever) if more else {})})
+    path = Path(folder).resolve()
+    opening = (opening or Opening()).inside(path)
+    draft = with_languages(spec, path)
+    retriever = open_spec(path, draft, opening)
+    complete = with_languages(spec, path, retriever.corpus)
+    if complete != draft:
+        retriever = open_spec(path, complete, opening)
+    write_spec(folder, kind, {**complete, **(more(retriever) if more else {})})
     return retriever
 
 
@@ -296,36 +295,26 @@ def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], c
 def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = None) -> dict[str, Any]:
     """A specification in which every embedded BM25 stores its analyzer, so that opening guesses nothing.
 
-    Args:
-        spec: The specification; BM25 may be embedded by its name alone.
-        folder: Its folder.
-        corpus: The passages whose language an analyzer gets that has none; None: English.
+    An analyzer without a language gets that of ``corpus``, or English.
     """
     from grls.data.words import Analyzer
 
-    told, file = deepcopy(spec), folder / MANIFEST
-    for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
-        for holder, key in member_slots(told, path.split(".")):
-            if holder[key] == BM25 and not (folder / BM25).is_dir():
-                holder[key] = {"kind": BM25}
-            if isinstance(holder[key], dict):
-                holder[key] = with_languages(holder[key], folder, corpus)
-    if told.get("kind") == BM25:
-        analyzer = made(Analyzer, told.get("analyzer", {}), file, "analyzer")
-        told["analyzer"] = recorded(analyzer.in_english() if corpus is None else analyzer.of(corpus))
-    return told
+    complete, file = deepcopy(spec), folder / MANIFEST
+    for holder, key in members_of(complete, file):
+        if holder[key] == BM25 and not (folder / BM25).is_dir():
+            holder[key] = {"kind": BM25}
+        if isinstance(holder[key], dict):
+            holder[key] = with_languages(holder[key], folder, corpus)
+    if complete.get("kind") == BM25:
+        analyzer = from_record(Analyzer, complete.get("analyzer", {}), file, "analyzer")
+        complete["analyzer"] = recorded(analyzer.in_english() if corpus is None else analyzer.of(corpus))
+    return complete
 
 
-def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
-    """Open a member of a composite retriever.
+def open_member(member: Member, folder: Path, field: str, opening: Opening) -> Retriever:
+    """Open a member of the composite retriever in ``folder``; errors name the field of its ``grls.json``.
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
-
-    Args:
-        member: The path of the member, relative to the folder, or its specification.
-        folder: The folder of the composite.
-        field: The field of ``grls.json`` that names the member, for errors.
-        how: The options of opening.
 
     Raises:
         DataError: The member is missing, or holds the composite itself.
@@ -344,11 +333,11 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
                 "name its folder.",
                 file,
             )
-        return open_spec(folder, dict(member), how, True)
+        return open_spec(folder, dict(member), opening, True)
     if not isinstance(member, str):
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
     if member == BM25 and not (folder / member).is_dir():
-        return open_spec(folder, {"kind": BM25}, how, True)
+        return open_spec(folder, {"kind": BM25}, opening, True)
     path = member_path(member, folder)
     if not is_retriever(path):
         raise DataError(
@@ -357,14 +346,13 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             file,
         )
     path = followed(path)
-    place = path.resolve()
-    if place in how.within:
+    if path.resolve() in opening.within:
         raise DataError(
             f"{field} names {member}, which is this retriever itself, or one that it is a member of: name "
             "another folder.",
             file,
         )
-    return _open_folder(path, _entering(how, place), True)
+    return _open_folder(path, opening, True)
 
 
 def names_bm25(name: str) -> bool:
@@ -373,45 +361,36 @@ def names_bm25(name: str) -> bool:
 
 
 def load_named(
-    name: str, corpus: Corpus, how: Opening | None = None, analyzer: Analyzer | None = None
+    name: str, corpus: Corpus, opening: Opening | None = None, analyzer: Analyzer | None = None
 ) -> Retriever:
-    """Open a retriever by its name in options: a folder, or ``bm25`` over a corpus.
+    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer``.
 
-    Args:
-        name: The path of the folder, or ``bm25``.
-        corpus: The corpus of BM25.
-        how: The options of opening.
-        analyzer: How BM25 splits texts into words; None: by the language that is guessed from the passages.
+    Without an analyzer, the language is guessed from the passages.
     """
-    opening = replace(how or Opening(), corpus=corpus)
+    opening = replace(opening or Opening(), corpus=corpus)
     if not names_bm25(name):
         return load_retriever(name, opening)
-    given = {} if analyzer is None else {"analyzer": recorded(analyzer)}
-    return open_member(with_languages({"kind": BM25, **given}, Path(), corpus), Path(), name, opening)
+    fields = {} if analyzer is None else {"analyzer": recorded(analyzer)}
+    return open_member(with_languages({"kind": BM25, **fields}, Path(), corpus), Path(), name, opening)
 
 
-def folder_key(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
+def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
     """What the model and the passages of a folder depend on; None: it has members of its own."""
-    return None if "retriever" in spec else (folder.resolve(), how.device, how.precision, how.verify)
-
-
-# A folder that only names another retriever, and opens as it.
-#
-# A folder of many parts (members, data, runs) can so be a retriever itself. A link is followed before
-# anything of it is opened (:func:`grls.retrieve.spec.followed`), so no code meets it as a retriever of its
-# own.
+    if "retriever" in spec:
+        return None
+    return folder.resolve(), opening.device, opening.precision, opening.verify
 
 
 class Link:
-    """The kind ``link``."""
+    """The kind ``link``: a folder that only names another retriever, and opens as it.
+
+    So a folder of many parts (members, data, runs) can be a retriever. A link is followed before it is opened
+    (:func:`grls.retrieve.spec.followed`), so no code meets it as a retriever.
+    """
 
     kind = LINK
 
     @staticmethod
-    def open(folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
-        """Open the retriever that a link names, which may be embedded in another specification.
-
-        Raises:
-            DataError: There is none.
-        """
-        return open_member(linked(spec, folder / MANIFEST), folder, "retriever", how)
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
+        """Open the retriever that a link names; the link may be embedded in another specification."""
+        return open_member(linked(spec, folder / MANIFEST), folder, "retriever", opening)

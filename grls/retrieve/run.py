@@ -53,15 +53,12 @@ class RetrieverRun:
     limit: int | None = None
 
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
-        """Retrieve and save; a killed run resumes when it is called again with the same arguments.
+        """Retrieve and save, and return a line about the files. A killed run is resumed.
 
         Args:
             output: Path of the results, without ending.
             name: Name of the run in reports; None: a name from the system and the steps.
-            share: Retrieves elsewhere, by workers; None: here.
-
-        Returns:
-            A line about the files.
+            share: Retrieves by workers; None: this process retrieves.
 
         Raises:
             MismatchError: A run of other settings was begun under this name.
@@ -86,7 +83,7 @@ class RetrieverRun:
         """The manifest."""
         described = self.retriever.describe()
         pooled = ", pooled" if described.options.get("pool") else ""
-        # The retriever and its filters, whatever ends its chains or rankings.
+        # The retriever and its filters, but not the end of its chains or rankings.
         parts = {"retriever": unended_fingerprint(self.retriever), "where": self.filter.where}
         parts |= self._filters()
         return RunInfo(
@@ -106,10 +103,10 @@ class RetrieverRun:
         )
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
-        """What the results depend on."""
-        kept = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
+        """The settings that the results depend on."""
+        names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
         return {
-            **{name: getattr(info, name) for name in kept},
+            **{name: getattr(info, name) for name in names},
             "retriever": self.retriever.fingerprint(),
             "precision": self.precision,
             "metadata": self.retriever.corpus.metadata_fingerprint,
@@ -131,12 +128,7 @@ def retrieve_results(
 ) -> list[Retrieved]:
     """The results of each query: a ranking, or the best chain where the retriever goes hop by hop.
 
-    Args:
-        retriever: The retriever.
-        queries: The queries.
-        k: Number of passages for each query.
-        pool: Whether the chains of a query are pooled into one ranking.
-        filters: The filter of each query.
+    With ``pool``, the chains of a query are pooled into one ranking.
     """
     ids = [query.id for query in queries]
     if isinstance(retriever, EndsRankings):

@@ -86,11 +86,6 @@ class SparseTexts(TextEncoder):
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
         """Open a model: of the library, or a masked language model, which is read as SPLADE reads it.
 
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, …; ``auto`` takes a GPU where there is one.
-            max_tokens: Longest text in tokens; None: what the model says.
-
         Raises:
             ConfigError: There is no such model, or it is something else.
         """
@@ -110,11 +105,11 @@ class SparseTexts(TextEncoder):
         longest = sorted(range(len(distinct)), key=lambda n: -len(distinct[n]))
         rows = []
         for first in range(0, len(distinct), batch_size):  # no more than a batch of [n, V] at a time
-            found = encode(
+            output = encode(
                 [distinct[n] for n in longest[first : first + batch_size]], prompt=self._prompt(role),
                 batch_size=batch_size, show_progress_bar=False, convert_to_sparse_tensor=False,
             )  # fmt: skip
-            rows.append(csr_array(found.float().cpu().numpy()))
+            rows.append(csr_array(output.float().cpu().numpy()))
         matrix = csr_array(vstack(rows, format="csr", dtype=np.float32)[np.argsort(longest)[numbers]])
         if not np.isfinite(matrix.data).all():
             raise DataError(
@@ -187,9 +182,9 @@ class SparseRetriever(EncodedRetriever):
             for first in range(0, len(lengths), step):
                 some = slice(first, first + step)
                 begin, end = starts[first], starts[min(first + step, len(lengths))]
-                places = np.repeat(free[some] - starts[:-1][some], lengths[some]) + np.arange(begin, end)
-                arrays["data"][places] = part.data[begin:end]
-                arrays["numbers"][places] = part.indices[begin:end] + before
+                positions = np.repeat(free[some] - starts[:-1][some], lengths[some]) + np.arange(begin, end)
+                arrays["data"][positions] = part.data[begin:end]
+                arrays["numbers"][positions] = part.indices[begin:end] + before
             free, before = free + lengths, before + part.shape[1]
 
     @staticmethod
@@ -199,8 +194,8 @@ class SparseRetriever(EncodedRetriever):
         Raises:
             DataError: The file is damaged.
         """
-        whole = ("I32", "I64")
-        arrays = map_tensors(file, {"data": ("F32",), "numbers": whole, "bounds": whole})
+        integers = ("I32", "I64")
+        arrays = map_tensors(file, {"data": ("F32",), "numbers": integers, "bounds": integers})
         data, numbers, bounds = (arrays[name] for name in ("data", "numbers", "bounds"))
         try:
             rows = csr_array((data, numbers, bounds), shape=(dimension, passages))

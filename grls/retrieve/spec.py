@@ -29,7 +29,7 @@ from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_
 
 MANIFEST = "grls.json"
 FORMAT = 1
-"""The format of composite retrievers; those that hold data of their own have others."""
+"""The format of composite retrievers; kinds that hold data have formats of their own."""
 
 LINK = "link"
 """The kind of a folder that only names another one."""
@@ -40,22 +40,27 @@ SEAL = "seal"
 OPTIONS = ("search", "hops")
 """Sections of options that any folder may have, a link excepted."""
 
+CHECKSUMS = "checksums.json"
+"""The file of checksums: what is downloaded is what was uploaded."""
+
+_FREE = (CHECKSUMS, "README.md")
+"""Files that have no checksum: the card may be edited on the hub."""
+
+CORPUS_FIELDS = ("passages_sha256", "metadata")
+"""Fields with the fingerprint of ids, titles and texts, and that of the metadata, which filters read."""
+
 Member = str | dict[str, Any]
 """The path of a retriever folder, or an embedded specification."""
 
-Made = TypeVar("Made")
+Options = TypeVar("Options")
 
 
-def read_spec(folder: str | Path) -> dict[str, Any]:
-    """The content of the ``grls.json`` of a retriever folder of any kind, without its seal.
+def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
+    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its seal.
 
     Raises:
-        DataError: There is none, or it is no object.
+        DataError: There is no such file, or it is no object.
     """
-    return {name: value for name, value in _read(folder).items() if name != SEAL}
-
-
-def _read(folder: str | Path) -> dict[str, Any]:
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
         remedy = "make one with `grls index`"
@@ -69,42 +74,43 @@ def _read(folder: str | Path) -> dict[str, Any]:
     spec = read_json(file)
     if not isinstance(spec, dict) or "kind" not in spec:
         raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)
+    if not seal:
+        spec.pop(SEAL, None)
     return spec
 
 
 def followed(folder: str | Path) -> Path:
-    """The folder that a link leads to; a folder of another kind, or none, as it is.
+    """The folder that a link leads to; every other path is returned unchanged.
 
     Raises:
         DataError: A link leads to itself, to no retriever, or has options.
     """
-    place, seen = Path(folder), set[Path]()
-    while is_retriever(place) and (spec := read_spec(place)).get("kind") == LINK:
-        file = place / MANIFEST
-        seen.add(place.resolve())
+    path, seen = Path(folder), set[Path]()
+    while is_retriever(path) and (spec := read_spec(path)).get("kind") == LINK:
+        file = path / MANIFEST
+        seen.add(path.resolve())
         target = linked(spec, file)
-        refuse_broken_seal(place)
-        place = member_path(target, place)
-        if place.resolve() in seen:
+        refuse_broken_seal(path)
+        path = member_path(target, path)
+        if path.resolve() in seen:
             raise DataError(f"retriever names {target}, which leads back here: name another folder.", file)
-        if not is_retriever(place):
+        if not is_retriever(path):
             raise DataError(
-                f"retriever names {target}, but there is no retriever at {place}: move it back, or write its "
+                f"retriever names {target}, but there is no retriever at {path}: move it back, or write its "
                 "new path.",
                 file,
             )
-    return place
+    return path
 
 
 def linked(spec: Mapping[str, Any], file: Path) -> str:
     """The path of the retriever that a link names, relative to the folder of the link.
 
     Raises:
-        DataError: It names none, or holds more than that.
+        DataError: The path is missing, or the link has other fields.
     """
     check_fields(spec, ("retriever",), (), file)
-    stored = [name for name in OPTIONS if name in spec]
-    if stored:
+    if stored := [name for name in OPTIONS if name in spec]:
         raise DataError(f"a link has no {stored[0]}: write it into the folder that `retriever` names.", file)
     if not isinstance(spec["retriever"], str):
         raise DataError("retriever: expected the path of a retriever folder.", file)
@@ -112,14 +118,8 @@ def linked(spec: Mapping[str, Any], file: Path) -> str:
 
 
 def write_link(folder: str | Path, retriever: str | Path) -> None:
-    """Make a folder open as another retriever, atomically; its other content stays.
-
-    Args:
-        folder: The folder; its ``grls.json`` is replaced.
-        retriever: The folder that it opens as; it may lie within.
-    """
-    content = {"format": FORMAT, "kind": LINK, "retriever": relative(retriever, folder)}
-    write_manifest(folder, content)
+    """Make a folder open as another retriever, which may be inside it; only its ``grls.json`` is replaced."""
+    write_manifest(folder, {"format": FORMAT, "kind": LINK, "retriever": relative(retriever, folder)})
 
 
 def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ def refuse_broken_seal(folder: str | Path) -> None:
     Raises:
         MismatchError: The file is damaged, or was changed by hand.
     """
-    spec = _read(folder)
+    spec = read_spec(folder, seal=True)
     if spec.get(SEAL) not in (None, sealed(spec)[SEAL]):
         raise MismatchError(
             f"{Path(folder) / MANIFEST} has changed since it was written, so it may be damaged: if you "
@@ -148,7 +148,7 @@ def refuse_broken_seal(folder: str | Path) -> None:
 
 
 def is_retriever(folder: Path) -> bool:
-    """Whether a folder is one of a retriever; what can be no name of a folder is none."""
+    """Whether a folder holds a retriever; a name that no folder can have is false."""
     return os.path.isfile(folder / MANIFEST)  # noqa: PTH113 (Path.is_file fails for a name too long)
 
 
@@ -165,10 +165,10 @@ def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Non
 
 
 def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
-    """Refuse to replace a folder that is a member of what is to be written, or holds one.
+    """Refuse to replace a folder that is, or holds, a member of the retriever to be written.
 
     Raises:
-        ConfigError: It would be lost.
+        ConfigError: The member would be lost.
     """
     for text in _texts(content):
         below = text != "" and not Path(text).is_absolute() and ".." not in Path(text).parts
@@ -191,26 +191,26 @@ def _texts(content: Any) -> Iterator[str]:
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
-    The checksums of the file itself are made anew.
+    The checksums of the file itself are computed again.
 
     Raises:
         DataError: There is no retriever.
-        MismatchError: The file is not as its checksum says, which a new one would hide.
+        MismatchError: The file does not match its checksum; a new one would hide the damage.
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)
-    spec = _read(folder)
+    spec = read_spec(folder, seal=True)
     if spec.get("sha256") not in (None, own_sum(spec)):
         raise MismatchError(f"{file} has changed since it was written; make the retriever again.")
-    gone = {name for name, value in changes.items() if value is None}
-    spec = {name: value for name, value in {**spec, **changes}.items() if name not in gone}
+    removed = {name for name, value in changes.items() if value is None}
+    spec = {name: value for name, value in {**spec, **changes}.items() if name not in removed}
     if "sha256" in spec:
         spec["sha256"] = own_sum(spec)
     write_json(file, sealed(spec) if SEAL in spec else spec)
 
 
 def own_sum(spec: Mapping[str, Any]) -> str:
-    """SHA-256 of all fields but itself and the options, so that no limit or stage changes unseen."""
+    """SHA-256 of all fields but itself, the seal and the options: no limit or stage changes unseen."""
     rest = {name: value for name, value in spec.items() if name not in ("sha256", SEAL, *OPTIONS)}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -218,7 +218,7 @@ def own_sum(spec: Mapping[str, Any]) -> str:
 def check_fields(
     spec: Mapping[str, Any], needed: tuple[str, ...], known: tuple[str, ...], file: Path
 ) -> None:
-    """Refuse a composite's specification of a newer format, with a field too many or too few.
+    """Refuse a composite's specification of another format, with an unknown field or without a needed one.
 
     Raises:
         DataError: With the field's name and the remedy.
@@ -229,11 +229,9 @@ def check_fields(
             f"{FORMAT}: install a newer grls, or make the folder again.",
             file,
         )
-    lacking = [name for name in needed if name not in spec]
-    if lacking:
+    if lacking := [name for name in needed if name not in spec]:
         raise DataError(f"the field {lacking[0]!r} is missing; make the folder again, or write it in.", file)
-    unknown = [name for name in spec if name not in {"format", "kind", *OPTIONS, *needed, *known}]
-    if unknown:
+    if unknown := [name for name in spec if name not in {"format", "kind", *OPTIONS, *needed, *known}]:
         raise DataError(
             f"unknown field {unknown[0]!r} of kind {spec.get('kind')!r}; known are "
             f"{', '.join((*needed, *known, *OPTIONS))}.",
@@ -241,29 +239,29 @@ def check_fields(
         )
 
 
-def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
-    """A dataclass of options from JSON.
+def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
+    """A dataclass of options, and those nested in it, from JSON; fields left out have their defaults.
 
     Args:
-        cls: The dataclass; nested ones are made, too.
-        record: Its fields, those that are left out as usual.
-        file: For errors.
-        field: Where in the file it stands.
+        cls: The dataclass.
+        record: Its fields.
+        file: The file of the record, for errors.
+        field: The name of the record in the file, for errors.
 
     Raises:
-        DataError: A field is unknown or cannot be.
+        DataError: A field is unknown, or has an invalid value.
     """
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
     hints = get_type_hints(cls)
-    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, value in record.items():
         if name not in known:
             raise DataError(f"{field}.{name} is no option; known are {', '.join(sorted(known))}.", file)
         kind = hints[name]
         if is_dataclass(kind) and isinstance(kind, type):
-            values[name] = made(kind, value, file, f"{field}.{name}")
+            values[name] = from_record(kind, value, file, f"{field}.{name}")
             continue
         try:
             values[name] = fitted(value, kind)
@@ -278,7 +276,7 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
 
 
 def recorded(options: Any) -> dict[str, Any]:
-    """A dataclass of options as JSON, without what is as usual."""
+    """A dataclass of options as JSON, without fields that have their defaults."""
     values, record = asdict(options), dict[str, Any]()
     for field in fields(options):
         value, usual = values[field.name], field.default
@@ -292,17 +290,17 @@ def recorded(options: Any) -> dict[str, Any]:
 
 
 def relative(path: str | Path, folder: str | Path) -> str:
-    """A member's path as it stands in a folder's file."""
+    """The path of a member, relative to a folder, as its ``grls.json`` holds it."""
     return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
 
 
 def member_path(name: str, folder: Path) -> Path:
-    """Where the path of a member leads that stands in a folder's file; the folder need not be there yet."""
+    """The path that a member's name in ``grls.json`` leads to; the folder need not exist yet."""
     return folder / name if folder.is_dir() else Path(os.path.normpath(folder / name))
 
 
 def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
-    """A member as it stands in a folder's file: the path of its folder, or its specification as it is."""
+    """A member as ``grls.json`` holds it: the path of its folder, or its specification."""
     return dict(member) if isinstance(member, Mapping) else relative(member, folder)
 
 
@@ -320,67 +318,44 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
             yield spec, key
 
 
-# The checksums of all files of a folder, in ``checksums.json``: what is downloaded is what was uploaded.
-
-
-CHECKSUMS = "checksums.json"
-
-_FREE = (CHECKSUMS, "README.md")
-"""Files that have no checksum: the card may be edited on the hub."""
-
-
 def write_checksums(folder: str | Path) -> None:
     """Write the checksums of all files of a folder; hidden files have none."""
-    place = Path(folder)
-    files = sorted(path.relative_to(place) for path in place.rglob("*") if path.is_file())
+    root = Path(folder)
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     named = [file for file in files if not any(part.startswith(".") for part in file.parts)]
-    sums = {file.as_posix(): sha256(place / file) for file in named if file.as_posix() not in _FREE}
-    write_json(place / CHECKSUMS, {"files": sums})
+    sums = {file.as_posix(): sha256(root / file) for file in named if file.as_posix() not in _FREE}
+    write_json(root / CHECKSUMS, {"files": sums})
 
 
 def compare_checksums(folder: str | Path) -> None:
-    """Compare all files of a folder with its checksums; a folder without checksums is left to its kind.
+    """Compare all files of a folder with its checksums, if it has any.
 
     Raises:
         DataError: The file of checksums cannot be read.
-        MismatchError: A file is missing, or another one than it was.
+        MismatchError: A file is missing or has changed.
     """
-    place = Path(folder)
-    file = place / CHECKSUMS
+    root = Path(folder)
+    file = root / CHECKSUMS
     if not file.is_file():
         return
     content = read_json(file)
     sums = content.get("files") if isinstance(content, dict) else None
-    if not isinstance(sums, dict) or not all(isinstance(one, str) for one in sums.values()):
+    if not isinstance(sums, dict) or not all(isinstance(checksum, str) for checksum in sums.values()):
         raise DataError('expected {"files": {…}}; download or save the retriever again.', file)
     for name, expected in sums.items():
-        path = place / name
+        path = root / name
         if not path.is_file() or sha256(path) != expected:
-            what = "has changed since it was written" if path.is_file() else "is missing"
-            raise MismatchError(f"{path} {what}; download or save the retriever again.")
-
-
-# The fingerprints of the passages of a folder, in its ``grls.json``: no text or metadata changes unseen.
-#
-# Also what to do where a retriever has other passages than a data set.
-
-
-CORPUS_FIELDS = ("passages_sha256", "metadata")
-"""The fields: the fingerprint of ids, titles and texts, and that of the metadata, which filters depend on."""
+            change = "has changed since it was written" if path.is_file() else "is missing"
+            raise MismatchError(f"{path} {change}; download or save the retriever again.")
 
 
 def passages_record(corpus: Corpus) -> dict[str, str]:
-    """The fields of a corpus."""
+    """The fingerprints of a corpus, for ``grls.json``: no text or metadata changes unseen."""
     return dict(zip(CORPUS_FIELDS, (corpus.fingerprint, corpus.metadata_fingerprint), strict=True))
 
 
 def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
-    """What to do where a retriever and a data set have different passages: either may be the newer one.
-
-    Args:
-        retrieved: The corpus of the retriever.
-        wanted: The corpus of the data set.
-    """
+    """The remedy where the corpus of a retriever is not that of a data set: either may be the newer one."""
     remedy = f"if {wanted.source} is right, make the retriever again with `grls index` over it"
     if not Path(retrieved.source).is_file() or is_temporary(retrieved.source):
         return remedy
@@ -391,15 +366,15 @@ def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
 
 
 def refuse_other_passages(corpus: Corpus, spec: Mapping[str, Any]) -> None:
-    """Refuse another corpus than that of a specification; without the fields, any passes.
+    """Refuse another corpus than that of a specification; one without fingerprints takes any corpus.
 
     Raises:
-        MismatchError: Ids, titles, texts or metadata are others.
+        MismatchError: An id, title, text or metadata differs.
     """
     for name, value in passages_record(corpus).items():
         if name in spec and spec[name] != value:
-            what = "the metadata have" if name == "metadata" else "an id, title or text has"
+            change = "the metadata have" if name == "metadata" else "an id, title or text has"
             raise MismatchError(
-                f"{corpus.source}: {what} changed since the retriever was made; make it again with `grls "
+                f"{corpus.source}: {change} changed since the retriever was made; make it again with `grls "
                 "index`."
             )

@@ -1,15 +1,14 @@
 """Adding and removing passages of a retriever folder of any kind.
 
 A kind whose folder holds passages in a form of its own (encoded, indexed) has a classmethod
-``update(folder, output, changes)``, which writes the changed folder and returns a
-:class:`~grls.retrieve.update.ChangedCount`. A composite becomes a self-contained copy
-(:mod:`grls.retrieve.hub`) whose members are changed; the folders that it named stay as they are. All is
-written under a temporary name and renamed at the end.
+``update(folder, output, changes)``, which writes the changed folder and returns a :class:`ChangedCount`. A
+composite becomes a self-contained copy (:mod:`grls.retrieve.hub`) whose members are changed; the folders that
+it named stay unchanged. The new folder has a temporary name until it is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,14 +26,13 @@ from grls.io.recipes import list_texts
 from grls.io.resumable import alone_in
 from grls.retrieve.hub import MEMBERS, write_packed
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import Opening, class_of, load_retriever
+from grls.retrieve.registry import Opening, class_of, load_retriever, members_of
 from grls.retrieve.spec import (
     CORPUS_FIELDS,
     MANIFEST,
     OPTIONS,
     followed,
     is_retriever,
-    member_slots,
     passages_record,
     read_spec,
     refuse_other_passages,
@@ -42,156 +40,12 @@ from grls.retrieve.spec import (
 )
 
 
-def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> ChangedCount:
-    """Remove and add passages of a retriever folder, atomically.
-
-    What is tuned stays in the folder. Within a composite the index of a generator is merged, so that all
-    members are over one corpus.
-
-    Args:
-        folder: The retriever folder; of a link, the folder that it leads to.
-        output: The changed folder; an earlier retriever there is replaced; None: the folder itself.
-        changes: The changes.
-
-    Raises:
-        ConfigError: There is nothing to do, a kind takes no changes, or ``output`` holds something else.
-        DataError: A passage is unknown, or its id is taken.
-        MismatchError: A file is damaged.
-        WriteError: Another run changes the folder, or it cannot be written. After any error, the folder is
-            as it was.
-    """
-    if changes.add is None and not changes.remove and not changes.merge:
-        raise ConfigError(
-            f"nothing to do: give {Option('add', 'FILE')}, {Option('remove', 'FILE')} or "
-            f"{Option('merge', True)}."
-        )
-    root = followed(folder)
-    read_spec(root)
-    final = Path(root if output is None else output)
-    refuse_foreign(final, MANIFEST)
-    if final.resolve() in root.resolve().parents:
-        raise ConfigError(f"{final} holds {root}, which would be lost: choose another place.")
-    in_place = final.resolve() == root.resolve()
-    with (
-        alone_in(root) if in_place else nullcontext(),
-        verifying(True),  # what is damaged would get new checksums
-        atomic_folder(final, MANIFEST) as new,
-    ):
-        holds_own_form = is_retriever(root) and hasattr(_class(root), "update")
-        if holds_own_form and not any(_members(read_spec(root))):
-            return _update_own_form(root, new, changes)
-        places = write_packed(root, final, new)
-        try:
-            _update_copy([new / place for place in places.values()], replace(changes, merge=True))
-            return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))
-        except GrlsError as error:  # it names folders in place of their temporary copies
-            text = error.text
-            copies = {new / place: source for source, place in places.items()}
-            for copy, source in sorted(copies.items(), reverse=True):  # members before what holds them
-                text = text.replace(str(copy), str(source))
-            error.args = (text,)
-            raise
-
-
-def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCount:
-    """Change a folder that holds passages in a form of its own; its options and its members stay."""
-    kind, spec = _class(source), read_spec(source)
-    kept = {name: spec[name] for name in (*OPTIONS, *getattr(kind, "fields", ())) if name in spec}
-    members, aside = target / MEMBERS, target.with_name(f"{target.name}.{MEMBERS}")
-    moved = members.is_dir()  # the update writes the folder anew
-    if moved:
-        members.rename(aside)
-    count: ChangedCount = kind.update(source, target, changes)
-    if moved:
-        aside.rename(members)
-    if kept:
-        update_spec(target, kept)
-    return count
-
-
-def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
-    """Change all that a self-contained copy holds: passages in a form of their own, and corpora.
-
-    Args:
-        folders: The copy and what it holds: retrievers, corpora, models.
-        changes: The changes.
-
-    Raises:
-        ConfigError: A retriever holds data of which nothing is known.
-        MismatchError: A corpus is not as it was when its retriever was made.
-    """
-    removed = {}  # ids that a folder of an own form holds though they were removed; all others lose them
-    for folder in filter(is_retriever, folders):
-        kind = _class(folder)
-        if hasattr(kind, "update"):
-            removed[folder] = set(kind.removed_in(folder) if hasattr(kind, "removed_in") else ())
-        elif not hasattr(kind, "folders"):
-            raise ConfigError(
-                f"{folder}: passages of a retriever of kind {read_spec(folder).get('kind')!r} cannot be "
-                "added or removed: make it again over the new corpus."
-            )
-    others = [folder for folder in folders if folder not in removed]
-    files = {folder: corpus_file(folder) for folder in others}
-    for folder in filter(is_retriever, others):
-        for part, place in _with_corpora(folder, read_spec(folder)):
-            files[place] = corpus_file(place)
-            if files[place].is_file():
-                refuse_other_passages(Corpus.read(place), part)
-    corpora = list({file.resolve(): file for file in files.values() if file.is_file()}.values())
-    gone = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
-    for folder, before in removed.items():
-        left = [one for one in gone if one not in before]
-        _update_own_form(folder, folder, replace(changes, remove=left))
-    for file in corpora:
-        replace(changes, remove=gone).over(Corpus.read(file))[0].write(file)
-    for folder in filter(is_retriever, others):  # the fingerprints of the changed passages
-        spec = read_spec(folder)
-        for part, place in _with_corpora(folder, spec):
-            if CORPUS_FIELDS[0] in part:
-                part |= passages_record(Corpus.read(place))
-        update_spec(folder, spec)
-
-
-def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The parts of a specification that name a corpus or its fingerprints, each with the place of the corpus.
-
-    Args:
-        folder: A folder of a retriever that holds passages in no form of its own.
-        spec: Its specification.
-    """
-    for part in (spec, *_embedded(spec)):
-        if CORPUS_FIELDS[0] in part or isinstance(part.get("corpus"), str):
-            yield part, folder / part.get("corpus", ".")
-
-
-def _embedded(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The specifications that one embeds, at any depth."""
-    for value in _members(spec):
-        if isinstance(value, dict):
-            yield value
-            yield from _embedded(value)
-
-
-def _members(spec: Mapping[str, Any]) -> Iterator[Any]:
-    """The folders that a specification names, and the specifications that it embeds."""
-    for field in getattr(class_of(spec.get("kind")), "folders", ()):
-        for holder, key in member_slots(spec, field.split(".")):
-            yield holder[key]
-
-
-def _class(folder: Path) -> Any:
-    return class_of(read_spec(folder)["kind"], folder / MANIFEST)
-
-
-# Changes of the passages of a retriever: which are removed, and which are added behind the others.
-
-
 @dataclass(frozen=True)
 class Changes:
     """Changes of a corpus, and how the added passages are encoded.
 
     Args:
-        add: Passages to add, behind the others; None: none.
+        add: Passages to add, behind the others.
         remove: Ids of passages to remove, before others are added.
         merge: Merge the index of a generative retriever; others have nothing to merge.
         device: Where added passages are encoded.
@@ -225,23 +79,139 @@ class Changes:
                     f"the passage {name!r} is not in the corpus, so it cannot be removed.", corpus.source
                 )
             keep[number] = False
-        kept = np.flatnonzero(keep)
-        changed = corpus.select(kept.tolist()) if self.remove else corpus
+        numbers = np.flatnonzero(keep)
+        changed = corpus.select(numbers.tolist()) if self.remove else corpus
         changed.source = corpus.source
         if self.add is not None:
             changed = changed.extended(self.add)
         if not len(changed):
             raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        return changed, kept
+        return changed, numbers
 
 
 class ChangedCount(NamedTuple):
     """The passages of a folder after changes.
 
     Attributes:
-        found: Number of passages that searches find.
+        passages: Number of passages that searches find.
         removed: Number of passages that were removed and are in the index until it is merged.
     """
 
-    found: int
+    passages: int
     removed: int = 0
+
+
+def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> ChangedCount:
+    """Remove and add passages of a retriever folder, atomically.
+
+    What is tuned stays in the folder. Within a composite the index of a generator is merged, so that all
+    members are over one corpus.
+
+    Args:
+        folder: The retriever folder; of a link, the folder that it leads to.
+        output: The changed folder; an earlier retriever there is replaced; None: the folder itself.
+        changes: The changes.
+
+    Raises:
+        ConfigError: There is nothing to do, a kind takes no changes, or ``output`` holds something else.
+        DataError: A passage is unknown, or its id is taken.
+        MismatchError: A file is damaged.
+        WriteError: Another run changes the folder, or it cannot be written. After any error, the folder is
+            as it was.
+    """
+    if changes.add is None and not changes.remove and not changes.merge:
+        raise ConfigError(
+            f"nothing to do: give {Option('add', 'FILE')}, {Option('remove', 'FILE')} or "
+            f"{Option('merge', True)}."
+        )
+    root = followed(folder)
+    spec = read_spec(root)
+    final = Path(root if output is None else output)
+    refuse_foreign(final, MANIFEST)
+    if final.resolve() in root.resolve().parents:
+        raise ConfigError(f"{final} holds {root}, which would be lost: choose another place.")
+    in_place = final.resolve() == root.resolve()
+    with (
+        alone_in(root) if in_place else nullcontext(),
+        verifying(True),  # a damaged file would get a new checksum
+        atomic_folder(final, MANIFEST) as new,
+    ):
+        if hasattr(_class(root), "update") and not any(_members(spec)):
+            return _update_own_form(root, new, changes)
+        copies = {new / path: source for source, path in write_packed(root, final, new).items()}
+        try:
+            _update_copy([*copies], replace(changes, merge=True))
+            return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))
+        except GrlsError as error:  # it names folders in place of their temporary copies
+            text = error.text
+            for copy, source in sorted(copies.items(), reverse=True):  # members before the folder around them
+                text = text.replace(str(copy), str(source))
+            error.args = (text,)
+            raise
+
+
+def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCount:
+    """Change a folder whose kind has ``update``; its options and its members stay."""
+    kind, spec = _class(source), read_spec(source)
+    fields = {name: spec[name] for name in (*OPTIONS, *getattr(kind, "fields", ())) if name in spec}
+    members, aside = target / MEMBERS, target.with_name(f"{target.name}.{MEMBERS}")
+    moved = members.is_dir()  # the update writes the folder anew
+    if moved:
+        members.rename(aside)
+    count: ChangedCount = kind.update(source, target, changes)
+    if moved:
+        aside.rename(members)
+    if fields:
+        update_spec(target, fields)
+    return count
+
+
+def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
+    """Change the retrievers, corpora and models of a self-contained copy."""
+    removed = {}  # folder of a kind with ``update`` -> removed ids that it still holds; the others lose them
+    for folder in filter(is_retriever, folders):
+        kind = _class(folder)
+        if hasattr(kind, "update"):
+            removed[folder] = set(kind.removed_in(folder) if hasattr(kind, "removed_in") else ())
+        elif not hasattr(kind, "folders"):
+            raise ConfigError(
+                f"{folder}: passages of a retriever of kind {read_spec(folder).get('kind')!r} cannot be "
+                "added or removed: make it again over the new corpus."
+            )
+    composites = [folder for folder in folders if folder not in removed and is_retriever(folder)]
+    files = {folder: corpus_file(folder) for folder in folders if folder not in removed}
+    for folder in composites:
+        for part, path in _with_corpora(folder, read_spec(folder)):
+            files[path] = corpus_file(path)
+            if files[path].is_file():
+                refuse_other_passages(Corpus.read(path), part)
+    corpora = list({file.resolve(): file for file in files.values() if file.is_file()}.values())
+    remove = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
+    for folder, before in removed.items():
+        _update_own_form(folder, folder, replace(changes, remove=[i for i in remove if i not in before]))
+    for file in corpora:
+        replace(changes, remove=remove).over(Corpus.read(file))[0].write(file)
+    for folder in composites:  # the fingerprints of the changed passages
+        spec = read_spec(folder)
+        for part, path in _with_corpora(folder, spec):
+            if CORPUS_FIELDS[0] in part:
+                part |= passages_record(Corpus.read(path))
+        update_spec(folder, spec)
+
+
+def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The parts of a specification, at any depth, that name a corpus or its fingerprints; its path."""
+    if CORPUS_FIELDS[0] in spec or isinstance(spec.get("corpus"), str):
+        yield spec, folder / spec.get("corpus", ".")
+    for member in _members(spec):
+        if isinstance(member, dict):
+            yield from _with_corpora(folder, member)
+
+
+def _members(spec: dict[str, Any]) -> Iterator[Any]:
+    """The folders that a specification names, and the specifications that it embeds."""
+    return (holder[key] for holder, key in members_of(spec))
+
+
+def _class(folder: Path) -> Any:
+    return class_of(read_spec(folder)["kind"], folder / MANIFEST)

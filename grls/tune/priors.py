@@ -32,7 +32,7 @@ from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_t
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import rank_again
-from grls.retrieve.spec import MANIFEST, made
+from grls.retrieve.spec import MANIFEST, from_record
 from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.run import Run
@@ -215,7 +215,7 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     dev = tuning.dev.by_hop(opened().corpus) if by_hop else tuning.dev.at_once()
     k = 1 if by_hop else grid.k
     named = {name: tuning.spec[name] for name in ("passages", "weight") if name in tuning.spec}
-    stored = made(Rereading, named, tuning.folder / MANIFEST, "rescored")
+    stored = from_record(Rereading, named, tuning.folder / MANIFEST, "rescored")
     most = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
     depth = max(most, stored.passages, *grid.cross_encoder_passages)
     readings = _readings(tuning, opened, dev, depth)
@@ -285,7 +285,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
     """
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
     names = [one.name for one in fields(Fusion)]
-    fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+    fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
     depth = spec.get("depth") or FUSED  # what the folder fuses

@@ -78,7 +78,7 @@ def _generative(place: Path) -> dict[str, Path]:
 def _encoded(place: Path) -> tuple[Path, Path]:
     data = str(place / "data")
     sparse, late = place / "sparse", place / "multi-vector"
-    cpu = {"asked": "auto", "device": "cpu"}
+    cpu = {"kind": "auto", "device": "cpu"}
     SparseRetriever.build(str(tiny_splade(place / "splade-model")), data, Building(str(sparse), **cpu))
     MultiVectorRetriever.build(str(tiny_colbert(place / "late-model")), data, Building(str(late), **cpu))
     return sparse, late

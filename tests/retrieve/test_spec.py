@@ -18,7 +18,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import merged, stored_options, stored_search
 from grls.retrieve.spec import (
     check_fields,
-    made,
+    from_record,
     named_from,
     own_sum,
     read_spec,
@@ -156,7 +156,7 @@ def test_fields_too_many_or_too_few(more: dict[str, Any], says: str) -> None:
 ], ids=lambda options: type(options).__name__)  # fmt: skip
 def test_every_options_round_trip(options: Any) -> None:
     record = json.loads(json.dumps(recorded(options)))
-    assert made(type(options), record, FILE, "x") == options
+    assert from_record(type(options), record, FILE, "x") == options
 
 
 @pytest.mark.parametrize(("record", "says"), [
@@ -172,7 +172,7 @@ def test_every_options_round_trip(options: Any) -> None:
     ({"ratio": 1, "flag": 1}, r"x\.flag must be True or False, got 1"),
 ])  # fmt: skip
 def test_an_option_that_cannot_be_is_named(record: Any, says: str) -> None:
-    raises(DataError, rf"grls\.json: {says}", made, Outer, record, FILE, "x")
+    raises(DataError, rf"grls\.json: {says}", from_record, Outer, record, FILE, "x")
 
 
 def test_members_stand_by_their_relative_path_or_whole(tmp_path: Path) -> None:

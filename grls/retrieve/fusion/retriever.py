@@ -1,10 +1,26 @@
-"""Ensembles: several retrievers answer the same queries, and their rankings are fused.
+"""Fusion: several retrievers answer the same queries, and their rankings are made one.
 
-:class:`FusionRetriever` is a single-step retriever made of single-step retrievers, of one kind (two seeds)
-or of several (a generator and a bi-encoder). :class:`FusedChains` is the same for multi-step retrievers.
-arXiv 2204.13596 interleaves: one passage of each member in turn, duplicates dropped, which is the default
-here. The length of a fused dynamic chain is an option, by default the mean of the members' lengths.
-All members must be over one corpus. ``grls fuse`` fuses runs instead of retrievers.
+:class:`FusionRetriever` has single-step retrievers as members, of one kind (two seeds) or of several (a
+generator and a bi-encoder); :class:`FusedChains` has multi-step retrievers. All members are over one corpus.
+``grls fuse`` fuses runs instead of retrievers.
+
+Legend: R rankings of one query (one a member), w_r the weight of member r, rank_r(p) the rank of passage p in
+ranking r, from 1.
+
+- ``interleave``, the ensemble of arXiv 2204.13596: the rankings are read from the top, one passage of each in
+  turn, and a passage that is in the list already is dropped (its turn is spent). No scores, no weights.
+- ``rrf``, reciprocal rank fusion (Cormack et al., SIGIR 2009): score(p) = sum over the rankings r that hold p
+  of w_r / (60 + rank_r(p)).
+- ``sum``: score(p) = sum over r of w_r s_r(p), where s_r are the scores of ranking r on a common scale
+  (:data:`Normalization`).
+
+The formulas are those of ranx, the oracle of the tests; its own code takes minutes to compile and breaks ties
+by the order of a hash table. We differ where its convention rewards a miss. A passage that ranking r does not
+hold gets the lowest normalised score of r, not 0: under ``zmuv`` 0 is the mean, and among log-probabilities
+it is the best score. The passages of a ranking of equal scores get 1 under ``min-max``, not 0. A ranking
+without a passage, or of weight 0, has no effect: passages that it alone holds are left out.
+
+Ties go to the passage with the better best rank, then to the earlier member, so every list is determined.
 """
 
 from __future__ import annotations
@@ -28,304 +44,10 @@ from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
-
-
-class _Fused:
-    """What ensembles share: members over one corpus, and how they are fused.
-
-    Attributes:
-        own: The option that this class alone has, by its name; empty where it is not set.
-    """
-
-    kind = "fusion"
-    own: dict[str, Any]
-
-    def __init__(self, members: Sequence[Any], fusion: Fusion | None):
-        self.members: list[Any] = list(members)
-        self.fusion = fusion or Fusion()
-        self.corpus = shared_corpus(self.members)
-        weights, count = self.fusion.weights, len(self.members)
-        if weights is not None and len(weights) != count:
-            raise ConfigError(
-                f"{counted(len(weights), 'weight')} for {counted(count, 'member')}; give one a member."
-            )
-
-    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
-        """Write a folder that names those of the members, or embeds their specifications."""
-        named = {"members": [named_from(folder, member) for member in members]}
-        write_composite(folder, self.kind, named | recorded(self.fusion) | self.own, self.corpus)
-
-    def describe(self) -> Description:
-        """Its description in manifests and reports."""
-        all_of = [member.describe() for member in self.members]
-        members = [{"retriever": one.name, **one.options} for one in all_of]
-        return Description(
-            "ensemble",
-            self.fusion.score_mode,
-            {"members": members, **recorded(self.fusion), **self.own},
-            " + ".join(one.name for one in all_of),
-            tuple(dict.fromkeys(stage for one in all_of for stage in one.stages)),
-            tuple(one.name for one in all_of),
-            "ranked" if any(one.steps == "ranked" for one in all_of) else "single",
-        )
-
-    def fingerprint(self) -> str:
-        """Fingerprint of the members and the fusion."""
-        return f"{self.untuned()} {json.dumps(recorded(self.fusion))}"
-
-    def untuned(self) -> str:
-        """The fingerprints of the members."""
-        return " ".join(member.fingerprint() for member in self.members)
-
-
-class FusionRetriever(_Fused):
-    """Single-step retrieval by several retrievers.
-
-    Args:
-        members: At least two; another ensemble may be one.
-        fusion: How their rankings are fused; None interleaves them.
-        depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
-            k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
-
-    Raises:
-        ConfigError: There are fewer than two members, ``depth`` is below 1, or the weights are not as many as
-            the members.
-        MismatchError: Two members are over different corpora.
-    """
-
-    tuned_by = ("grls.tune.priors:FUSION",)
-    folders = ("members.*",)
-
-    def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
-        at_least(1, depth=depth)
-        self.depth = depth
-        self.own = {} if depth is None else {"depth": depth}
-        super().__init__(members, fusion)
-
-    @staticmethod
-    def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
-        """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
-
-        ``bm25`` is over the corpus of the other members.
-
-        Raises:
-            DataError: A field cannot be, or a member is gone.
-            MismatchError: Two members are over different corpora.
-        """
-        file = folder / MANIFEST
-        check_fields(
-            spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
-        )
-        names = [one.name for one in fields(Fusion)]
-        fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
-        parts = made(
-            _Members,
-            {name: spec[name] for name in ("members", "depth", "length") if name in spec},
-            file,
-            "fusion",
-        )
-        named, opened = parts.members, dict[int, Any]()
-        # BM25 without a corpus of its own is opened last, over the corpus of the first member.
-        specs = [{"kind": member} if isinstance(member, str) else member for member in named]
-        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
-        for number in sorted(range(len(named)), key=lacks.__getitem__):
-            more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
-            opened[number] = open_member(named[number], folder, f"members[{number}]", more)
-        members = [opened[number] for number in range(len(named))]
-        if all(member.describe().steps == "dynamic" for member in members):
-            return FusedChains(members, fusion, parts.length)
-        return FusionRetriever(members, fusion, parts.depth)
-
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
-
-        Raises:
-            ConfigError: k is below 1.
-        """
-        queries = queries_of(queries)
-        depth = k if self.fusion.method == "interleave" else self.depth or FUSED
-        results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
-        return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
-
-
-class FusedChains(_Fused):
-    """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
-
-    Args:
-        members: At least two; the best chain of each is used.
-        fusion: How the passages of the chains are fused, ranked by hop; None interleaves them.
-        length: Length of a fused chain (dynamic setting).
-
-    Raises:
-        ConfigError: There are fewer than two members, the weights are not as many, or ``length`` names none.
-        MismatchError: Two members are over different corpora.
-    """
-
-    def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
-        self.length = length
-        self.own = {"length": length}
-        super().__init__(members, fusion)
-        chain_length([0] * len(self.members), length)
-
-    def describe(self) -> Description:
-        """Its description in manifests and reports."""
-        return replace(super().describe(), steps="dynamic")
-
-    def fingerprint(self) -> str:
-        """Fingerprint of the members, the fusion and the length."""
-        return f"{super().fingerprint()} {self.length}"
-
-    @checked
-    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
-        """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
-        queries = queries_of(queries)
-        return [
-            [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
-        ]
-
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits.
-
-        Raises:
-            ConfigError: k is below 1.
-        """
-        return [
-            self.fusion.fuse([chain_hits(chain) for chain in chains], k)
-            for chains in self._member_chains(queries_of(queries), allow)
-        ]
-
-    def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:
-        """The members' best chains, query by query."""
-        none = Chain((), 0.0, False)
-        beams = [member.retrieve_chains(queries, allow) for member in self.members]
-        best = [[chains[0] if chains else none for chains in member] for member in beams]
-        return list(zip(*best, strict=True))
-
-
-@dataclass(frozen=True)
-class _Members:
-    """The members in a file."""
-
-    members: list[str | dict[str, Any]]
-    depth: int | None = None
-    length: Literal["mean", "min", "max"] | int = "mean"
-
-
-def chain_hits(chain: Chain) -> list[Hit]:
-    """The passages of a chain as a ranking by hop: DONE left out, each once.
-
-    The score is the running sum of the hop scores, kept from rising: it is the log-probability of the chain
-    so far where hop scores are log-probabilities, and for other scores the hop order counts all the same.
-    """
-    hits: dict[str, float] = {}
-    total, lowest = 0.0, math.inf
-    for hit in chain.hits:
-        total += hit.score
-        lowest = min(lowest, total)
-        if hit.id != DONE_ID:
-            hits.setdefault(hit.id, lowest)
-    return [Hit(*pair) for pair in hits.items()]
-
-
-def fuse_chains(
-    chains: Sequence[Chain],
-    fusion: Fusion,
-    length: Length = "mean",
-    rankings: Sequence[Sequence[Hit]] | None = None,
-) -> Chain:
-    """Fuse the chains of one query into one.
-
-    Args:
-        chains: One a member.
-        fusion: How their passages are fused, ranked by hop.
-        length: See :data:`Length`; members' lengths count passages.
-        rankings: The passages of each with scores to fuse by; None: those of :func:`chain_hits`. A set whose
-            passages have scores of their own is no chain of hops to be added up.
-
-    Returns:
-        The first passages of the fused ranking, with their fused scores; ``Chain.score`` is their sum and no
-        log-probability. ``done`` where every member wrote DONE, or the one that sets the length did. DONE is
-        not among the hits.
-
-    Raises:
-        ConfigError: The weights are not as many as the chains, or ``length`` names no member.
-    """
-    if rankings is None:
-        rankings = [chain_hits(chain) for chain in chains]
-    hops = chain_length([len(hits) for hits in rankings], length)
-    hits = tuple(fusion.fuse(rankings)[:hops])
-    done = chains[length].done if isinstance(length, int) else all(chain.done for chain in chains)
-    return Chain(hits, math.fsum(hit.score for hit in hits), done)
-
-
-def chain_length(lengths: Sequence[int], how: Length) -> int:
-    """The length of a fused chain.
-
-    Raises:
-        ConfigError: ``how`` names no member.
-    """
-    if isinstance(how, int):
-        if not 0 <= how < len(lengths):
-            raise ConfigError(
-                f"length {how} names no member; expected mean, min, max or 0 to {len(lengths) - 1}."
-            )
-        return lengths[how]
-    if how == "mean":
-        return (2 * sum(lengths) + len(lengths)) // (2 * len(lengths))
-    return min(lengths) if how == "min" else max(lengths)
-
-
-def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
-    """The corpus that the members retrieve from.
-
-    Raises:
-        ConfigError: There are fewer than two members.
-        MismatchError: Two members are over different corpora.
-    """
-    if len(members) < 2:
-        raise ConfigError(f"an ensemble needs at least two members, got {len(members)}.")
-    first = members[0]
-    for number, member in enumerate(members[1:], 1):
-        if member.corpus.fingerprint != first.corpus.fingerprint:
-            raise MismatchError(
-                f"members of an ensemble retrieve from one corpus, but members[0] "
-                f"{type(first).__name__} is over {first.corpus.source} "
-                f"({counted(len(first.corpus), 'passage')}) and "
-                f"members[{number}] {type(member).__name__} over {member.corpus.source} "
-                f"({counted(len(member.corpus), 'passage')}); make both from the same file."
-            )
-    return first.corpus
-
-
-# Fusing the rankings of several systems into one: interleaving, reciprocal ranks, calibrated scores.
-#
-# Legend: R rankings of one query (one a member), w_r the weight of member r, rank_r(p) the place of passage p
-# in ranking r, counted from 1.
-#
-# - ``interleave``, the ensemble of arXiv 2204.13596: the rankings are read from the top, one passage of each
-#   in turn, and a passage that stands in the list already is dropped (its turn is spent). No scores, no
-#   weights.
-# - ``rrf``, reciprocal rank fusion (Cormack et al., SIGIR 2009): score(p) = sum over the rankings r that hold
-#   p of w_r / (60 + rank_r(p)).
-# - ``sum``: score(p) = sum over r of w_r s_r(p), where s_r are the scores of ranking r brought to a common
-#   scale by a :data:`Normalization`.
-#
-# The formulas are those of ranx, the oracle of the tests; its own code takes minutes to compile when first
-# used and breaks ties by the order of a hash table. We differ where its convention rewards a miss. A passage
-# that ranking r does not hold gets there the lowest normalised score of r, not 0: under ``zmuv`` 0 is the
-# mean, and among log-probabilities 0 is the best there is. And the passages of a ranking whose scores are all
-# the same get 1 under ``min-max``, not 0, so that to be found counts. A ranking without a passage says
-# nothing of any, and neither does one whose weight is 0: what it alone holds is left out.
-#
-# Ties go to the passage with the better best rank, then to the earlier member, so every list is determined.
-# The module knows rankings alone: no text, no corpus, no metric.
-
 
 Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20
@@ -344,7 +66,7 @@ Rankings = Mapping[str, Sequence[Hit]]
 """Query id -> hits, best first."""
 
 GRID = 10
-"""Steps of the weights tried: multiples of 1/10 that sum to one."""
+"""Weights are multiples of 1/10 that sum to one."""
 
 
 @dataclass(frozen=True)
@@ -382,18 +104,31 @@ class Fusion:
 
     @property
     def score_mode(self) -> str:
-        """What fused scores mean, in a word: the method, with the normalisation where there is one."""
+        """The score mode of fused rankings: the method, and the normalisation of ``sum``."""
         return f"sum {self.normalization}" if self.method == "sum" else self.method
+
+    def weights_of(self, members: int) -> tuple[float, ...]:
+        """The weights of so many members.
+
+        Raises:
+            ConfigError: ``weights`` has another number of weights.
+        """
+        weights = self.weights or (1.0,) * members
+        if len(weights) != members:
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(members, 'member')}; give one a member."
+            )
+        return weights
 
     def fuse(self, rankings: Sequence[Sequence[Hit]], k: int | None = None) -> list[Hit]:
         """Fuse the R rankings of one query.
 
         Args:
-            rankings: One a member, best first; their order, not their scores, says the rank.
-            k: Most hits; None keeps all.
+            rankings: A ranking of each member, best first; the rank is the position, whatever the scores.
+            k: Largest number of hits; None: no limit.
 
         Returns:
-            Each passage once, best first. The score of ``interleave`` is 1 / place.
+            Each passage once, best first. The score of ``interleave`` is 1 / rank.
 
         Raises:
             ConfigError: ``weights`` are not as many as the members, or k is below 1.
@@ -401,45 +136,34 @@ class Fusion:
         at_least(1, k=k)
         if self.method == "interleave":
             return interleave(rankings)[:k]
-        weights = self.weights or (1.0,) * len(rankings)
-        if len(weights) != len(rankings):
-            raise ConfigError(
-                f"{counted(len(weights), 'weight')} for {counted(len(rankings), 'member')}; give one a "
-                "member."
-            )
-        kept = [(hits, w) for hits, w in zip(rankings, weights, strict=True) if w > 0]
-        weighed, positive = [hits for hits, _ in kept], [w for _, w in kept]
+        pairs = zip(rankings, self.weights_of(len(rankings)), strict=True)
+        weighted = [(hits, weight) for hits, weight in pairs if weight > 0]
+        rankings, weights = [hits for hits, _ in weighted], [weight for _, weight in weighted]
         if self.method == "rrf":
-            return rrf(weighed, positive, self.rrf_k)[:k]
-        return weighted_sum(weighed, positive, self.normalization)[:k]
+            return rrf(rankings, weights, self.rrf_k)[:k]
+        return weighted_sum(rankings, weights, self.normalization)[:k]
 
     def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
-        """Fuse the first hits of each ranking; the others stand last, in turn, with the lowest score.
+        """The k best of the fused first ``depth`` hits of each ranking, so no score depends on their length.
 
-        So neither score nor order depends on how long the rankings are.
-
-        Args:
-            rankings: One a member, best first.
-            depth: Number of hits of each that give scores.
-            k: Most hits.
+        Further hits follow in turn, with the lowest score.
         """
         fused = self.fuse([hits[:depth] for hits in rankings])
         if len(fused) >= k:
             return fused[:k]
-        known, weights = {hit.id for hit in fused}, self.weights or (1.0,) * len(rankings)
-        more = interleave([hits for hits, weight in zip(rankings, weights, strict=True) if weight > 0])
+        known, pairs = {hit.id for hit in fused}, zip(rankings, self.weights_of(len(rankings)), strict=True)
+        more = interleave([hits for hits, weight in pairs if weight > 0])
         return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """One passage of each ranking in turn, from the top; each passage once, where it comes first."""
-    places = _best_places(rankings)
-    order = sorted(places, key=places.__getitem__)
-    return [Hit(passage, 1 / place) for place, passage in enumerate(order, 1)]
+    ranks = _best_ranks(rankings)
+    return [Hit(passage, 1 / rank) for rank, passage in enumerate(sorted(ranks, key=ranks.__getitem__), 1)]
 
 
 def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 60) -> list[Hit]:
-    """Reciprocal rank fusion; ``k`` is what is added to every rank."""
+    """Reciprocal rank fusion; ``k`` is the constant that is added to every rank."""
     terms: dict[str, list[float]] = {}
     for hits, weight in zip(rankings, weights, strict=True):
         for rank, hit in enumerate(hits, 1):
@@ -463,7 +187,7 @@ def weighted_sum(
     rankings: Sequence[Sequence[Hit]], weights: Sequence[float], normalization: Normalization = "min-max"
 ) -> list[Hit]:
     """Weighted sum of calibrated scores."""
-    union = list(_best_places(rankings))
+    union = list(_best_ranks(rankings))
     terms: dict[str, list[float]] = {passage: [] for passage in union}
     for hits, weight in zip(rankings, weights, strict=True):
         scores, missing = calibrate(hits, normalization, len(union))
@@ -479,18 +203,18 @@ def calibrate(
 
     Args:
         hits: The ranking, best first.
-        normalization: How.
-        candidates: Passages that the rankings of this query hold together (``borda``).
+        normalization: The calibration.
+        candidates: Number of passages in all rankings of this query (``borda``).
 
     Returns:
-        Passage id -> calibrated score, and what a passage gets that the ranking does not hold.
+        Passage id -> calibrated score, and the score of a passage that the ranking does not hold.
     """
     if not hits:
         return {}, 0.0
     count, ids, scores = len(hits), [hit.id for hit in hits], [hit.score for hit in hits]
     if normalization in ("rank", "borda"):
         total = count if normalization == "rank" else candidates
-        values = [1 - place / total for place in range(count)]
+        values = [1 - rank / total for rank in range(count)]
         missing = 0.0 if normalization == "rank" else 0.5 - (count - 1) / (2 * candidates)
         return dict(zip(ids, values, strict=True)), missing
     low, high = min(scores), max(scores)
@@ -544,40 +268,286 @@ def tune_weights(
     """Try every weight of the grid; of equally good ones the most even is kept.
 
     Args:
-        members: How many.
-        fusion: What to tune.
-        measure: How good a fusion is on the development queries; higher is better. A tuple decides by its
-            first value, where that is level by its second, and so on.
+        members: The number of members.
+        fusion: The fusion to tune.
+        measure: The quality of a fusion on the development queries, which is compared by ``>``.
         steps: See :func:`weight_grid`.
 
     Returns:
-        The fusion with the best weights, and its measure.
+        The fusion with the best weights, and its quality.
 
     Raises:
         ConfigError: The method takes no weights.
     """
-    tried = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
+    fusions = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
     measured = []
-    with Progress(len(tried), "tune", "weights", shown=None) as bar:
-        for one in tried:
-            measured.append((measure(one), one))
+    with Progress(len(fusions), "tune", "weights", shown=None) as bar:
+        for candidate in fusions:
+            measured.append((measure(candidate), candidate))
             bar.update()
-    value, best = max(measured, key=lambda pair: pair[0])  # of equal ones the first
+    value, best = max(measured, key=lambda pair: pair[0])  # the first of equal values
     return best, value
 
 
-def _best_places(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
-    """Passage -> its best rank and the first member that gives it."""
-    places: dict[str, tuple[int, int]] = {}
+def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
+    """Passage -> its best rank, and the first member that gives it that rank."""
+    ranks: dict[str, tuple[int, int]] = {}
     for member, hits in enumerate(rankings):
         for rank, hit in enumerate(hits):
-            places[hit.id] = min(places.get(hit.id, (rank, member)), (rank, member))
-    return places
+            ranks[hit.id] = min(ranks.get(hit.id, (rank, member)), (rank, member))
+    return ranks
 
 
 def _ranked(terms: Mapping[str, Sequence[float]], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """The passages by the sum of their terms. Sums are exact: equal terms in another order make a tie."""
-    places = _best_places(rankings)
+    ranks = _best_ranks(rankings)
     scores = {passage: math.fsum(values) for passage, values in terms.items()}
-    order = sorted(scores, key=lambda passage: (-scores[passage], places[passage]))
+    order = sorted(scores, key=lambda passage: (-scores[passage], ranks[passage]))
     return [Hit(passage, scores[passage]) for passage in order]
+
+
+class _Fused:
+    """The base of fusions: members over one corpus; ``own`` is the option that only the subclass has."""
+
+    kind = "fusion"
+    own: dict[str, Any]
+
+    def __init__(self, members: Sequence[Any], fusion: Fusion | None):
+        if len(members) < 2:
+            raise ConfigError(f"an ensemble needs at least two members, got {len(members)}.")
+        self.members: list[Any] = list(members)
+        self.fusion = fusion or Fusion()
+        self.corpus: Corpus = members[0].corpus
+        for number, member in enumerate(members):
+            if member.corpus.fingerprint != self.corpus.fingerprint:
+                raise MismatchError(
+                    f"members of an ensemble retrieve from one corpus, but members[0] "
+                    f"{type(members[0]).__name__} is over {self.corpus.source} "
+                    f"({counted(len(self.corpus), 'passage')}) and "
+                    f"members[{number}] {type(member).__name__} over {member.corpus.source} "
+                    f"({counted(len(member.corpus), 'passage')}); make both from the same file."
+                )
+        self.fusion.weights_of(len(members))
+
+    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
+        """Write a folder that names those of the members, or embeds their specifications."""
+        named = {"members": [named_from(folder, member) for member in members]}
+        write_composite(folder, self.kind, named | recorded(self.fusion) | self.own, self.corpus)
+
+    def describe(self) -> Description:
+        """Its description in manifests and reports."""
+        members = [member.describe() for member in self.members]
+        names = tuple(member.name for member in members)
+        options = [{"retriever": member.name, **member.options} for member in members]
+        return Description(
+            "ensemble",
+            self.fusion.score_mode,
+            {"members": options, **recorded(self.fusion), **self.own},
+            " + ".join(names),
+            tuple(dict.fromkeys(stage for member in members for stage in member.stages)),
+            names,
+            "ranked" if any(member.steps == "ranked" for member in members) else "single",
+        )
+
+    def fingerprint(self) -> str:
+        """Fingerprint of the members and the fusion."""
+        return f"{self.untuned()} {json.dumps(recorded(self.fusion))}"
+
+    def untuned(self) -> str:
+        """The fingerprints of the members."""
+        return " ".join(member.fingerprint() for member in self.members)
+
+
+class FusionRetriever(_Fused):
+    """Single-step retrieval by several retrievers.
+
+    Args:
+        members: At least two; another ensemble may be one.
+        fusion: Options of the fusion; None interleaves.
+        depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
+            k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
+
+    Raises:
+        ConfigError: There are fewer than two members, ``depth`` is below 1, or the weights are not as many as
+            the members.
+        MismatchError: Two members are over different corpora.
+    """
+
+    tuned_by = ("grls.tune.priors:FUSION",)
+    folders = ("members.*",)
+
+    def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
+        at_least(1, depth=depth)
+        self.depth = depth
+        self.own = {} if depth is None else {"depth": depth}
+        super().__init__(members, fusion)
+
+    @staticmethod
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever | FusedChains:
+        """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
+
+        ``bm25`` is over the corpus of the other members.
+
+        Raises:
+            DataError: A field is invalid, or a member is missing.
+            MismatchError: Two members are over different corpora.
+        """
+        file = folder / MANIFEST
+        check_fields(
+            spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
+        )
+        names = [field.name for field in fields(Fusion)]
+        fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+        parts = from_record(
+            _Members,
+            {name: spec[name] for name in ("members", "depth", "length") if name in spec},
+            file,
+            "fusion",
+        )
+        opened = dict[int, Any]()
+        # BM25 without a corpus of its own is opened last, over the corpus of the first member.
+        specs = [{"kind": member} if isinstance(member, str) else member for member in parts.members]
+        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
+        for number in sorted(range(len(specs)), key=lacks.__getitem__):
+            corpus = opened[min(opened)].corpus if opened else opening.corpus
+            member = parts.members[number], folder, f"members[{number}]"
+            opened[number] = open_member(*member, replace(opening, corpus=corpus))
+        members = [opened[number] for number in range(len(specs))]
+        if all(member.describe().steps == "dynamic" for member in members):
+            return FusedChains(members, fusion, parts.length)
+        return FusionRetriever(members, fusion, parts.depth)
+
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
+
+        Raises:
+            ConfigError: k is below 1.
+        """
+        queries = queries_of(queries)
+        depth = k if self.fusion.method == "interleave" else self.depth or FUSED
+        results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
+        return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
+
+
+class FusedChains(_Fused):
+    """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
+
+    Args:
+        members: At least two; the best chain of each is used.
+        fusion: Options of the fusion of their passages, ranked by hop; None interleaves.
+        length: Length of a fused chain (dynamic setting).
+
+    Raises:
+        ConfigError: There are fewer than two members, the weights are not as many, or ``length`` names none.
+        MismatchError: Two members are over different corpora.
+    """
+
+    def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
+        self.length = length
+        self.own = {"length": length}
+        super().__init__(members, fusion)
+        chain_length([0] * len(self.members), length)
+
+    def describe(self) -> Description:
+        """Its description in manifests and reports."""
+        return replace(super().describe(), steps="dynamic")
+
+    def fingerprint(self) -> str:
+        """Fingerprint of the members, the fusion and the length."""
+        return f"{super().fingerprint()} {self.length}"
+
+    @checked
+    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
+        """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
+        queries = queries_of(queries)
+        return [
+            [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
+        ]
+
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+        """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits.
+
+        Raises:
+            ConfigError: k is below 1.
+        """
+        return [
+            self.fusion.fuse([chain_hits(chain) for chain in chains], k)
+            for chains in self._member_chains(queries_of(queries), allow)
+        ]
+
+    def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:
+        """The members' best chains, query by query."""
+        empty = Chain((), 0.0, False)
+        retrieved = [member.retrieve_chains(queries, allow) for member in self.members]
+        best = [[chains[0] if chains else empty for chains in member] for member in retrieved]
+        return list(zip(*best, strict=True))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """The members in a file."""
+
+    members: list[str | dict[str, Any]]
+    depth: int | None = None
+    length: Length = "mean"
+
+
+def chain_hits(chain: Chain) -> list[Hit]:
+    """The passages of a chain as a ranking by hop: DONE left out, each once.
+
+    The score is the running sum of the hop scores, kept from rising: it is the log-probability of the chain
+    so far where hop scores are log-probabilities, and for other scores the hop order counts all the same.
+    """
+    hits: dict[str, float] = {}
+    total, lowest = 0.0, math.inf
+    for hit in chain.hits:
+        total += hit.score
+        lowest = min(lowest, total)
+        if hit.id != DONE_ID:
+            hits.setdefault(hit.id, lowest)
+    return [Hit(*pair) for pair in hits.items()]
+
+
+def fuse_chains(
+    chains: Sequence[Chain],
+    fusion: Fusion,
+    length: Length = "mean",
+    rankings: Sequence[Sequence[Hit]] | None = None,
+) -> Chain:
+    """Fuse the chains of one query into one.
+
+    Args:
+        chains: A chain of each member.
+        fusion: Options of the fusion of their passages, ranked by hop.
+        length: See :data:`Length`; members' lengths count passages.
+        rankings: The passages of each chain with scores to fuse by; None: those of :func:`chain_hits`.
+
+    Returns:
+        The first passages of the fused ranking, with their fused scores; ``Chain.score`` is their sum and no
+        log-probability. ``done`` where every member wrote DONE, or the one that sets the length did. DONE is
+        not among the hits.
+
+    Raises:
+        ConfigError: The weights are not as many as the chains, or ``length`` names no member.
+    """
+    if rankings is None:
+        rankings = [chain_hits(chain) for chain in chains]
+    hops = chain_length([len(hits) for hits in rankings], length)
+    hits = tuple(fusion.fuse(rankings)[:hops])
+    done = chains[length].done if isinstance(length, int) else all(chain.done for chain in chains)
+    return Chain(hits, math.fsum(hit.score for hit in hits), done)
+
+
+def chain_length(lengths: Sequence[int], length: Length) -> int:
+    """The length of a fused chain; a ConfigError where ``length`` names no member."""
+    if isinstance(length, int):
+        if not 0 <= length < len(lengths):
+            raise ConfigError(
+                f"length {length} names no member; expected mean, min, max or 0 to {len(lengths) - 1}."
+            )
+        return lengths[length]
+    if length == "mean":
+        return (2 * sum(lengths) + len(lengths)) // (2 * len(lengths))
+    return min(lengths) if length == "min" else max(lengths)

@@ -1,6 +1,6 @@
-"""Fusing runs that were retrieved already.
+"""Fusing runs that were retrieved already, and cutting rankings where the expected F1 is highest.
 
-How to fuse says :mod:`grls.retrieve.fusion.retriever`, whether runs belong together
+The formulas of fusion: :mod:`grls.retrieve.fusion.retriever`. Whether runs belong together:
 :mod:`grls.runs.comparable`.
 """
 
@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, UnfitError, checked, fitted
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, Option, in_python, worded
 from grls.io.progress import counted
@@ -38,20 +38,26 @@ from grls.retrieve.fusion.retriever import (
 )
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
 
+_LEAST = 1e-9
+"""No passage is less probable, so that logarithms are finite."""
+
+_HIGHEST = 1e100
+"""No score is farther from 0, so that squares are finite."""
+
 
 @dataclass(frozen=True)
 class RunFusion:
-    """What is fused and how much of it is kept.
+    """A fusion of runs.
 
     Args:
         steps: Dynamic runs give chains, others rankings.
-        k: Passages a query; None keeps as many as the longest list holds.
-        length: Of a dynamic chain.
+        k: Number of passages of each query; None: as many as the longest ranking holds.
+        length: Length of a dynamic chain.
     """
 
     steps: Steps
@@ -63,7 +69,7 @@ class RunFusion:
         """The fusion that these runs allow.
 
         Raises:
-            ConfigError: There are fewer than two, dynamic runs do not fit, or ``k`` or ``length`` does not.
+            ConfigError: The steps of the runs, ``k`` or ``length`` do not fit.
         """
         steps = shared_steps(members)
         if k is not None and steps == "dynamic":
@@ -79,19 +85,21 @@ class RunFusion:
         if self.steps == "dynamic":
             chains = {}
             for query in members[0].chains:
-                own = [member.chains[query] for member in members]
-                # Scores to fuse by: of hops added up, or, of a set, each passage's own.
+                member_chains = [member.chains[query] for member in members]
+                # Sums of the scores of hops; of a set, the scores of its passages.
                 scored = [
                     chain_hits(chain) if ranking == chain_ranking(chain) else ranking
-                    for chain, ranking in zip(own, [run.rankings[query] for run in members], strict=True)
+                    for chain, ranking in zip(
+                        member_chains, [run.rankings[query] for run in members], strict=True
+                    )
                 ]
-                chains[query] = fuse_chains(own, fusion, self.length, scored)
+                chains[query] = fuse_chains(member_chains, fusion, self.length, scored)
             return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)
-        rankings = fuse_rankings([member.rankings for member in members], fusion, self._kept(members))
+        rankings = fuse_rankings([member.rankings for member in members], fusion, self._depth(members))
         return Run(rankings, score_mode=fusion.score_mode)
 
-    def _kept(self, members: Sequence[Run]) -> int | None:
-        """Passages a query that are kept of fused rankings; None: all, of which there are none."""
+    def _depth(self, members: Sequence[Run]) -> int | None:
+        """The number of passages of a fused ranking; None: all members are empty."""
         longest = max((len(hits) for member in members for hits in member.rankings.values()), default=0)
         return self.k if self.k is not None else longest or None
 
@@ -102,25 +110,25 @@ class RunFusion:
 
         Args:
             members: The runs.
-            fusion: How rankings are fused.
-            name: What reports call it; None makes one from the method and the members.
-            options: What the manifest records besides the fusion.
+            fusion: Options of the fusion of rankings.
+            name: The name in reports; None: from the method and the members.
+            options: Further options, for the manifest.
         """
         start = perf_counter()
         fused = self.fuse(members, fusion)
         infos = [run.info for run in members if run.info is not None]
         depths = [depth for run in members if (depth := run.depth()) is not None]
-        kept = {
+        sources = {
             "runs": [run.path for run in members],
-            "k": None if self.steps == "dynamic" else self._kept(members),
+            "k": None if self.steps == "dynamic" else self._depth(members),
             "members_depth": min(depths, default=None),
             "pool": any(run.is_ranking for run in members),
             "length": self.length,
         }
-        how = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+        method = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
         # The fingerprint whatever ends chains; empty where that of a member is unknown.
         prints = [run.info.retriever if run.info is not None else "" for run in members]
-        parts = json.dumps([prints, {**how, "weights": fusion.weights}]).encode()
+        parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
         info = RunInfo(
             system="ensemble",
             name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
@@ -133,23 +141,23 @@ class RunFusion:
             stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
             members=tuple(run.name for run in members),
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
-            options={**kept, **how, **options, "weights": fusion.weights},
+            options={**sources, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:
-    """What a fusion of these runs is: dynamic or fixed where all are, ranked where one is, else single.
+    """The steps of a fusion of runs: dynamic or fixed where all are, ranked where one is, else single.
 
     Raises:
         ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
     """
     dynamic = [run for run in runs if run.steps == "dynamic"]
-    others = [run for run in runs if run.steps != "dynamic"]
-    if dynamic and others:
+    rest = [run for run in runs if run.steps != "dynamic"]
+    if dynamic and rest:
         raise ConfigError(
-            f"{dynamic[0].path} is dynamic and {others[0].path} is {others[0].steps}; a chain that ends by "
+            f"{dynamic[0].path} is dynamic and {rest[0].path} is {rest[0].steps}; a chain that ends by "
             f"itself cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
         )
     for run in dynamic:
@@ -162,39 +170,12 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
     return "ranked" if any(run.steps == "ranked" for run in runs) else "single"
 
 
-# How many passages of a ranking to give: the first k whose expected F1 is highest.
-#
-# Legend: n passages of a ranking, Q development queries, M the most gold passages that a ranking lacks.
-#
-# Chains end by DONE (:mod:`grls.retrieve.hops.stop`); a ranking has no end of its own. Here it ends where F1
-# against the right set is expected to be highest. A logistic regression over what a ranking shows of the
-# passage in place r (its score, the best score, where it stands between the best and the last, the gap behind
-# it, r and log r) gives the probability p_r that it is gold, fitted on development queries. With these taken
-# as independent, and G = gold_1 + … + gold_n + missing, where ``missing`` is how many gold passages the
-# ranking lacks, as often as development queries lack them,
-#
-#     expected F1 of the first k  =  E[2 (gold_1 + … + gold_k) / (k + G)],
-#
-# which is computed exactly: how many of the first k are gold, and how many of the others, are
-# Poisson-binomial. Of independent passages the set of highest expected F1 is that of the likeliest k for some
-# k (Ye, Chai, Lee and Chieu, "Optimizing F-measures: a tale of two approaches", ICML 2012). The ranking's own
-# order is kept, though, so measures of rank change for what is cut alone. The module knows no text and no
-# model.
-
-
-_LEAST = 1e-9
-"""No passage is less probable, so that logarithms are finite."""
-
-_HIGHEST = 1e100
-"""No score is farther from 0, so that squares are finite."""
-
-
 class Size(NamedTuple):
-    """Where a ranking is cut.
+    """The cut of a ranking.
 
     Attributes:
-        k: Passages that are kept.
-        expected_f1: What F1 they are expected to have, in [0, 1].
+        k: Number of passages before the cut.
+        expected_f1: Their expected F1, in [0, 1].
     """
 
     k: int
@@ -203,7 +184,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class _Record:
-    """A :class:`SetSize` as plain numbers, one each a feature; ``missing`` as there."""
+    """A :class:`SetSize` as plain numbers, one for each feature; ``missing`` as there."""
 
     mean: tuple[float, ...]
     scale: tuple[float, ...]
@@ -214,11 +195,26 @@ class _Record:
 
 @dataclass(frozen=True)
 class SetSize:
-    """Cuts rankings of one system.
+    """Cuts the rankings of one system where the F1 against the gold passages is expected to be highest.
+
+    Legend: n passages of a ranking, Q development queries, M the most gold passages that a ranking lacks.
+
+    A logistic regression on features of the passage of rank r (its score, the best score, its position
+    between the best and the last score, the gap behind it, r and log r) gives the probability p_r that it is
+    gold, fitted on development queries. With these taken as independent, and G = gold_1 + … + gold_n +
+    missing, where ``missing`` is the number of gold passages that the ranking lacks, as often as on
+    development queries,
+
+        expected F1 of the first k  =  E[2 (gold_1 + … + gold_k) / (k + G)],
+
+    which is computed exactly: the numbers of gold passages among the first k and among the others are
+    Poisson-binomial. Of independent passages the set of highest expected F1 is that of the likeliest k for
+    some k (Ye, Chai, Lee and Chieu, "Optimizing F-measures: a tale of two approaches", ICML 2012). The order
+    of the ranking does not change, so measures of rank change by the cut alone.
 
     Attributes:
-        model: From features of a passage to the probability that it is gold.
-        missing: ``[M + 1]`` how probable it is that a ranking lacks 0, 1, … gold passages.
+        model: Features of a passage -> the probability that it is gold.
+        missing: ``[M + 1]`` probabilities that a ranking lacks 0, 1, … gold passages.
     """
 
     model: Pipeline
@@ -226,32 +222,33 @@ class SetSize:
 
     @classmethod
     def fit(cls, rankings: Sequence[Sequence[Hit]], gold: Sequence[Collection[str]]) -> SetSize:
-        """Learn it from development queries.
+        """Fit it to development queries.
 
         Args:
             rankings: ``[Q]`` hits, best first.
             gold: ``[Q]`` ids of the gold passages.
 
         Raises:
-            ConfigError: No passage that was found is gold, or all are, so nothing tells them apart; or a
-                score is beyond ±1e100.
+            ConfigError: No hit is gold, or every hit is; or a score is beyond ±1e100.
         """
-        right = [np.array([hit.id in own for hit in hits]) for hits, own in zip(rankings, gold, strict=True)]
-        found = np.concatenate(right) if right else np.array([])
-        if not 0 < found.sum() < len(found):
+        gold_masks = [
+            np.array([hit.id in ids for hit in hits]) for hits, ids in zip(rankings, gold, strict=True)
+        ]
+        labels = np.concatenate(gold_masks) if gold_masks else np.array([])
+        if not 0 < labels.sum() < len(labels):
             raise ConfigError(
-                f"of the {counted(len(found), 'passage')} found for "
-                f"{counted(len(right), 'development query')} "
-                f"{int(found.sum()):,} are gold: a cut needs some that are and some that are not. Tune on "
+                f"of the {counted(len(labels), 'passage')} found for "
+                f"{counted(len(gold_masks), 'development query')} "
+                f"{int(labels.sum()):,} are gold: a cut needs some that are and some that are not. Tune on "
                 "queries whose gold is in the run."
             )
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        model.fit(np.concatenate([_features(hits) for hits in rankings]), found)
-        lacking = [len(set(own) - {h.id for h in hits}) for own, hits in zip(gold, rankings, strict=True)]
+        model.fit(np.concatenate([_features(hits) for hits in rankings]), labels)
+        lacking = [len(set(ids) - {h.id for h in hits}) for ids, hits in zip(gold, rankings, strict=True)]
         return cls(model, np.bincount(lacking) / len(lacking))
 
     def record(self) -> _Record:
-        """As plain numbers."""
+        """Its plain numbers."""
         scaler, regression = (step for _, step in self.model.steps)
         return _Record(
             tuple(scaler.mean_.tolist()),
@@ -263,7 +260,7 @@ class SetSize:
 
     @classmethod
     def from_record(cls, record: _Record) -> SetSize:
-        """From what :meth:`record` gives.
+        """The inverse of :meth:`record`.
 
         Raises:
             ConfigError: The numbers are not as many as the features.
@@ -282,57 +279,59 @@ class SetSize:
         """``[n]`` the probability that each passage of a ranking is gold."""
         if not hits:
             return np.array([])
-        found: Floats = self.model.predict_proba(_features(hits))[:, 1]
-        return np.clip(found, _LEAST, 1 - _LEAST)
+        probabilities: Floats = self.model.predict_proba(_features(hits))[:, 1]
+        return np.clip(probabilities, _LEAST, 1 - _LEAST)
 
     def cut(self, hits: Sequence[Hit]) -> Chain:
         """The first passages of a ranking, as a chain that is done.
 
-        Returns:
-            Each passage with the log of its probability; the score is the log of the expected F1 (nats), or
-            of 1e-9 for the empty chain of an empty ranking.
+        A hit has the log of its probability, the chain the log of the expected F1 (nats), or of 1e-9 where
+        the ranking is empty.
         """
         probabilities = self.probabilities(hits)
         size = best_size(probabilities, self.missing)
-        kept = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
+        pairs = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
         score = math.log(max(size.expected_f1, _LEAST))
-        return Chain(tuple(Hit(hit.id, log) for hit, log in kept), score, True)
+        return Chain(tuple(Hit(hit.id, log) for hit, log in pairs), score, True)
 
 
 class CutRetriever:
-    """Cuts what another retriever ranks: a retriever of kind ``cut``.
+    """Cuts the rankings of another retriever: the kind ``cut``.
 
     Args:
-        retriever: Ranks.
-        size: Fitted on its rankings of development queries; None: not yet, and it cuts nothing before.
-        depth: Passages of a ranking that are looked at: as many as when ``size`` was fitted.
-        place: The folder that it was opened from, for errors.
+        retriever: The retriever.
+        size: Fitted on its rankings of development queries; None: not fitted yet, so it cannot retrieve.
+        depth: Number of passages of a ranking before the cut, the same as when ``size`` was fitted.
+        folder: Its folder, for errors.
     """
 
     kind = "cut"
     tuned_by = ("grls.tune.priors:CUT",)
     folders = ("retriever",)
 
-    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, place: str | Path = "FOLDER"):
+    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, folder: str | Path = "FOLDER"):
         check_counts(depth=depth)
-        self.retriever, self.place = retriever, place
+        self.retriever, self.folder = retriever, folder
         self.size = size
         self.depth = depth
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "depth"), ("size",), file)
         size = None
         if "size" in spec:
-            record = made(_Record, spec["size"], file, "size")
+            record = from_record(_Record, spec["size"], file, "size")
             try:
                 size = SetSize.from_record(record)
             except ConfigError as error:
                 raise DataError(f"size: {worded(error.text, in_python)}", file) from error
-        own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
-        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth, folder)
+        try:
+            depth = fitted(spec["depth"], int)
+        except UnfitError as error:
+            raise DataError(error.said_of("cut.depth"), file) from None
+        return cls(open_member(spec["retriever"], folder, "retriever", opening), size, depth, folder)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
@@ -346,24 +345,23 @@ class CutRetriever:
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         first = self.retriever.describe()
-        mode, label = f"{first.score_mode}, cut", f"{first.name}, cut"
         return replace(
             first,
-            score_mode=mode,
-            label=label,
+            score_mode=f"{first.score_mode}, cut",
+            label=f"{first.name}, cut",
             options={**first.options, "cut": self.depth},
             steps="dynamic",
             sets=True,
         )
 
     def fingerprint(self) -> str:
-        """Of the retriever, and of where it is cut."""
+        """Fingerprint of the retriever and of the cut."""
         return f"{self.retriever.fingerprint()} {json.dumps(self._record)} {self.depth}"
 
     def untuned(self) -> str:
@@ -385,21 +383,21 @@ class CutRetriever:
 
     @checked
     def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
-        """One chain a query: the passages that are kept."""
+        """One chain for each query: the passages before the cut."""
         return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
 
     def retrieve_sets(
         self, queries: Sequence[Query | str], allow: Allow = None
     ) -> list[tuple[list[Hit], Chain]]:
-        """What is kept of each query's ranking, with the scores of the retriever, and the same as a chain.
+        """The passages of each query before the cut, with the scores of the retriever, and as a chain.
 
         Raises:
             ConfigError: The cut is not fitted yet.
         """
         size = self.size
-        if size is None:  # before anything is searched for
+        if size is None:
             raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.place} {Option('data', 'D')}` finds "
+                f"where rankings end is not known yet: `grls tune {self.folder} {Option('data', 'D')}` finds "
                 "it on dev."
             )
         rankings = self.retriever.retrieve(queries, self.depth, allow)
@@ -407,13 +405,8 @@ class CutRetriever:
         return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Depth:
-    depth: int
-
-
 def best_size(probabilities: Floats, missing: Floats) -> Size:
-    """The k whose expected F1 is highest, at least 1 where there is a passage; of equals the smallest.
+    """The smallest k whose expected F1 is highest, at least 1 where there is a passage.
 
     Args:
         probabilities: ``[n]`` that each passage of a ranking is gold, in its order.
@@ -421,22 +414,22 @@ def best_size(probabilities: Floats, missing: Floats) -> Size:
     """
     if not len(probabilities):
         return Size(0, 0.0)
-    behind = [missing]  # of the last 0, 1, … passages: how many are gold or missing
+    behind = [missing]  # of the last 0, 1, … passages: the distribution of gold and missing ones
     for p in probabilities[::-1]:
         behind.append(np.convolve(behind[-1], [1 - p, p]))
     best, before = Size(0, -math.inf), np.array([1.0])
     for k, p in enumerate(probabilities, 1):
         before = np.convolve(before, [1 - p, p])
-        others = behind[len(probabilities) - k]
-        right, left = np.arange(len(before))[:, None], np.arange(len(others))[None]
-        value = float(before @ (2 * right / (k + right + left)) @ others)
+        after = behind[len(probabilities) - k]
+        right, left = np.arange(len(before))[:, None], np.arange(len(after))[None]
+        value = float(before @ (2 * right / (k + right + left)) @ after)
         if value > best.expected_f1 + 1e-12:
             best = Size(k, value)
     return best
 
 
 def _features(hits: Sequence[Hit]) -> Floats:
-    """``[n, 6]`` what a ranking shows of its passages."""
+    """``[n, 6]`` features of the passages of a ranking."""
     if not hits:
         return np.zeros((0, 6))
     scores = np.array([hit.score for hit in hits])

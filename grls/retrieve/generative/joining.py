@@ -1,13 +1,13 @@
 """Retrievals that join a generator's search while it runs.
 
-What a retrieval asks for is read, filtered and decoded when slots are free. A retrieval that cannot be done
-fails alone. It gets what it gets alone, with rescoring and priors. A generator that writes spans ranks the
-passages of a query as soon as the search for its spans has stopped.
+The request of a retrieval is read, filtered and decoded when slots are free. A retrieval that fails does so
+alone, and its result is that of a search of its own, with rescoring and priors. A generator that writes spans
+ranks the passages of a query as soon as the search for its spans has stopped.
 
-First hops and single steps come before later hops: their inputs are short, and somebody waits for a first
-passage. The input of a later hop has the evidence, and there is one for each chain, so to read those of a few
-requests takes as long as many searches. They enter a few at a time, when no first hop is in a slot, or after
-some turns; and a part of the slots is kept for first hops.
+First hops and single steps come before later hops: their inputs are short, and a user waits for the first
+passage. A later hop has an input for each chain, with the evidence, so reading the inputs of a few retrievals
+takes as long as many searches. Later hops enter a few at a time, when no first hop is in a slot, or after
+some turns; and a part of the slots is reserved for first hops.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from grls.retrieve.generative.span_scores import Reach, hidden_spans, prior_over
 from grls.retrieve.queries import check_counts
 
 PriorsOf = Callable[[Sequence[Query], Sequence[Sequence[Passage]]], Prior | None]
-"""Queries and their evidence -> their priors; None: there are none."""
+"""Queries and their evidence -> their priors; None: no priors."""
 
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
 """Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
-_LATER, _PATIENCE, _KEPT = 4, 16, 4
-"""Later hops that enter together; turns after which they enter beside first hops; one slot in so many is kept
-for first hops."""
+_LATER, _PATIENCE, _RESERVED = 4, 16, 4
+"""Later hops that enter together; turns after which they enter beside first hops; every how many-th slot is
+reserved for first hops."""
 _FILTERS = 64
 """Filters whose passages are known; a search that others join may never end."""
 
@@ -53,7 +53,7 @@ class JoinsSearch:
     has_priors: ClassVar[bool] = False
 
     def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
-        """The prior over passages for queries, each with its evidence; None: there is none."""
+        """The prior over passages for queries, each with its evidence; None: no prior."""
         return None
 
     @property
@@ -63,7 +63,7 @@ class JoinsSearch:
 
     @property
     def runner(self) -> Self | None:
-        """The retriever whose search its retrievals join: itself; None: they join none."""
+        """The retriever whose search its retrievals join: itself; None: its search takes no others."""
         return self if self.lets_join else None
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -75,14 +75,11 @@ class JoinsSearch:
     def run_plans(self, source: PlanSource) -> None:
         """Do the retrievals of a source, which join while the search runs, until none is left.
 
-        Args:
-            source: Where retrievals come from, and where their results go.
-
         Raises:
             ConfigError: Retrievals cannot join its search, or the model has not learned to rescore.
         """
         generator = _generator(self)
-        decoder = generator.joining_decoder(self.has_priors) if self.lets_join else None
+        decoder = generator.joining_decoder(self.has_priors)
         if decoder is None:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         if generator.options.rescore:
@@ -99,41 +96,33 @@ def _generator(retriever: JoinsSearch) -> DecodedPassages:
 
 
 @dataclass
-class _InProgress:
-    """A retrieval in progress.
-
-    Attributes:
-        plan: The retrieval.
-        owner: What the source knows it by.
-        rankings: What it got of what it asked for last.
-        left: How much of that is missing.
-        ended: It has a result, or failed.
-    """
+class _Retrieval:
+    """A retrieval in progress."""
 
     plan: Plan[Any]
     owner: Any
-    rankings: list[list[ScoredPassage]] = field(default_factory=list)
-    left: int = 0
-    ended: bool = False
+    rankings: list[list[ScoredPassage]] = field(default_factory=list)  # those of the last requests
+    missing: int = 0  # of these rankings
+    ended: bool = False  # with a result or an error
 
 
-class _Asked(NamedTuple):
-    """What a retrieval asked for."""
+class _Request(NamedTuple):
+    """One of the last requests of a retrieval."""
 
-    progress: _InProgress
-    place: int
-    what: Decoding
+    retrieval: _Retrieval
+    number: int
+    decoding: Decoding
 
     @property
     def later(self) -> bool:
         """Whether it is a later hop."""
-        return bool(self.what.passages)
+        return bool(self.decoding.passages)
 
 
 class _Entered(NamedTuple):
-    """What a retrieval asked for, with its model input."""
+    """A request with its model input."""
 
-    asked: _Asked
+    request: _Request
     tokens: Sequence[int]
 
 
@@ -149,8 +138,8 @@ class _Running:
     ):
         self._generator, self._decoder = generator, decoder
         self._source, self._priors_of = source, priors_of
-        self._asked: deque[_Asked] = deque()  # waits for a slot
-        self._inside: list[_Asked] = []  # has a slot
+        self._requests: deque[_Request] = deque()  # without a slot
+        self._inside: list[_Request] = []  # in slots
         self._turns = 0  # since later hops entered
         self._decided: list[tuple[_Entered, list[ScoredPassage]]] = []  # before any rescoring
         self._subsets: dict[Filter | None, Subset | None] = {}
@@ -161,8 +150,8 @@ class _Running:
         codec = self._generator.codec
         longest = max(codec.limits.input, len(codec.model_input([])) + codec.limits.query)
         while wanted := self._wanted():
-            most = min(_MOST_SLOTS, self._decoder.slots)
-            self._slots = min(most, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
+            slots = min(_MOST_SLOTS, self._decoder.slots)
+            self._slots = min(slots, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
             self._decoder.join(self, longest, self._slots)
 
     def waiting(self) -> int:
@@ -171,54 +160,54 @@ class _Running:
         wanted = self._wanted()
         if self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots:
             return 0
-        return wanted - len(self._asked) + self._may_enter()
+        return wanted - len(self._requests) + self._may_enter()
 
-    def take(self, most: int) -> list[JoiningQuery]:
+    def take(self, count: int) -> list[JoiningQuery]:
         """At most so many queries; retrievals that cannot be done fail."""
-        taken: list[_Asked] = []
-        later = min(self._may_enter(), most)
-        while len(taken) + later < most and (new := self._source.take(most - later - len(taken))):
+        taken: list[_Request] = []
+        later = min(self._may_enter(), count)
+        while len(taken) + later < count and (new := self._source.take(count - later - len(taken))):
             for plan, owner in new:
-                taken += self._go_on(_InProgress(plan, owner))
+                taken += self._go_on(_Retrieval(plan, owner))
         if later:
-            taken += [self._asked.popleft() for _ in range(later)]
+            taken += [self._requests.popleft() for _ in range(later)]
             self._turns = 0
         try:
             queries = self._queries(taken)
         except GrlsError:  # one by one, so that only those fail that cannot be done
             queries = []
-            for one in taken:
+            for request in taken:
                 try:
-                    queries += self._queries([one])
+                    queries += self._queries([request])
                 except GrlsError as error:
-                    self._fail(one.progress, error)
-        self._inside += [query.owner.asked for query in queries]
+                    self._fail(request.retrieval, error)
+        self._inside += [query.owner.request for query in queries]
         return queries
 
     def _may_enter(self) -> int:
         """The number of later hops that may enter now."""
-        self._inside = [one for one in self._inside if not self._unwanted(one)]
-        inside = sum(one.later for one in self._inside)
+        self._inside = [request for request in self._inside if not self._unwanted(request)]
+        inside = sum(request.later for request in self._inside)
         first = inside < len(self._inside) or self._source.waiting() > 0
         if first and self._turns < _PATIENCE:
             return 0
-        return max(0, min(len(self._asked), _LATER, self._slots - self._slots // _KEPT - inside))
+        return max(0, min(len(self._requests), _LATER, self._slots - self._slots // _RESERVED - inside))
 
     def gone(self, owner: _Entered) -> bool:
         """Whether nobody wants the result of a query any more."""
-        return self._unwanted(owner.asked)
+        return self._unwanted(owner.request)
 
     def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
         """The result of a query."""
-        self._inside = [one for one in self._inside if one is not owner.asked]
+        self._inside = [request for request in self._inside if request is not owner.request]
         self._decided.append((owner, passages))
 
     def _wanted(self) -> int:
-        """The number of inputs that wait, once the retrievals have what was decided, and ask for more."""
+        """The number of waiting inputs, once the retrievals have the decided rankings and request more."""
         options = self._generator.options
         while self._decided:
             decided, self._decided = self._decided, []
-            decided = [(owner, ranking) for owner, ranking in decided if not self._unwanted(owner.asked)]
+            decided = [(owner, ranking) for owner, ranking in decided if not self._unwanted(owner.request)]
             rankings = [ranking for _, ranking in decided]
             if options.rescore and decided:
                 first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
@@ -226,75 +215,79 @@ class _Running:
                 weight = options.rescore_weight
                 rankings = [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
             for (owner, _), ranking in zip(decided, rankings, strict=True):
-                progress, place, what = owner.asked
-                progress.rankings[place] = ranking[: what.k]
-                progress.left -= 1
-                if not progress.left:
-                    self._asked += self._go_on(progress)
-        if any(self._unwanted(one) for one in self._asked):
-            self._asked = deque(one for one in self._asked if not self._unwanted(one))
-        return len(self._asked) + self._source.waiting()
+                retrieval, number, decoding = owner.request
+                retrieval.rankings[number] = ranking[: decoding.k]
+                retrieval.missing -= 1
+                if not retrieval.missing:
+                    self._requests += self._go_on(retrieval)
+        if any(self._unwanted(request) for request in self._requests):
+            self._requests = deque(request for request in self._requests if not self._unwanted(request))
+        return len(self._requests) + self._source.waiting()
 
-    def _unwanted(self, asked: _Asked) -> bool:
+    def _unwanted(self, request: _Request) -> bool:
         """Whether a retrieval has failed, or nobody waits for it any more."""
-        return asked.progress.ended or self._source.gone(asked.progress.owner)
+        return request.retrieval.ended or self._source.gone(request.retrieval.owner)
 
-    def _go_on(self, progress: _InProgress) -> list[_Asked]:
-        """Let a retrieval ask for more, or end; returns what it asks for."""
+    def _go_on(self, retrieval: _Retrieval) -> list[_Request]:
+        """Let a retrieval go on; returns its next requests, none where it ends."""
+        plan = retrieval.plan
         try:
-            asked = progress.plan.send(progress.rankings) if progress.rankings else next(progress.plan)
+            decodings = plan.send(retrieval.rankings) if retrieval.rankings else next(plan)
         except StopIteration as end:
-            progress.ended = True
-            self._source.answer(progress.owner, end.value)
+            retrieval.ended = True
+            self._source.answer(retrieval.owner, end.value)
         except Exception as error:  # it belongs to this retrieval alone
-            self._fail(progress, error)
+            self._fail(retrieval, error)
         else:
-            progress.rankings, progress.left = [[]] * len(asked), len(asked)
-            return [_Asked(progress, place, what) for place, what in enumerate(asked)]
+            retrieval.rankings, retrieval.missing = [[]] * len(decodings), len(decodings)
+            return [_Request(retrieval, number, decoding) for number, decoding in enumerate(decodings)]
         return []
 
-    def _fail(self, progress: _InProgress, error: Exception) -> None:
-        if not progress.ended:
-            progress.ended = True
-            progress.plan.close()
-            self._source.fail(progress.owner, error)
+    def _fail(self, retrieval: _Retrieval, error: Exception) -> None:
+        if not retrieval.ended:
+            retrieval.ended = True
+            retrieval.plan.close()
+            self._source.fail(retrieval.owner, error)
 
-    def _queries(self, asked: Sequence[_Asked]) -> list[JoiningQuery]:
-        """What retrievals asked for, as the decoder takes it; tokens and priors are computed together."""
-        if not asked:
+    def _queries(self, requests: Sequence[_Request]) -> list[JoiningQuery]:
+        """Requests as queries of the decoder; tokens and priors are computed together."""
+        if not requests:
             return []
         generator, options = self._generator, self._generator.options
-        wanted, subsets = [one.what for one in asked], []
-        for what in wanted:
-            check_counts(k=what.k)
-            if what.allow not in self._subsets:
+        decodings, subsets = [request.decoding for request in requests], []
+        for decoding in decodings:
+            check_counts(k=decoding.k)
+            if decoding.allow not in self._subsets:
                 if len(self._subsets) >= _FILTERS:
                     self._subsets.clear()
-                (self._subsets[what.allow],) = generator.subsets([what.query], what.allow)
-            subsets.append(self._subsets[what.allow])
-        queries = [what.query for what in wanted]
+                (self._subsets[decoding.allow],) = generator.subsets([decoding.query], decoding.allow)
+            subsets.append(self._subsets[decoding.allow])
+        queries = [decoding.query for decoding in decodings]
         inputs = [
-            generator.codec.model_input(tokens, generator.evidence(what.query.text, what.passages))
-            for tokens, what in zip(generator.encode(queries), wanted, strict=True)
+            generator.codec.model_input(tokens, generator.evidence(decoding.query.text, decoding.passages))
+            for tokens, decoding in zip(generator.encode(queries), decodings, strict=True)
         ]
         rows, spans = generator.index.rows, generator.spans
         check_positions(generator.model, max(map(len, inputs)), rows.longest)
         prior: Prior | None = None
         if self._priors_of is not None:
-            corpus = generator.corpus
-            evidence = [corpus.passages(what.passages) if what.passages else [] for what in wanted]
+            evidence = [
+                generator.corpus.passages(numbers) if numbers else []
+                for numbers in (decoding.passages for decoding in decodings)
+            ]
             prior = self._priors_of(queries, evidence)
         over_spans = None if prior is None or spans is None else prior_over_spans(prior, spans)
-        made = []
-        for place, (one, tokens, subset) in enumerate(zip(asked, inputs, subsets, strict=True)):
-            k, hidden, owner = max(one.what.k, options.rescore), one.what.hidden, _Entered(one, tokens)
+        joining = []
+        for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
+            k, hidden = max(request.decoding.k, options.rescore), request.decoding.hidden
+            owner = _Entered(request, tokens)
             if spans is None:
                 beams = max(k, options.beams)
-                query = JoiningQuery(tokens, k, hidden, subset, owner, beams, prior, place)
+                query = JoiningQuery(tokens, k, hidden, subset, owner, beams, prior, row)
             else:  # the number of spans does not depend on that of passages
                 beams, without = self._decoder.beams, hidden_spans(spans, rows, hidden, subset)
-                ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, place)
-                rest = subset, owner, beams, over_spans, place, ranked
+                ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
+                rest = subset, owner, beams, over_spans, row, ranked
                 query = JoiningQuery(tokens, beams, without, *rest)
-            made.append(query)
-        return made
+            joining.append(query)
+        return joining

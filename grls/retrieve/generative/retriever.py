@@ -1,14 +1,15 @@
 """A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
 
-Its folder holds ``model/`` (model and tokenizer as transformers writes them) and the passages and their
-index (:func:`write_passages`). Single-step retrieval is here; hops are in :mod:`grls.retrieve.hops.search`.
+Its folder holds ``model/`` (model and tokenizer as transformers writes them), ``corpus.jsonl``, ``index/``
+and ``grls.json``; where passages were added since, ``added/`` (a second segment of the index), and where some
+were removed, ``removed.json``. Hops: :mod:`grls.retrieve.hops.search`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import asdict, dataclass
@@ -19,7 +20,14 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from grls.cluster.options import Workers
-from grls.cluster.plan import ShardPlan, Work, alone_at_shards, other_on_worker, seen_elsewhere, shards_folder
+from grls.cluster.plan import (
+    ShardPlan,
+    Work,
+    alone_at_shards,
+    refuse_other_reading,
+    seen_elsewhere,
+    shards_folder,
+)
 from grls.cluster.work import done_by_workers
 from grls.data.codec import LIMITS, Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus, corpus_file
@@ -53,6 +61,23 @@ from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 from grls.retrieve.update import ChangedCount, Changes
+
+FORMAT = 4
+KIND = "generative"
+REMOVED = "removed.json"
+
+_PARTS = {
+    "metadata": "the metadata of corpus.jsonl",
+    "index_sha256": "index/index.json",
+    "added_sha256": "added/index.json",
+}
+"""Fields of a manifest with a checksum, and the part that it is of."""
+
+_SUMS = ("weights", "settings", "metadata", "index_sha256", "sha256")
+"""The fields of a manifest that tie it to the other files and to itself."""
+
+PASSAGES = 1_000_000
+"""Default number of passages (or spans) of a shard."""
 
 
 class GenerativeRetriever(DecodedPassages, JoinsSearch):
@@ -104,13 +129,13 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
 
     @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
+    def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`.
 
         Files beside a model say with which length limits it was trained, which spans it writes and how it
         rescores. Options override these files.
         """
-        how.refuse_unused(
+        building.refuse_unused(
             "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
         )
         source = Pretrained(model)
@@ -119,19 +144,19 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         trained, limits = Path(model) / LIMITS, Limits()
         if trained.is_file():
             limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
-        given = {name: value for name, value in asdict(how.limits).items() if value is not None}
-        codec = Codec(loaded.tokenizer, limits._replace(**given), is_causal(loaded.model))
-        span_words = how.index.span_words
+        own_limits = {name: value for name, value in asdict(building.limits).items() if value is not None}
+        codec = Codec(loaded.tokenizer, limits._replace(**own_limits), is_causal(loaded.model))
+        span_words = building.index.span_words
         if span_words is None and (Path(model) / SPANS).is_file():
             span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
         spans = Spans(passages, span_words) if span_words else None
-        alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
-        with alone, scratch_folder(how.output) as scratch:
+        alone = nullcontext() if building.workers is None else alone_at_shards(building.output)
+        with alone, scratch_folder(building.output) as scratch:
             index: Segment
-            options, listed = how.index, spans or passages
+            options, listed = building.index, spans or passages
             plan = None
-            if how.workers is not None:
-                by_workers = options, how.workers, how.output, scratch
+            if building.workers is not None:
+                by_workers = options, building.workers, building.output, scratch
                 index, plan = index_by_workers(model, listed, codec, *by_workers)
             else:
                 memory = memory_bytes(options.memory)
@@ -140,19 +165,19 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
             parts = loaded.model, codec, passages, index
             retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
-            retriever.save_pretrained(how.output)
+            retriever.save_pretrained(building.output)
             if plan is not None:
                 plan.remove()
         rows = retriever.index.rows
         assert isinstance(rows, Rows)
         tokens, count = len(rows.tokens), len(passages)
-        size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
+        size = sum(file.stat().st_size for file in (Path(building.output) / "index").iterdir())
         listing = f"{counted(count, 'passage')}, "
         if spans is not None:
             listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
         unique = " of unique prefixes" if options.form == "prefixes" else ""
         return (
-            f"{how.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
+            f"{building.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
             f"tokens{unique}, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, "
             f"{size / count:.1f} B a passage)"
         )
@@ -182,7 +207,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
                 index has changed since the folder was made.
         """
         path = Path(folder)
-        manifest = read_generative_manifest(path)
+        manifest = _read_manifest(path)
         remedy = "make it again with `grls index`"
         limits = limits_of(manifest.get("limits"), path / MANIFEST, remedy)
         refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
@@ -195,7 +220,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
-        corpus, index, removed, spans = read_passages(path, manifest, codec, verify)
+        corpus, index, removed, spans = _read_passages(path, manifest, codec, verify)
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
         _ = opened.trees  # tried in full precision: results of int8 depend on the batch
@@ -203,27 +228,25 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return opened
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`."""
-        opened = cls.from_pretrained(folder, how.device, how.precision, how.searching, how.verify)
+        opened = cls.from_pretrained(
+            folder, opening.device, opening.precision, opening.searching, opening.verify
+        )
         if opened.options.rescore:
             opened.refuse_to_rescore()
         return opened
 
     shared_by = staticmethod(folder_key)
 
-    def reopened(self, folder: Path, how: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
-
-        Raises:
-            ConfigError: ``rescore`` is set, and the model has not learned to.
-        """
-        again = copy(self)
-        again.options = how.searching or SearchOptions()
-        again._kept = None
-        if again.options.rescore:
-            again.refuse_to_rescore()
-        return again
+    def reopened(self, folder: Path, opening: Opening) -> Self:
+        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
+        retriever = copy(self)
+        retriever.options = opening.searching or SearchOptions()
+        retriever._cached = None
+        if retriever.options.rescore:
+            retriever.refuse_to_rescore()
+        return retriever
 
     def save_pretrained(self, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
@@ -244,15 +267,39 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             write_network(self.model, new / "model")
             reset_tokenizer(self.codec.tokenizer)
             self.codec.tokenizer.save_pretrained(new / "model")
-            segments = self._segments()
-            if ranges is not None and segments[1] is not None:
+            base, added = self._segments()
+            if ranges is not None and added is not None:
                 raise ConfigError(
                     "passages were added to the index: merge it with `grls index update "
                     f"{Option('merge', True)}` before it is cut into ranges."
                 )
-            passages = (self.corpus, segments, self.removed, self.spans)
-            weights = weights_fingerprint(self.model)
-            write_passages(new, self.codec, *passages, self.stages, self.rescore_input, weights, ranges)
+            words = None if self.spans is None else self.spans.words
+            fingerprints = _fingerprints(self.codec, self.corpus, words)
+            for name, segment in (("index", base), ("added", added)):
+                if segment is not None:
+                    (new / name).mkdir()
+                    if ranges is None:
+                        write_index(segment, new / name, *fingerprints)
+                    else:
+                        write_ranges(segment, new / name, ranges, *fingerprints)
+            self.corpus.write(corpus_file(new))
+            manifest = {
+                "format": FORMAT,
+                "kind": KIND,
+                "limits": self.codec.limits.record(),
+                "stages": list(self.stages),
+            }
+            if added is not None or self.removed:
+                manifest |= {"added": added is not None, "removed": bool(self.removed)}
+            if self.removed:
+                write_json(new / REMOVED, self.corpus.ids(sorted(self.removed)))
+            if self.spans is not None:
+                manifest["spans"] = self.spans.record
+            if self.rescore_input is not None:
+                manifest["rescore"] = self.rescore_input._asdict()
+            manifest |= {"weights": weights_fingerprint(self.model), "settings": settings_in(new / "model")}
+            manifest |= _sums(new, self.corpus)
+            write_manifest(new, {**manifest, "sha256": own_sum(manifest)})
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
@@ -270,7 +317,10 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     @staticmethod
     def removed_in(folder: Path) -> list[str]:
         """Ids of passages that a folder holds until its index is merged, though they were removed."""
-        return removed_ids(folder)
+        if not read_spec(folder).get("removed"):
+            return []
+        corpus = Corpus.read(folder)
+        return corpus.ids(_removed(folder / REMOVED, corpus))
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""
@@ -288,11 +338,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
-        Args:
-            queries: The queries.
-            k: Largest number of hits for a query.
-            allow: The filter; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized`` scores the
-                score of a hit is its log-probability among the allowed passages.
+        Under ``renormalized`` scores the score of a hit is its log-probability among the allowed passages.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -306,13 +352,13 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
-        how = self.options
+        options = self.options
         names = ["beams", "early_stop", "truncate_queries"]
         names += [] if self.spans is None else ["span_temperature"]
-        names += ["rescore", "rescore_weight"] if how.rescore else []
-        mode = f"{how.mode}{', rescored' if how.rescore else ''}"
+        names += ["rescore", "rescore_weight"] if options.rescore else []
+        mode = f"{options.mode}{', rescored' if options.rescore else ''}"
         return Description(
-            "generator", mode, {name: getattr(how, name) for name in names}, stages=self.stages
+            "generator", mode, {name: getattr(options, name) for name in names}, stages=self.stages
         )
 
     @property
@@ -341,52 +387,29 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return find
 
 
-# The generator in a retriever.
-
-
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or the one of its single steps, as a generator.
-
-    Args:
-        retriever: Any retriever.
-        why: Why a generator is needed, for the error.
+    """The retriever, or that of its single steps, as a generator; ``why`` begins the error.
 
     Raises:
         ConfigError: The retriever is of another kind.
     """
-    one, generator = single_steps(retriever), generator_within(retriever)
-    if generator is None or generator is not one:
+    inner, generator = single_steps(retriever), generator_within(retriever)
+    if generator is None or generator is not inner:
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
     return generator
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
     """The generator in a retriever; None: it has none."""
-    one = single_steps(retriever)
-    if not isinstance(one, DecodesPassages):
+    inner = single_steps(retriever)
+    if not isinstance(inner, DecodesPassages):
         return None
-    generator: GenerativeRetriever = one.generator
+    generator: GenerativeRetriever = inner.generator
     return generator
 
 
-# The folder of a generative retriever, but for its model.
-#
-# ``grls.json`` (format version, length limits, training stages), ``index/`` and ``corpus.jsonl``; where
-# passages were added since, ``added/`` (a second segment of the index), and where some were removed,
-# ``removed.json``.
-
-
-FORMAT = 4
-KIND = "generative"
-REMOVED = "removed.json"
-
-
-def read_generative_manifest(folder: Path) -> dict[str, Any]:
-    """What stands in the ``grls.json`` of a generative retriever.
-
-    Raises:
-        DataError: There is none, or it is not one of ours.
-    """
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """The ``grls.json`` of a generative retriever, checked."""
     file = folder / MANIFEST
     manifest = read_spec(folder)
     if manifest["kind"] != KIND:
@@ -402,48 +425,35 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_passages(
+def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
 ) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
-    """Corpus, index, the numbers of the passages that were removed, and the spans that the index holds.
-
-    Args:
-        folder: The retriever's.
-        manifest: What stands in it.
-        codec: What wrote the passages as tokens.
-        verify: See :func:`grls.index.load_index`.
-
-    Raises:
-        DataError: A file is damaged.
-        IndexFormatError: The index is damaged.
-        MismatchError: The index belongs to another tokenizer or corpus.
-    """
+    """Corpus, index, the numbers of removed passages, and the spans that the index holds, checked."""
     corpus = Corpus.read(folder)
-    cut = read_spans(manifest.get("spans"), folder / MANIFEST)
-    belongs = codec.fingerprint(), _listed(corpus, cut), verify
-    held = folder / "index"
-    ranged = (held / RANGES).is_file()
-    base = open_ranges(held, *belongs) if ranged else load_index(held, *belongs)
-    added = load_index(folder / "added", *belongs) if manifest.get("added") else None
+    words = read_spans(manifest.get("spans"), folder / MANIFEST)
+    arguments = *_fingerprints(codec, corpus, words), verify
+    ranged = (folder / "index" / RANGES).is_file()
+    base = (open_ranges if ranged else load_index)(folder / "index", *arguments)
     index: ConstraintIndex = base
-    if added is not None:
+    if manifest.get("added"):
+        added = load_index(folder / "added", *arguments)
         if not isinstance(base, Segment):
             raise DataError(
                 "an index that is cut into ranges has no added passages; make it again with `grls index`.",
                 folder / MANIFEST,
             )
         index = UnionIndex(base, added)
-    spans = None if cut is None else Spans(corpus, cut)
+    spans = None if words is None else Spans(corpus, words)
     listed = len(corpus if spans is None else spans)
     if len(index) != listed + 1:
-        what = "passages" if spans is None else f"spans of {spans.words} words"
+        unit = "passages" if spans is None else f"spans of {spans.words} words"
         raise MismatchError(
-            f"{folder}: the index holds {len(index) - 1:,} {what} and the corpus {listed:,}; make "
+            f"{folder}: the index holds {len(index) - 1:,} {unit} and the corpus {listed:,}; make "
             "it again with `grls index`."
         )
     removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
-    sums = sums_of(folder, corpus)
-    changed = [part for what, part in _PARTS.items() if manifest.get(what) != sums.get(what)]
+    sums = _sums(folder, corpus)
+    changed = [part for name, part in _PARTS.items() if manifest.get(name) != sums.get(name)]
     if manifest["sha256"] != own_sum(manifest):
         changed.append(MANIFEST)
     if changed:
@@ -453,17 +463,7 @@ def read_passages(
     return corpus, index, removed, spans
 
 
-_PARTS = {
-    "metadata": "the metadata of corpus.jsonl",
-    "index_sha256": "index/index.json",
-    "added_sha256": "added/index.json",
-}
-"""What a manifest knows of the parts that no other checksum is of."""
-_SUMS = ("weights", "settings", "metadata", "index_sha256", "sha256")
-"""The fields of a manifest that tie it to the other files and to itself."""
-
-
-def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
+def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
     """Fingerprints of the parts of :data:`_PARTS` as they are."""
     sums = {"metadata": corpus.metadata_fingerprint}
     for name in ("index", "added"):
@@ -473,79 +473,10 @@ def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
     return sums
 
 
-def _listed(corpus: Corpus, words: int | None) -> str:
-    """What an index is of: the fingerprint of a corpus, or of its spans of some words."""
-    return corpus.fingerprint + ("" if words is None else f" spans of {words} words by script")
-
-
-def write_passages(
-    folder: Path,
-    codec: Codec,
-    corpus: Corpus,
-    segments: tuple[ConstraintIndex, Segment | None],
-    removed: Collection[int],
-    spans: Spans | None,
-    stages: Sequence[str],
-    rescore_input: RescoreInput | None,
-    weights: str,
-    ranges: PrefixRanges | None = None,
-) -> None:
-    """Write all but the model, which is there already; the manifest last.
-
-    Args:
-        folder: The retriever's.
-        codec: What wrote the passages as tokens.
-        corpus: The passages.
-        segments: The index, and what was added since.
-        removed: Numbers of the passages that were removed.
-        spans: What the index holds of the passages; None: all of them.
-        stages: The training stages that the model has gone through.
-        rescore_input: How the model learned to rescore passages; None: it did not.
-        weights: The fingerprint of the model's weights.
-        ranges: How to cut the index into prefix ranges; None: it stays whole.
-    """
-    base, added = segments
-    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else spans.words)
-    for name, segment in (("index", base), ("added", added)):
-        if segment is None:
-            continue
-        (folder / name).mkdir()
-        if ranges is not None:
-            write_ranges(segment, folder / name, ranges, *belongs)
-        else:
-            assert isinstance(segment, Segment)
-            write_index(segment, folder / name, *belongs)
-    corpus.write(corpus_file(folder))
-    if removed:
-        write_json(folder / REMOVED, corpus.ids(sorted(removed)))
-    changed = added is not None or bool(removed)
-    manifest = {
-        "format": FORMAT,
-        "kind": KIND,
-        "limits": codec.limits.record(),
-        "stages": list(stages),
-    }
-    if changed:
-        manifest |= {"added": added is not None, "removed": bool(removed)}
-    if spans is not None:
-        manifest["spans"] = spans.record
-    if rescore_input is not None:
-        manifest["rescore"] = rescore_input._asdict()
-    settings = settings_in(folder / "model")
-    manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
-    write_manifest(folder, {**manifest, "sha256": own_sum(manifest)})
-
-
-def removed_ids(folder: Path) -> list[str]:
-    """Ids of passages that were removed from a folder, and are in it until its index is merged.
-
-    Raises:
-        DataError: A file is damaged.
-    """
-    if not read_spec(folder).get("removed"):
-        return []
-    corpus = Corpus.read(folder)
-    return corpus.ids(_removed(folder / REMOVED, corpus))
+def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
+    """The fingerprints that tie an index to its codec and to its corpus, or to its spans of so many words."""
+    spans = "" if words is None else f" spans of {words} words by script"
+    return codec.fingerprint(), corpus.fingerprint + spans
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:
@@ -553,17 +484,10 @@ def _removed(file: Path, corpus: Corpus) -> list[int]:
     ids = read_json(file)
     if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
         raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
-    found = corpus.numbers(ids)
-    if None in found or not 0 < len(set(found)) < len(corpus):
+    numbers = corpus.numbers(ids)
+    if None in numbers or not 0 < len(set(numbers)) < len(corpus):
         raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
-    return [number for number in found if number is not None]
-
-
-# The index of a generative retriever, built by workers: each sorts shards of the corpus.
-
-
-PASSAGES = 1_000_000
-"""Passages (or spans) of a shard, unless an option says otherwise."""
+    return [number for number in numbers if number is not None]
 
 
 @dataclass(frozen=True)
@@ -577,8 +501,7 @@ class SorterMaker:
         causal: Whether the model is causal.
         spans: Words of a span; None: whole passages.
         memory: Memory for sorting in bytes.
-        codec_fingerprint: The fingerprint that the codec must have.
-        corpus_fingerprint: The fingerprint that the corpus must have.
+        fingerprints: The fingerprints that ``codec`` and ``corpus`` must have.
     """
 
     model: str
@@ -587,11 +510,10 @@ class SorterMaker:
     causal: bool
     spans: int | None
     memory: int
-    codec_fingerprint: str
-    corpus_fingerprint: str
+    fingerprints: dict[str, str]
 
     def __call__(self) -> Work:
-        """Open what the work needs.
+        """Open tokenizer and corpus.
 
         Raises:
             MismatchError: The worker reads another corpus or tokenizer.
@@ -600,10 +522,9 @@ class SorterMaker:
 
         codec = Codec(load_tokenizer(self.model), self.limits, self.causal)
         corpus = Corpus.read(self.corpus)
-        if corpus.fingerprint != self.corpus_fingerprint:
-            raise MismatchError(other_on_worker(self.corpus, "corpus"))
-        if codec.fingerprint() != self.codec_fingerprint:
-            raise MismatchError(other_on_worker(self.model, "tokenizer"))
+        fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
+        sources = {"corpus": (self.corpus, "corpus"), "codec": (self.model, "tokenizer")}
+        refuse_other_reading(fingerprints, self.fingerprints, sources)
         return ShardSorter(corpus if self.spans is None else Spans(corpus, self.spans), codec, self.memory)
 
 
@@ -616,23 +537,12 @@ def index_by_workers(
     output: str,
     scratch: Path,
 ) -> tuple[Segment, ShardPlan]:
-    """Build the index of a corpus by workers.
+    """Build the index of a corpus, or of its spans, by workers.
 
-    Args:
-        model: Folder of the model, or a hub name, for its tokenizer.
-        listed: The corpus, or its spans.
-        codec: Turns passages into tokens.
-        options: Options of the index.
-        workers: The workers.
-        output: The folder that is made; the shards stand beside it.
-        scratch: A folder for the merged index.
+    The shards are beside the folder ``output``; ``scratch`` is for the merged index.
 
     Returns:
         The index, and the plan, whose folder the caller removes once the index is saved.
-
-    Raises:
-        ConfigError: Only the backend ``array`` is built by workers; or the cluster cannot be used.
-        MismatchError: Shards of other work are there.
     """
     if options.backend != "array":
         raise ConfigError(
@@ -641,14 +551,10 @@ def index_by_workers(
     spans = None if isinstance(listed, Corpus) else listed.words
     corpus = listed if isinstance(listed, Corpus) else listed.corpus
     memory = memory_bytes(options.memory)
-    settings: dict[str, Any] = {
-        "what": "index", "codec": codec.fingerprint(), "corpus": corpus.fingerprint, "spans": spans,
-    }  # fmt: skip
+    fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
+    settings = {"what": "index", **fingerprints, "spans": spans}
     plan = ShardPlan(shards_folder(output), settings, len(listed), workers.options.shard or PASSAGES)
-    place = str(corpus_file(corpus.source).absolute())
-    maker = SorterMaker(
-        seen_elsewhere(model), place, codec.limits, codec.causal, spans, memory, settings["codec"],
-        settings["corpus"],
-    )  # fmt: skip
+    sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
+    maker = SorterMaker(*sources, codec.limits, codec.causal, spans, memory, fingerprints)
     done = done_by_workers(plan, maker, workers, "sort", "passages")
     return index_of_shards(done, codec, memory, options.form, scratch, progress=True), plan

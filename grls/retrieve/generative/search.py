@@ -89,7 +89,7 @@ class DecodedPassages:
         self.options = options or SearchOptions()
         self.stages = tuple(stages)
         self._plain = plain_generator(model)
-        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
+        self._cached: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
         self._change(corpus, index, removed, spans)
 
@@ -112,28 +112,25 @@ class DecodedPassages:
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         """See :class:`~grls.retrieve.base.ChecksFolder`."""
-        yield (
-            "the index holds the passages of corpus.jsonl",
-            folder,
-            lambda: self._refuse_other_tokens(folder),
-        )
 
-    def _refuse_other_tokens(self, folder: Path) -> None:
-        """Refuse an index (MismatchError) whose sequences are not those of the passages, and DONE."""
-        listed, rows, number = self.spans or self.corpus, self.index.rows, 0
-        done = [self.codec.done_sequence]
-        with Progress(len(self.index), "compare", "passages", shown=None) as bar:
-            for batch in chain(map(self.codec.passages, listed.batches()), [done]):
-                for sequence in batch:
-                    held = rows.row(int(rows.row_of[number]))
-                    due = sequence if rows.form == "whole" else sequence[: len(held)]
-                    if not np.array_equal(held, due):
-                        raise MismatchError(
-                            f"{folder}: the index holds other tokens for number {number} than corpus.jsonl; "
-                            "make it again with `grls index`."
-                        )
-                    number += 1
-                bar.update(len(batch))
+        def compare() -> None:
+            """Refuse an index whose sequences are not those of the passages, and DONE."""
+            listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+            done = [self.codec.done_sequence]
+            with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+                for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                    for sequence in batch:
+                        stored = rows.row(int(rows.row_of[number]))
+                        expected = sequence if rows.form == "whole" else sequence[: len(stored)]
+                        if not np.array_equal(stored, expected):
+                            raise MismatchError(
+                                f"{folder}: the index holds other tokens for number {number} than "
+                                "corpus.jsonl; make it again with `grls index`."
+                            )
+                        number += 1
+                    bar.update(len(batch))
+
+        yield "the index holds the passages of corpus.jsonl", folder, compare
 
     @property
     def done(self) -> int:
@@ -145,29 +142,27 @@ class DecodedPassages:
 
         Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
 
-        Args:
-            ids: Their ids.
-            adding: Whether passages are added next, so that none may be left.
+        Where passages are added next (``adding``), none need be left.
 
         Raises:
             DataError: An id is unknown, or its passage is removed already.
             ConfigError: No passage would be left.
         """
-        gone = set(self.removed)
+        removed = set(self.removed)
         for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
             if number is None or number in self.removed:
-                why = "is not in the corpus" if number is None else "is removed already"
-                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
-            gone.add(number)
-        if len(gone) == len(self.corpus) and not adding:
+                fault = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {fault}, so it cannot be removed.", self.corpus.source)
+            removed.add(number)
+        if len(removed) == len(self.corpus) and not adding:
             raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        self._change(self.corpus, self.index, gone, self.spans)
+        self._change(self.corpus, self.index, removed, self.spans)
 
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
         """Add passages to every search; saving the retriever keeps the change.
 
         They go into a second segment of the index; the first one does not change until :meth:`merge`, which
-        is done first where an added passage has the id of a removed one: so an id stands for one passage.
+        is done first where an added passage has the id of a removed one, so an id stands for one passage.
         The model has not memorised the new passages, so it may score them lower.
 
         Raises:
@@ -215,11 +210,11 @@ class DecodedPassages:
         """
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
-        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self._everything() if place is None else made[place] for place in within.places]
+        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if index is None else filtered[index] for index in within.indices]
 
     def _segments(self) -> tuple[Segment, Segment | None]:
-        """The first segment of the index, and the second one; None: it has none."""
+        """The first segment of the index, and the second one, if it has one."""
         if isinstance(self.index, UnionIndex):
             return self.index.base, self.index.added
         if not isinstance(self.index, Segment):
@@ -230,17 +225,17 @@ class DecodedPassages:
         return self.index, None
 
     def _everything(self) -> Subset | None:
-        """The part of the index for a search without a filter; None where nothing is removed."""
+        """The part of the index for a search without a filter; None: no passage is removed."""
         if self.removed and self._live is None:
-            gone = self.numbers(sorted(self.removed))
-            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
+            removed = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), removed, assume_unique=True)
             self._live = Subset(self.index.rows, live)
         return self._live
 
     def _change(
         self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
     ) -> None:
-        """Take these in the place of what was there, unless a passage is too long for the model."""
+        """Take a corpus and its index, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
         self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
         self._live = None
@@ -261,15 +256,13 @@ class DecodedPassages:
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
-        how = self.options
-        return Decoder(self._plain, self.index, max(k, how.beams), how.mode, how.early_stop)
+        options = self.options
+        return Decoder(self._plain, self.index, max(k, options.beams), options.mode, options.early_stop)
 
     def takes_queries(self, priors: bool = False) -> bool:
-        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
+        """Whether queries can join its search, without making a decoder.
 
-        Args:
-            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
-                either.
+        The search for GPUs takes no other queries; it is not used with priors, or for spans.
         """
         trees = self.trees
         if trees is None or self.options.compile:
@@ -278,14 +271,11 @@ class DecodedPassages:
         return priors or self.spans is not None or not on_device
 
     def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
-        """The search that queries can join; None: there is none. ``priors`` as in :meth:`takes_queries`."""
-        trees = self.trees
-        if trees is None or not self.takes_queries(priors):
+        """The search that queries can join; None: they cannot (:meth:`takes_queries`)."""
+        if self.trees is None or not self.takes_queries(priors):
             return None
-        fast = self._fast(trees, 1)
-        if isinstance(fast, DeviceDecoder):
-            fast = FastDecoder(trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-        return fast if isinstance(fast, FastDecoder) else None
+        decoder = self._fast(self.trees, 1, on_device=False)
+        return decoder if isinstance(decoder, FastDecoder) else None
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -298,8 +288,8 @@ class DecodedPassages:
 
     def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
         """Scored passages as hits with passage ids."""
-        ids = self.corpus.ids([one.passage for one in ranking])
-        return [Hit(i, one.score) for i, one in zip(ids, ranking, strict=True)]
+        ids = self.corpus.ids([hit.passage for hit in ranking])
+        return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
 
     def search(
         self,
@@ -326,31 +316,26 @@ class DecodedPassages:
             ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
                 that has not learned to.
         """
-        most = self.options.rescore
-        if most:
+        depth, weight = self.options.rescore, self.options.rescore_weight
+        if depth:
             self.refuse_to_rescore()
-        count = max(k, most) if most else k
+        count = max(k, depth) if depth else k
         if self.spans is not None:
-            scores = self.weigh(inputs, count, exclude, label, allow, prior)
-            rankings = [self.ranked(own, count) for own in scores]
+            weighed = self.weigh(inputs, count, exclude, label, allow, prior)
+            rankings = [self.ranked(scores, count) for scores in weighed]
         else:
 
             def search(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
                 return decoder.search(inputs, count, *more)
 
             rankings = self._run(inputs, exclude, allow, count, label, prior, search)
-        if not most:
+        if not depth:
             return rankings
-        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
-        weight = self.options.rescore_weight
+        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
         return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
-        """Refuse to rescore with a model that has not learned to rescore.
-
-        Raises:
-            ConfigError: The model has not learned to rescore.
-        """
+        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
         if self.rescore_input is None:
             raise ConfigError(
                 f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
@@ -358,39 +343,37 @@ class DecodedPassages:
             )
 
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """The log-odds of passages once the model has read them to the end (:mod:`grls.models.head`).
+        """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
 
         Args:
             inputs: Model inputs as token ids.
             passages: For each input, numbers of passages; DONE may be one of them.
 
-        Returns:
-            For each input the log-odds (nats) of its passages.
-
         Raises:
             ConfigError: The model has not learned to rescore, or has too few positions.
         """
         self.refuse_to_rescore()
-        how, codec = self.rescore_input, self.codec
-        assert how is not None
+        rescore_input, codec = self.rescore_input, self.codec
+        assert rescore_input is not None
         odds: list[Floats] = []
         with turn(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             self.model.eval()
             for start in range(0, len(inputs), _TOGETHER):
-                part, asked = inputs[start : start + _TOGETHER], passages[start : start + _TOGETHER]
-                wanted = sorted({number for numbers in asked for number in numbers} - {self.done})
-                read = {self.done: how.read(codec.done_sequence, codec)}
-                for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
-                    read[number] = how.read(sequence, codec)
-                check_positions(self.model, max(map(len, part)), max(map(len, read.values())))
-                each = [once_each([tuple(read[number]) for number in numbers]) for numbers in asked]
-                rows = [[list(row) for row in distinct] for distinct, _ in each]
+                batch = slice(start, start + _TOGETHER)
+                numbers = sorted({number for row in passages[batch] for number in row} - {self.done})
+                sequences = {self.done: rescore_input.read(codec.done_sequence, codec)}
+                for number, sequence in zip(numbers, self.sequences(numbers), strict=True):
+                    sequences[number] = rescore_input.read(sequence, codec)
+                longest = max(map(len, inputs[batch]))
+                check_positions(self.model, longest, max(map(len, sequences.values())))
+                distinct = [once_each([tuple(sequences[n]) for n in row]) for row in passages[batch]]
+                rows = [[list(sequence) for sequence in unique] for unique, _ in distinct]
                 if self.trees is None:
-                    distinct_odds = rescore_plain(self._plain, part, rows, readout(codec))
+                    distinct_odds = rescore_plain(self._plain, inputs[batch], rows, readout(codec))
                 else:
-                    distinct_odds = rescore(self.trees, part, rows, readout(codec))
-                odds += [values[places] for values, (_, places) in zip(distinct_odds, each, strict=True)]
-                bar.update(len(part))
+                    distinct_odds = rescore(self.trees, inputs[batch], rows, readout(codec))
+                odds += [values[index] for values, (_, index) in zip(distinct_odds, distinct, strict=True)]
+                bar.update(len(rows))
         return odds
 
     def weigh(
@@ -431,17 +414,16 @@ class DecodedPassages:
             For each input at most k numbers of spans, that of the best passage first.
         """
         check_counts(k=k)
-        found = []
-        for (frontier, reach), gone in zip(
-            self._frontiers(inputs, exclude, label, (), None), exclude, strict=True
-        ):
-            chosen = candidates(frontier, reach, k + len(gone))
-            spans = likeliest_spans(frontier, chosen.passages, reach, np.unique(gone).astype(np.int64))
+        rankings = []
+        searched = self._frontiers(inputs, exclude, label, (), None)
+        for (frontier, reach), hidden in zip(searched, exclude, strict=True):
+            chosen = candidates(frontier, reach, k + len(hidden))
+            spans = likeliest_spans(frontier, chosen.passages, reach, np.unique(hidden).astype(np.int64))
             scores = passage_scores(frontier, chosen, reach, self.options.span_temperature)
             span_of = dict(zip(chosen.passages.tolist(), spans.tolist(), strict=True))
-            best = [span_of[one.passage] for one in self.ranked(scores, len(span_of))]
-            found.append([span for span in best if span >= 0][:k])
-        return found
+            best = [span_of[hit.passage] for hit in self.ranked(scores, len(span_of))]
+            rankings.append([span for span in best if span >= 0][:k])
+        return rankings
 
     def _frontiers(
         self,
@@ -451,24 +433,20 @@ class DecodedPassages:
         allow: Sequence[Subset | None],
         prior: Prior | None,
     ) -> list[tuple[Frontier, Reach]]:
-        """Where the search for spans stopped for each input, and what the input may retrieve.
-
-        Raises:
-            ConfigError: The generator writes whole passages.
-        """
+        """Where the search for spans stopped for each input, and what the input may retrieve."""
         if self.spans is None:
             raise ConfigError("the generator writes whole passages, not spans of them.")
         spans, rows = self.spans, self.index.rows
         allow = allow or [self._everything()] * len(inputs)
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
-        weighed = None if prior is None else prior_over_spans(prior, spans)
+        over_spans = None if prior is None else prior_over_spans(prior, spans)
 
-        def search(decoder: Decoder | SlotDecoder, *given: Any) -> list[Frontier]:
-            return decoder.frontier(*given)
+        def search(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
+            return decoder.frontier(*arguments)
 
-        found = self._run(inputs, hidden, allow, 1, label, weighed, search)
-        reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
-        return list(zip(found, reached, strict=True))
+        frontiers = self._run(inputs, hidden, allow, 1, label, over_spans, search)
+        reaches = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
+        return list(zip(frontiers, reaches, strict=True))
 
     def span_ranking(self, reach: Reach, k: int, prior: Prior | None, query: int) -> SpanRanking:
         """Ranks passages for query ``query`` of a prior over passages, k at most."""
@@ -488,63 +466,51 @@ class DecodedPassages:
         prior: Prior | None,
         search: Callable[..., list[_Result]],
     ) -> list[_Result]:
-        """The results of ``search`` with the fastest decoder for the model; threads wait for each other.
-
-        Args:
-            inputs: Model inputs as token ids.
-            hidden: For each input, numbers of passages or spans of the index that it may not retrieve.
-            allow: For each input, what it may retrieve; empty: all.
-            k: Number of results for each input.
-            label: Text of the progress bar.
-            prior: Prior over the passages or spans of the index.
-            search: Searches with a decoder, for inputs with what is hidden and allowed, with further options
-                of the decoder.
-
-        Raises:
-            ConfigError: The option ``compile`` cannot be used, or the model has too few positions.
-        """
+        """The results of ``search`` with the fastest decoder for the model; threads wait for each other."""
         allow = allow or [self._everything()] * len(inputs)
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
-            trees, index = self.trees, self.index
+            trees = self.trees
             if self.options.compile:
                 self._refuse_to_compile()
-            check_positions(self.model, max(map(len, inputs), default=0), index.rows.longest)
+            check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
             if trees is not None:
-                fast = self._fast(trees, k)
-                if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
-                    fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+                fast = self._fast(trees, k, on_device=prior is None)
                 return search(fast, inputs, hidden, allow, bar.update, prior)
             decoder, size = self.decoder(k), self.options.batch_size
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
             results: dict[int, _Result] = {}
             for start in range(0, len(order), size):
                 batch = order[start : start + size]
-                given = [[of[n] for n in batch] for of in (inputs, hidden, allow)]
-                weighed = None if prior is None else prior.among(batch)
-                results.update(zip(batch, search(decoder, *given, None, weighed), strict=True))
+                rows = [[values[n] for n in batch] for values in (inputs, hidden, allow)]
+                part = None if prior is None else prior.among(batch)
+                results.update(zip(batch, search(decoder, *rows, None, part), strict=True))
                 bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 
-    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
-        """The fast search for k results an input; the last one is kept, with its data about the index."""
+    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int, on_device: bool) -> SlotDecoder:
+        """The fast search for k results an input; the last one is cached, with its data about the index.
+
+        Without ``on_device`` it is not the search for GPUs, which takes no priors.
+        """
         options, compiled = self.options, self.options.compile
-        how = max(k, options.beams), options.mode, options.early_stop, options.batch_size
-        new = (*how, compiled, trees.device)
-        if self._kept is None or self._kept[0] != new or self._kept[1].index is not self.index:
-            self._kept = None  # a compiled search holds memory on the device: one at a time
-            on_device: Any = partial(DeviceDecoder, compiled=compiled)
+        settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
+        key = (*settings, compiled, trees.device)
+        if self._cached is None or self._cached[0] != key or self._cached[1].index is not self.index:
+            self._cached = None  # a compiled search holds memory on the device: one at a time
             suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
-            suited = suited and self.spans is None  # it does not return the frontier
-            self._kept = new, (on_device if suited else FastDecoder)(trees, self.index, *how)
-        return self._kept[1]
+            suited = suited and self.spans is None  # the search for GPUs does not return the frontier
+            decoder: Any = partial(DeviceDecoder, compiled=compiled) if suited else FastDecoder
+            self._cached = key, decoder(trees, self.index, *settings)
+        if not on_device and isinstance(self._cached[1], DeviceDecoder):
+            return FastDecoder(trees, self.index, *settings)
+        return self._cached[1]
 
     def _refuse_to_compile(self) -> None:
         """Refuse (ConfigError) the option ``compile`` where no search can use it."""
-        on_grid = isinstance(self.trees, Seq2SeqTrees)
         if self.spans is not None:
             why = "the generator writes spans of passages, whose scores are not computed on the device"
-        elif not on_grid:
+        elif not isinstance(self.trees, Seq2SeqTrees):
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(self.index, ArrayIndex):
             return
@@ -558,37 +524,29 @@ class DecodedPassages:
         raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
 
 
-# Rescoring by the generator: it reads the best passages to their end and ranks them anew.
-#
-# Legend: Q queries, C candidates of a query.
-#
-# The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
-# it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
-#
-#     score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
-#
-# so the total probability of the candidates does not change. Other passages follow, with scores no higher
-# than those of the candidates, so that a ranking does not depend on the number of hits. In chains this holds
-# at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
-
-
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:
     """Rank passages by score and log-odds.
+
+    The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
+    it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
+
+        score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
+
+    so the total probability of the candidates does not change. Other passages follow, with scores no higher
+    than those of the candidates, so that a ranking does not depend on the number of hits. In chains this
+    holds at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
 
     Args:
         ranking: The passages of a query by the search, best first.
         odds: ``[C]`` log-odds (nats) of the first C passages.
         weight: The weight w.
-
-    Returns:
-        All passages, best first.
     """
     count = len(odds)
     if not count:
         return list(ranking)
-    scores = np.array([one.score for one in ranking[:count]])
+    scores = np.array([hit.score for hit in ranking[:count]])
     sums = scores + weight * odds
     sums += np.logaddexp.reduce(scores) - np.logaddexp.reduce(sums)
-    again = [ScoredPassage(one.passage, float(score)) for one, score in zip(ranking, sums, strict=False)]
-    again.sort(key=lambda one: -one.score)
-    return again + [one._replace(score=min(one.score, again[-1].score)) for one in ranking[count:]]
+    first = [hit._replace(score=float(score)) for hit, score in zip(ranking, sums, strict=False)]
+    first.sort(key=lambda hit: -hit.score)
+    return first + [hit._replace(score=min(hit.score, first[-1].score)) for hit in ranking[count:]]

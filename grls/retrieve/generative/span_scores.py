@@ -1,7 +1,6 @@
 """From spans to passages, and back, for generators that write spans.
 
-Legend: N passages, V spans, R rows of the index, n queries that are asked together, C candidates of a query,
-m spans of the candidates.
+Legend: N passages, V spans, R rows of the index, n queries, C candidates of a query.
 
 A passage is written by any of its spans, so all its spans contribute to its score. Where the search stops, it
 knows a probability p(v) of every span (:mod:`grls.decode.frontier`): exact for spans that it wrote to their
@@ -31,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +42,112 @@ from grls.index.rows import Ints, SortedRows
 from grls.index.subset import Subset
 from grls.models.base import Floats
 
+_ROWS, _OF_PRIORS = 1000, 100
+"""Numbers of likeliest rows, and of best passages of the priors, that make the first tier of candidates."""
+
+_WIDER = 4
+"""The factor on these numbers from one tier to the next."""
+
+
+class SpanCandidates(NamedTuple):
+    """The passages that are ranked for a query.
+
+    Attributes:
+        passages: ``[C]`` their numbers, ascending; number N is DONE.
+        tiers: ``[C]`` the tier of each, 0 for the first one.
+    """
+
+    passages: Ints
+    tiers: Ints
+
+
+class Reach:
+    """The passages and spans that a query may retrieve.
+
+    Args:
+        spans: All spans.
+        rows: The rows of their index.
+        hidden: Numbers of passages (N: DONE) that the query may not retrieve.
+        subset: The spans that it may retrieve; None: all.
+    """
+
+    def __init__(self, spans: Spans, rows: SortedRows, hidden: Sequence[int], subset: Subset | None):
+        self.spans = spans
+        self.rows = rows
+        self._hidden = np.asarray(hidden, dtype=np.int64)
+        self._subset = subset
+
+    def among(self, passages: Ints) -> Ints:
+        """The passages among these that the query may retrieve (ascending, without repetition)."""
+        left = np.setdiff1d(passages, self._hidden, assume_unique=True)
+        if self._subset is None:
+            return left
+        first = np.append(self.spans.offsets, len(self.spans))[left]  # its filter takes all spans or none
+        return left[self._subset.holds(first)]
+
+    def every(self) -> Ints:
+        """All passages that the query may retrieve, ascending; N last if it may retrieve DONE."""
+        return self.among(np.arange(len(self.spans.offsets)))
+
+    def holders(self, where: Ints) -> Ints:
+        """``[n]`` number of spans of retrievable passages in each row of ``where`` (``[n]``)."""
+        first = self.rows.members_before(where)
+        counts: Ints = self.rows.members_before(where + 1) - first
+        several = np.flatnonzero(counts > 1)
+        if not len(several) or (self._subset is None and not len(self._hidden)):
+            return counts
+        shared, back = np.unique(where[several], return_inverse=True)
+        held = [self.rows.members_in(row, row + 1) for row in shared.tolist()]
+        owners = self.spans.owners[np.concatenate(held)]
+        left = np.isin(owners, self.among(np.unique(owners))).astype(np.int64)
+        starts = np.cumsum([0, *(len(members) for members in held[:-1])])
+        counts[several] = np.add.reduceat(left, starts)[back]
+        return counts
+
+    def within(self, low: int, high: int, count: int) -> Ints:
+        """The passages with a span in the first ``count`` retrievable rows of ``low:high``."""
+        if self._subset is None:
+            held = self.rows.members_in(low, min(high, low + count))
+        else:
+            rows = self._subset.rows.between(low, high)[:count].tolist()
+            held = np.concatenate([np.empty(0, np.int64), *(self.rows.members_in(r, r + 1) for r in rows)])
+        return np.unique(self.spans.owners[held])
+
+
+def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = None) -> SpanCandidates:
+    """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
+
+    The candidates of the first tier are those of a fixed number of rows. Only where these hold fewer than k
+    passages, a further tier follows, of more rows. So no score and no rank depends on k.
+
+    Args:
+        frontier: Where the search stopped.
+        reach: The passages that the query may retrieve.
+        k: Number of requested passages, DONE included; there are at least k candidates if the query may
+            retrieve as many.
+        prior: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
+            well.
+    """
+    done, every = len(reach.spans.offsets) - 1, int(frontier.counts.sum())
+    passages = tiers = np.empty(0, dtype=np.int64)
+    tier, rows, of_priors = 0, _ROWS, _OF_PRIORS
+    while True:
+        parts = [np.array([done])]
+        if prior is not None:
+            count = min(of_priors, len(prior))
+            parts.append(np.argpartition(-prior, count - 1)[:count])
+        left = rows
+        for leaf in frontier.densest(rows):
+            parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
+            left -= int(frontier.counts[leaf])
+        new = np.setdiff1d(reach.among(np.unique(np.concatenate(parts))), passages)
+        passages, tiers = np.append(passages, new), np.append(tiers, np.full(len(new), tier))
+        begun = bool((passages < done).any())  # DONE alone is no tier
+        if rows >= every or (begun and len(passages) >= k):
+            order = np.argsort(passages)
+            return SpanCandidates(passages[order], tiers[order])
+        tier, rows, of_priors = tier + begun, rows * _WIDER, of_priors * _WIDER
+
 
 class PassageScores(NamedTuple):
     """Scores of the candidates of a query, with DONE as the last candidate.
@@ -51,19 +156,15 @@ class PassageScores(NamedTuple):
         passages: ``[C]`` numbers of the candidates, ascending.
         plain: ``[C]`` log-probability of each (nats): T = 1.
         mean: ``[C]`` log of the power mean for T, times n, over T.
-        said: ``[C]`` weighted log-probabilities of the priors (nats).
+        prior: ``[C]`` weighted log-probabilities of the priors (nats).
         tiers: ``[C]`` their tiers.
     """
 
     passages: Ints
     plain: Floats
     mean: Floats
-    said: Floats
+    prior: Floats
     tiers: Ints
-
-    def beside(self, said: Floats) -> Self:
-        """These scores with those of priors added."""
-        return self._replace(said=self.said + said)
 
 
 @dataclass(frozen=True)
@@ -74,24 +175,24 @@ class SpanRanking:
         reach: The passages and spans that the query may retrieve.
         k: Number of requested passages, DONE included.
         temperature: The temperature T.
-        prior: The prior over passages; None: there is none.
-        place: The number of the query in the prior.
+        prior: The prior over passages, if there is one.
+        query: The number of the query in the prior.
     """
 
     reach: Reach
     k: int
     temperature: float
     prior: Prior | None = None
-    place: int = 0
+    query: int = 0
 
     def scores(self, frontier: Frontier) -> PassageScores:
         """The scores of the candidates, with those of the prior."""
-        shares, prior = None, self.prior
-        if prior is not None and prior.parts and not prior.normalized:
-            shares = said_of(prior, self.place, self.reach.every())
-        chosen = candidates(frontier, self.reach, self.k, shares)
-        own = passage_scores(frontier, chosen, self.reach, self.temperature)
-        return own if shares is None else own.beside(shares[chosen.passages])
+        added = None
+        if self.prior is not None and self.prior.parts and not self.prior.normalized:
+            added = prior_scores(self.prior, self.query, self.reach.every())
+        chosen = candidates(frontier, self.reach, self.k, added)
+        scores = passage_scores(frontier, chosen, self.reach, self.temperature)
+        return scores if added is None else scores._replace(prior=added[chosen.passages])
 
     def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
         """The k best passages, best first."""
@@ -102,14 +203,7 @@ class SpanRanking:
 def passage_scores(
     frontier: Frontier, chosen: SpanCandidates, reach: Reach, temperature: float
 ) -> PassageScores:
-    """The scores of passages by the search.
-
-    Args:
-        frontier: Where the search stopped.
-        chosen: Passages that the query may retrieve.
-        reach: The passages that the query may retrieve.
-        temperature: The temperature T.
-    """
+    """The scores of candidates by the search, without priors."""
     spans, rows, passages = reach.spans, reach.rows, chosen.passages
     where = np.asarray(rows.row_of)[spans.of(passages)].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
@@ -120,14 +214,14 @@ def passage_scores(
     return PassageScores(passages, plain, mean, np.zeros(len(passages)), chosen.tiers)
 
 
-def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, others: Ints) -> Ints:
-    """``[n]`` the likeliest span of each passage that no other passage holds; -1: it has no such span.
+def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, excluded: Ints) -> Ints:
+    """``[n]`` the likeliest span of each passage that no excluded passage holds; -1: it has no such span.
 
     Args:
         frontier: Where the search stopped.
         passages: ``[n]`` numbers of passages that the query may retrieve, ascending.
         reach: The passages that the query may retrieve.
-        others: Numbers of the other passages.
+        excluded: Numbers of passages.
     """
     if not len(passages):
         return np.empty(0, dtype=np.int64)
@@ -135,33 +229,26 @@ def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, others: In
     spans = reach.spans.of(passages)
     where = row_of[spans].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
-    scores[np.isin(where, row_of[reach.spans.of(others)])] = -np.inf
+    scores[np.isin(where, row_of[reach.spans.of(excluded)])] = -np.inf
     order = np.lexsort((-scores, reach.spans.owners[spans]))
     best = order[np.flatnonzero(np.diff(reach.spans.owners[spans][order], prepend=-1))]
     return np.where(np.isfinite(scores[best]), spans[best], -1)
 
 
 def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list[ScoredPassage]:
-    """The k best candidates, best first, and their scores (nats).
-
-    Args:
-        scores: Scores of the candidates.
-        done: The number of DONE.
-        temperature: The temperature T.
-        k: Largest number of candidates.
-    """
+    """The k best candidates, best first, and their scores (nats); ``done`` is the number of DONE."""
     if not len(scores.passages):
         return []
-    totals, first = scores.mean + scores.said / temperature, scores.tiers == 0
+    totals, first = scores.mean + scores.prior / temperature, scores.tiers == 0
     if temperature != 1:
         totals = totals - np.logaddexp.reduce(totals[first])
         if scores.passages[-1] == done:  # its probability is that for T = 1, and the passages share the rest
-            plain, others = scores.plain + scores.said, first[:-1]
-            whole = np.logaddexp.reduce(plain[first])
+            plain, first_passages = scores.plain + scores.prior, first[:-1]
+            total = np.logaddexp.reduce(plain[first])
             if len(totals) > 1:
-                left = np.logaddexp.reduce(plain[:-1][others]) - whole
-                totals[:-1] = totals[:-1] - np.logaddexp.reduce(totals[:-1][others]) + left
-            totals[-1] = plain[-1] - whole
+                left = np.logaddexp.reduce(plain[:-1][first_passages]) - total
+                totals[:-1] = totals[:-1] - np.logaddexp.reduce(totals[:-1][first_passages]) + left
+            totals[-1] = plain[-1] - total
     lowered = totals.copy()  # no score of a further tier is above one of an earlier tier
     for tier in np.unique(scores.tiers)[1:]:
         of_tier = scores.tiers == tier
@@ -183,7 +270,7 @@ def _summed(scores: Floats, counts: Ints) -> Floats:
     return sums
 
 
-def said_of(prior: Prior, query: int, allowed: Ints) -> Floats:
+def prior_scores(prior: Prior, query: int, allowed: Ints) -> Floats:
     """``[N + 1]`` weighted log-probabilities of priors for passages and DONE (nats); -inf if not allowed.
 
     Args:
@@ -221,7 +308,7 @@ def log_shares(part: WeightedPrior, query: int, allowed: Ints) -> Floats:
 def hidden_spans(
     spans: Spans, rows: SortedRows, passages: Sequence[int], subset: Subset | None = None
 ) -> list[int]:
-    """The spans that only these passages hold; other passages may still be retrieved by shared spans.
+    """The spans that only these passages hold, which hide no other passage.
 
     Args:
         spans: The spans.
@@ -266,116 +353,3 @@ class _OfSpans:
         shares = np.log(np.append(np.diff(self.spans.offsets), 1))
         of_spans: Floats = (weights - shares)[:, self.spans.owners]
         return of_spans
-
-
-# The passages that are worth ranking after a search for spans, in tiers.
-#
-# Legend: N passages, R rows, n queries that are asked together, C candidates of a query.
-#
-# The candidates of the first tier are those of a fixed number of rows. Only where these hold fewer passages
-# than are asked for, a further tier follows, of more rows. So no score and no place depends on how many
-# passages are asked for. The module knows nothing of models, and no score of a passage but those of priors.
-
-
-_ROWS, _OF_PRIORS = 1000, 100
-"""Of how many likeliest rows, and best passages of the priors, the first tier of candidates is."""
-
-_WIDER = 4
-"""How many times as many a further tier reads."""
-
-
-class SpanCandidates(NamedTuple):
-    """The passages that are ranked for a query.
-
-    Attributes:
-        passages: ``[C]`` their numbers, ascending; number N is DONE.
-        tiers: ``[C]`` the tier of each, 0 for the first one.
-    """
-
-    passages: Ints
-    tiers: Ints
-
-
-class Reach:
-    """The passages and spans that a query may retrieve.
-
-    Args:
-        spans: All spans.
-        rows: The rows of their index.
-        gone: Numbers of passages (N: DONE) that the query may not retrieve.
-        subset: The spans that it may retrieve; None: all.
-    """
-
-    def __init__(self, spans: Spans, rows: SortedRows, gone: Sequence[int], subset: Subset | None):
-        self.spans = spans
-        self.rows = rows
-        self._gone = np.asarray(gone, dtype=np.int64)
-        self._subset = subset
-
-    def among(self, passages: Ints) -> Ints:
-        """The passages among these that the query may retrieve (ascending, without repetition)."""
-        left = np.setdiff1d(passages, self._gone, assume_unique=True)
-        if self._subset is None:
-            return left
-        first = np.append(self.spans.offsets, len(self.spans))[left]  # its filter takes all spans or none
-        return left[self._subset.holds(first)]
-
-    def every(self) -> Ints:
-        """All passages that the query may retrieve, ascending; N last if it may retrieve DONE."""
-        return self.among(np.arange(len(self.spans.offsets)))
-
-    def holders(self, where: Ints) -> Ints:
-        """``[n]`` number of spans of retrievable passages in each row of ``where`` (``[n]``)."""
-        first = self.rows.members_before(where)
-        counts: Ints = self.rows.members_before(where + 1) - first
-        several = np.flatnonzero(counts > 1)
-        if not len(several) or (self._subset is None and not len(self._gone)):
-            return counts
-        shared, back = np.unique(where[several], return_inverse=True)
-        held = [self.rows.members_in(row, row + 1) for row in shared.tolist()]
-        owners = self.spans.owners[np.concatenate(held)]
-        left = np.isin(owners, self.among(np.unique(owners))).astype(np.int64)
-        starts = np.cumsum([0, *(len(members) for members in held[:-1])])
-        counts[several] = np.add.reduceat(left, starts)[back]
-        return counts
-
-    def within(self, low: int, high: int, most: int) -> Ints:
-        """The passages with a span in the first ``most`` retrievable rows of ``low:high``."""
-        if self._subset is None:
-            held = self.rows.members_in(low, min(high, low + most))
-        else:
-            rows = self._subset.rows.between(low, high)[:most].tolist()
-            held = np.concatenate([np.empty(0, np.int64), *(self.rows.members_in(r, r + 1) for r in rows)])
-        return np.unique(self.spans.owners[held])
-
-
-def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = None) -> SpanCandidates:
-    """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
-
-    Args:
-        frontier: Where the search stopped.
-        reach: The passages that the query may retrieve.
-        k: Number of requested passages, DONE included; there are at least k candidates if the query may
-            retrieve as many. The first tiers do not depend on it.
-        said: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
-            well.
-    """
-    done, every = len(reach.spans.offsets) - 1, int(frontier.counts.sum())
-    passages = tiers = np.empty(0, dtype=np.int64)
-    tier, rows, of_priors = 0, _ROWS, _OF_PRIORS
-    while True:
-        parts = [np.array([done])]
-        if said is not None:
-            most = min(of_priors, len(said))
-            parts.append(np.argpartition(-said, most - 1)[:most])
-        left = rows
-        for leaf in frontier.densest(rows):
-            parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
-            left -= int(frontier.counts[leaf])
-        new = np.setdiff1d(reach.among(np.unique(np.concatenate(parts))), passages)
-        passages, tiers = np.append(passages, new), np.append(tiers, np.full(len(new), tier))
-        begun = bool((passages < done).any())  # DONE alone is no tier
-        if rows >= every or (begun and len(passages) >= k):
-            order = np.argsort(passages)
-            return SpanCandidates(passages[order], tiers[order])
-        tier, rows, of_priors = tier + begun, rows * _WIDER, of_priors * _WIDER

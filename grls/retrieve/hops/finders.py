@@ -51,14 +51,14 @@ class LiveChain(NamedTuple):
     among: tuple[float, ...] = ()
 
 
-class AskedHop(NamedTuple):
-    """What a hop asks for.
+class HopRequest(NamedTuple):
+    """The request of a hop for its passages.
 
     Attributes:
         chains: The chains.
         hop: The number of the hop, from 0.
         k: Largest number of passages of each chain.
-        known: The numbers of passages by id; those that are found are added.
+        known: The numbers of passages by id; those of the hits are added.
         deep: The score of DONE is needed also where DONE is not among the k best.
     """
 
@@ -69,7 +69,7 @@ class AskedHop(NamedTuple):
     deep: bool = False
 
 
-Find = Callable[[AskedHop], "list[HopHits]"]
+Find = Callable[[HopRequest], "list[HopHits]"]
 """Finds the passages that may continue each chain."""
 
 
@@ -80,7 +80,7 @@ class Writes:
     Args:
         retriever: The generator.
         repeat: Whether a passage may come twice.
-        beside: DONE is found beside k passages; else as one of them.
+        beside: DONE is found beside k passages; false: as one of the k.
     """
 
     retriever: WritesChains
@@ -88,27 +88,27 @@ class Writes:
     beside: bool = False
 
     def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
-        """What may not come next: passages of the chain, and DONE."""
+        """The passages that may not come next: those of the chain, and DONE."""
         return (*(() if self.repeat else passages), *(() if may_end else (self.retriever.done,)))
 
     def start(self, queries: Sequence[Query], allow: Allow) -> Find:
         """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
         find = self.retriever.next_hop(queries, allow)
 
-        def found(asked: AskedHop) -> list[HopHits]:
-            rankings = find(asked.chains, asked.hop, self.width(asked))
-            return hits_and_done(rankings, self.retriever, asked.k, asked.known)
+        def hits_of(request: HopRequest) -> list[HopHits]:
+            rankings = find(request.chains, request.hop, self.width(request))
+            return hits_and_done(rankings, self.retriever, request.k, request.known)
 
-        return found
+        return hits_of
 
-    def width(self, asked: AskedHop) -> int:
+    def width(self, request: HopRequest) -> int:
         """The number of passages to decode, DONE among them."""
         if self.beside:
-            return asked.k + 1
-        return max(asked.k, self.retriever.widest) if asked.deep else asked.k
+            return request.k + 1
+        return max(request.k, self.retriever.widest) if request.deep else request.k
 
     def distinct(self, ids: Sequence[str]) -> int:
-        """The number of different ones among passages: one that is hidden hides those of equal tokens."""
+        """The number of different passages: a passage that is hidden hides those of equal tokens."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         if generator is None or generator.spans is not None:
             return len(ids)
@@ -129,7 +129,7 @@ class Reads:
     words: int = 0
 
     def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
-        """Nothing: what is found again is left out after the search."""
+        """Nothing: passages of the chain are left out after the search."""
         return ()
 
     def start(self, queries: Sequence[Query], allow: Allow) -> Find:
@@ -137,25 +137,25 @@ class Reads:
         corpus = self.retriever.corpus
         filters = resolved(one_each(allow, len(queries)), corpus)
 
-        def found(asked: AskedHop) -> list[HopHits]:
-            numbers = list(dict.fromkeys(number for chain in asked.chains for number in chain.passages))
+        def hits_of(request: HopRequest) -> list[HopHits]:
+            numbers = list(dict.fromkeys(number for chain in request.chains for number in chain.passages))
             passages = dict(zip(numbers, corpus.passages(numbers), strict=True)) if numbers else {}
             evidence = [
                 [excerpt(queries[chain.query].text, passages[n], self.words) for n in chain.passages]
-                for chain in asked.chains
+                for chain in request.chains
             ]
-            own = [queries[chain.query] for chain in asked.chains]
-            within = [filters[chain.query] for chain in asked.chains]
-            return found_after(self.retriever, own, evidence, asked.k, within)
+            own_queries = [queries[chain.query] for chain in request.chains]
+            allowed = [filters[chain.query] for chain in request.chains]
+            return found_after(self.retriever, own_queries, evidence, request.k, allowed)
 
-        return found
+        return hits_of
 
-    def width(self, asked: AskedHop) -> int:
+    def width(self, request: HopRequest) -> int:
         """The number of passages to decode, DONE among them, where hops join a search."""
-        return asked.k + 1
+        return request.k + 1
 
     def distinct(self, ids: Sequence[str]) -> int:
-        """The number of different ones among passages: each is found by itself."""
+        """The number of different passages: each is found by itself."""
         return len(ids)
 
 
@@ -171,22 +171,18 @@ def hits_and_done(
 ) -> list[HopHits]:
     """The k best passages of each ranking as hits, and the score of DONE.
 
-    Args:
-        rankings: Passages of each chain, best first.
-        retriever: What has decoded them.
-        k: Largest number of hits.
-        known: Gets the number of each hit by its id.
+    ``known`` gets the number of each hit by its id.
     """
     done, best, ends = retriever.done, [], []
     for ranking in rankings:
-        best.append([one for one in ranking if one.passage != done][:k])
-        ends.append(next((one.score for one in ranking if one.passage == done), None))
-    numbers = list(dict.fromkeys(one.passage for ranking in best for one in ranking))
+        best.append([hit for hit in ranking if hit.passage != done][:k])
+        ends.append(next((hit.score for hit in ranking if hit.passage == done), None))
+    numbers = list(dict.fromkeys(hit.passage for ranking in best for hit in ranking))
     ids = dict(zip(numbers, retriever.corpus.ids(numbers), strict=True))
     if known is not None:
         known |= {name: number for number, name in ids.items()}
     return [
-        HopHits([Hit(ids[one.passage], one.score) for one in passages], end)
+        HopHits([Hit(ids[hit.passage], hit.score) for hit in passages], end)
         for passages, end in zip(best, ends, strict=True)
     ]
 
@@ -203,39 +199,34 @@ def found_after(
     Passages of equal texts are equal evidence, and it is read once: in two rows of a batch a model gives it
     two embeddings, which differ by rounding.
 
-    Args:
-        retriever: A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their
-            numbers; for other retrievers titles and texts are appended to the query.
-        queries: The queries, without evidence in their texts.
-        evidence: The evidence of each query so far, in order.
-        k: Largest number of hits for a query.
-        allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
+    A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their numbers; for
+    other retrievers titles and texts are appended to the query.
     """
     takes = isinstance(retriever, TakesEvidence)
-    if not takes and writes_chains(retriever):  # the evidence not again, and DONE only after evidence
+    if not takes and writes_chains(retriever):  # no passage of the evidence, and DONE only after evidence
         finder, chains = Writes(cast(WritesChains, retriever), beside=True), []
         for query, passages in enumerate(evidence):
             known = tuple(evidence_numbers(retriever.corpus, passages))
             chains.append(Under(query, known, finder.hidden(known, bool(known))))
         longest = max((len(passages) for passages in evidence), default=0)
-        return finder.start(queries, allow)(AskedHop(chains, longest, k, {}))
+        return finder.start(queries, allow)(HopRequest(chains, longest, k, {}))
     filters = one_each(allow, len(queries))
     texts = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
     requests = list(zip(queries, texts, filters, strict=True))
     distinct, numbers = once_each(requests)
-    passages_of = dict(zip(requests, evidence, strict=True))
-    before, within = [passages_of[request] for request in distinct], [allowed for *_, allowed in distinct]
-    asked = [query for query, *_ in distinct]
+    evidence_of = dict(zip(requests, evidence, strict=True))
+    evidence, filters = [evidence_of[request] for request in distinct], [rule for *_, rule in distinct]
+    queries = [query for query, *_ in distinct]
     if takes:
-        steps = cast(TakesEvidence, retriever).retrieve_hop(asked, before, k, within)
-    elif isinstance(retriever, ReadsEvidence):
-        steps = [HopHits(hits, None) for hits in retriever.retrieve_after(asked, before, k, within)]
+        steps = cast(TakesEvidence, retriever).retrieve_hop(queries, evidence, k, filters)
     else:
-        asked = [
-            query._replace(text=joined(query, passages))
-            for query, passages in zip(asked, before, strict=True)
-        ]
-        steps = [HopHits(hits, None) for hits in retriever.retrieve(asked, k, within)]
+        if isinstance(retriever, ReadsEvidence):
+            rankings = retriever.retrieve_after(queries, evidence, k, filters)
+        else:
+            pairs = zip(queries, evidence, strict=True)
+            longer = [query._replace(text=joined(query, passages)) for query, passages in pairs]
+            rankings = retriever.retrieve(longer, k, filters)
+        steps = [HopHits(hits, None) for hits in rankings]
     return [steps[number] for number in numbers]
 
 
@@ -246,7 +237,7 @@ def writes_chains(retriever: object) -> bool:
 
 @runtime_checkable
 class RescoresHops(TakesEvidence, Protocol):
-    """A retriever that adds to the scores of the hops of another one, in their unit."""
+    """A retriever that adds to the scores of another one's hops, in their unit."""
 
     retriever: Retriever
     rereading: Any
@@ -256,7 +247,7 @@ def usual_temperature(retriever: Retriever) -> float:
     """The temperature that makes the scores of a retriever log-probabilities.
 
     Raises:
-        ConfigError: The retriever has none.
+        ConfigError: The retriever has no temperature.
     """
     if isinstance(retriever, RescoresHops):
         return usual_temperature(retriever.retriever)

@@ -4,9 +4,9 @@
 passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
 (:mod:`grls.retrieve.hops.finders`).
 
-A search returns the best chain (:func:`search_hits`). Measures, fusions and readers of answers read rankings:
-multi-step retrieval with chain beams finds more passages than its best chain holds, and recall at k needs k
-passages. So :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
+A search returns the best chain (:func:`search_hits`). Measures, fusions and readers of answers need rankings
+of k passages, and the chains hold more passages than the best of them. So
+:meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 from grls.runs.trec import falling
 
 _HITS = 20
@@ -57,7 +57,7 @@ _CHAINS = 5
 """Default number of chains kept for a ranking."""
 
 _END = ("hops", "done_bias", "choose", "pool", "stop")
-"""Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
+"""Options of the end and the choice of a chain; all others are of the search for chains."""
 
 NEEDS_PROBABILITIES = (
     f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
@@ -75,13 +75,7 @@ _OneHop = Annotated[Retriever, _with_corpus]
 
 
 class _HopByHop:
-    """What retrievers that work hop by hop share.
-
-    Attributes:
-        retriever: Retrieves each hop.
-        hops: The options.
-        search: The search.
-    """
+    """The base of retrievers that work hop by hop: ``search`` retrieves each hop with ``retriever``."""
 
     kind = "hops"
     retriever: Retriever
@@ -93,24 +87,20 @@ class _HopByHop:
         """The corpus of the retriever."""
         return self.retriever.corpus
 
-    def _kept(self, usual: int) -> int:
-        """The number of chains that are kept."""
-        kept = self.hops.chains or usual
-        if self.hops.per_first is not None and kept == 1:
+    def _chain_count(self, default: int) -> int:
+        """The number of kept chains."""
+        count = self.hops.chains or default
+        if self.hops.per_first is not None and count == 1:
             raise ConfigError(
                 f"{Option('hops.per_first')} limits the kept chains, and one chain is kept: set "
                 f"{Option('hops.chains')} above 1, or leave {Option('hops.per_first')} out."
             )
-        return kept
+        return count
 
     def record(self) -> dict[str, Any]:
-        """The options with their values, for manifests."""
-        raise NotImplementedError
-
-    def _later(self) -> dict[str, Any]:
-        """Options that are recorded only where they are set."""
-        later = ("per_first", "onward", "stop")
-        return {name: value for name in later if (value := getattr(self.hops, name)) is not None}
+        """The options with their values, for manifests; here those that are recorded only where set."""
+        names = ("per_first", "onward", "stop")
+        return {name: value for name in names if (value := getattr(self.hops, name)) is not None}
 
     def fingerprint(self) -> str:
         """Fingerprint of the retriever and the options of hops."""
@@ -119,16 +109,16 @@ class _HopByHop:
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search its hops join; None: they join none."""
+        """The retriever whose search its hops can join; None: its search takes no other queries."""
         inner = self.retriever
         return inner if isinstance(inner, RunsPlans) and inner.lets_join else None
 
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         """The chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
 
-        Of a ranking, the C likeliest chains: the score of a hit is its probability given those before it,
-        that of a chain their product, and where a hop finds nothing, the chains are those of the hop before.
-        With ``expected-f1``, the set is chosen after the last hop.
+        Ranked hops give the C likeliest chains: the score of a hit is its probability given the hits before
+        it, that of a chain the product of these, and a hop without hits leaves the chains unchanged. With
+        ``expected-f1``, the set is chosen after the last hop.
         """
         return self.search.walk(queries, allow)
 
@@ -160,9 +150,8 @@ class HopsRetriever(_HopByHop):
         self.retriever = retriever = single_steps(retriever)
         self.hops = hops
         self.probable = writes_chains(retriever)
-        usual = 4 if self.probable else 1
-        self.kept = self._kept(usual)
-        self.branch = hops.branch or (usual if self.probable else self.kept)
+        self.chains = self._chain_count(4 if self.probable else 1)
+        self.branch = hops.branch or (4 if self.probable else self.chains)
         if hops.sets and not self.probable:
             raise ConfigError(f"{Option('hops.sets')} needs a generator, or one whose priors are normalized.")
         if hops.choose == "expected-f1" and not self.probable:
@@ -172,7 +161,7 @@ class HopsRetriever(_HopByHop):
             finder = Writes(cast(WritesChains, retriever), hops.repeat)
         beams = partial(
             Mean if hops.steps == "dynamic" and not self.probable else Sum,
-            chains=self.kept,
+            chains=self.chains,
             branch=self.branch,
             per_first=hops.per_first,
             sets=hops.sets,
@@ -190,12 +179,12 @@ class HopsRetriever(_HopByHop):
         )
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
-        hops = made(HopOptions, spec["hops"], file, "hops")
-        plain = replace(how, hop_by_hop=False)
+        hops = from_record(HopOptions, spec["hops"], file, "hops")
+        plain = replace(opening, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
         return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
 
@@ -230,10 +219,10 @@ class HopsRetriever(_HopByHop):
     def record(self) -> dict[str, Any]:  # noqa: D102
         return {
             "hops": self.hops.count,
-            "chains": self.kept,
+            "chains": self.chains,
             "branch": self.branch,
             **{name: getattr(self.hops, name) for name in ("done_bias", "repeat", "sets", "choose", "pool")},
-            **self._later(),
+            **super().record(),
         }
 
     def untuned(self) -> str:
@@ -255,14 +244,14 @@ class HopsRetriever(_HopByHop):
         Raises:
             ConfigError: k is below 1.
         """
-        asked = queries_of(queries)
-        chains = self.retrieve_chains(asked, allow)
+        queries = queries_of(queries)
+        chains = self.retrieve_chains(queries, allow)
         rankings = [pooled_ranking(beams, k) for beams in chains]
         short = [n for n, hits in enumerate(rankings) if len(hits) < k]
         if self.hops.steps == "dynamic" or not short:
             return rankings
-        allowed = one_each(allow, len(asked))
-        more = self.retriever.retrieve([asked[n] for n in short], k, [allowed[n] for n in short])
+        filters = one_each(allow, len(queries))
+        more = self.retriever.retrieve([queries[n] for n in short], k, [filters[n] for n in short])
         for n, hits in zip(short, more, strict=True):
             rankings[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
         return rankings
@@ -289,11 +278,11 @@ class RankedHops(_HopByHop):
     """Ranks passages by the probability that a chain of hops holds them; see :class:`Marginal`.
 
     A hop has n = 20 hits, and hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out. n
-    does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
-    smaller k is the beginning of that for a larger one. Where hops find no more different passages than there
-    are hops and nothing ends chains, every chain holds every passage: each P(d) is 1, and equal ones keep the
-    order of the first hop. Where k exceeds the passages of all hops, those that a single step ranks next
-    follow (:func:`~grls.retrieve.hops.combine.after_hops`).
+    does not depend on k, so neither does P(d), and a ranking for a smaller k is the beginning of that for a
+    larger one. Where hops find no more different passages than there are hops and nothing ends chains, every
+    chain holds every passage: each P(d) is 1, and equal ones keep the order of the first hop. Where k exceeds
+    the passages of all hops, those that a single step ranks next follow
+    (:func:`~grls.retrieve.hops.combine.after_hops`).
 
     Args:
         retriever: Retrieves the passages of a hop.
@@ -320,7 +309,7 @@ class RankedHops(_HopByHop):
                 f"{Option('hops.evidence')}: a generator reads as much evidence as in training "
                 f"({Option('limits.evidence')} of its index): leave {Option('hops.evidence')} out."
             )
-        self.kept = self._kept(_CHAINS)
+        self.chains = self._chain_count(_CHAINS)
         self.ends = hops.done and scores_done(retriever)
         self.temperature = hops.temperature or usual_temperature(retriever)
         rule = stop or stop_rule(retriever, hops)
@@ -329,7 +318,7 @@ class RankedHops(_HopByHop):
             finder = Writes(writer, beside=True)
         self.chances = partial(
             Marginal,
-            chains=self.kept,
+            chains=self.chains,
             temperature=self.temperature,
             per_first=hops.per_first,
             least=rule.least,
@@ -339,14 +328,14 @@ class RankedHops(_HopByHop):
 
     def describe(self) -> Description:
         """The description of a ranking by the same system."""
-        one = self.retriever.describe()
+        single = self.retriever.describe()
         return Description(
-            one.system,
+            single.system,
             IN_CHAINS,
-            {**one.options, **self.record()},
-            f"{one.name} ranked by {counted(self.hops.count, 'hop')}",
-            one.stages,
-            one.members,
+            {**single.options, **self.record()},
+            f"{single.name} ranked by {counted(self.hops.count, 'hop')}",
+            single.stages,
+            single.members,
             "ranked",
         )
 
@@ -358,27 +347,21 @@ class RankedHops(_HopByHop):
         return {
             "steps": "ranked",
             "hops": self.hops.count,
-            "chains": self.kept,
+            "chains": self.chains,
             "temperature": self.temperature,
             "done_bias": self.hops.done_bias,
             "evidence": self.hops.evidence,
             "done": self.ends,
-            **self._later(),
+            **super().record(),
         }
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """At most k passages of each query, the likeliest first.
+        """At most k passages of each query, the likeliest first; ``allow`` is the filter of every hop.
 
-        Args:
-            queries: The queries.
-            k: Largest number of hits for a query.
-            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
-
-        Returns:
-            Hits with the score P(d) to nine digits, between 0 and 1 except for the share of dropped chains.
-            It is the same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of
-            any hop stand last, in the order of a single step.
+        The score P(d) has nine digits, between 0 and 1 except for the share of dropped chains, and is the
+        same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
+        last, in the order of a single step.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 
@@ -387,9 +370,9 @@ class RankedHops(_HopByHop):
     ) -> list[list[list[Hit]]]:
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
-        asked = queries_of(queries)
-        chains = self.chances(len(asked), reach=self._reach(one_each(allow, len(asked))))
-        rankings = [chains.rankings(k) for _ in self.search.walk(asked, allow, chains, k)]
+        queries = queries_of(queries)
+        chains = self.chances(len(queries), reach=self._reach(one_each(allow, len(queries))))
+        rankings = [chains.rankings(k) for _ in self.search.walk(queries, allow, chains, k)]
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -430,24 +413,18 @@ def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
 
 
 def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
-    """The distinct passages of the chains: the best chain's in hop order, then the next one's, up to k.
+    """The first k distinct passages of the chains of a query: those of the best chain first, in hop order.
 
-    Args:
-        chains: The chains of one query, best first.
-        k: Largest number of hits.
-
-    Returns:
-        Hits with 1 / rank as score, since the order comes from the chains and not from scores of hops.
+    The score is 1 / rank, since the order comes from the chains and not from scores of hops.
     """
     ids = list(dict.fromkeys(hit.id for chain in chains for hit in chain.hits))
     return [Hit(passage, 1.0 / rank) for rank, passage in enumerate(ids[:k], 1)]
 
 
 def numbered_hits(chain: Chain) -> list[Hit]:
-    """The passages of a chain, each with its hop; one that two hops found stands there twice.
+    """The passages of a chain, each with its hop; a passage that two hops found stands there twice.
 
-    Scores are those of :func:`~grls.runs.trec.chain_ranking`: the sum of the scores of the hops so far, made
-    falling.
+    Scores are those of :func:`~grls.runs.trec.chain_ranking`: falling sums of the scores of the hops so far.
     """
     scores = falling(list(accumulate(hit.score for hit in chain.hits)))
     hops = enumerate(zip(chain.hits, scores, strict=True), 1)
@@ -457,13 +434,7 @@ def numbered_hits(chain: Chain) -> list[Hit]:
 def search_hits(
     retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
 ) -> list[list[Hit]]:
-    """What a search returns for each query: at most k passages of the best chain, or else of the ranking.
-
-    Args:
-        retriever: A retriever of any kind.
-        queries: The queries.
-        k: Largest number of hits for a query.
-        allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
+    """The result of a search for each query: at most k passages of the best chain, or else of the ranking.
 
     Raises:
         ConfigError: k is below 1.

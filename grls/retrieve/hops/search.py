@@ -16,15 +16,15 @@ from grls.data.types import Chain, Query
 from grls.errors import MismatchError
 from grls.retrieve.base import Decoding, HopHits, Plan, SoFar, Under, WritesChains
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
-from grls.retrieve.hops.finders import AskedHop, Finder, hits_and_done
+from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done
 from grls.retrieve.hops.stop import StopRule, Weighed
 from grls.retrieve.queries import queries_of
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]
-"""A query, a chain, its hidden passages, the filter, the number of hits -> what may continue the chain."""
+"""A query, a chain, its hidden passages, the filter, the number of hits -> the hits that may come next."""
 
-Steps = Generator[AskedHop | SoFar, "list[HopHits]", None]
-"""Asks for the passages of a hop, gets the hits of each chain, and tells what is there after the hop."""
+Steps = Generator[HopRequest | SoFar, "list[HopHits]", None]
+"""Requests the passages of a hop, gets the hits of each chain, and yields the chains after the hop."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class HopSearch:
         hits: Number of passages of which a hop chooses.
         more: Ask for one passage more in each hop, since a hop may find those of its chain again.
         repeat: Allow a passage twice in a chain.
-        memory: Cache of what was found, for the same queries with another bias or temperature and otherwise
-            equal options; None: no cache.
+        memory: Cache of hits, for the same queries with another bias or temperature and otherwise equal
+            options; None: no cache.
     """
 
     finder: Finder
@@ -53,12 +53,7 @@ class HopSearch:
     memory: Memory | None = None
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
-        """The chains of each query, best first.
-
-        Args:
-            queries: The queries.
-            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`. It does not affect
-                DONE.
+        """The chains of each query, best first; ``allow`` is the filter of every hop, but not of DONE.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -74,14 +69,14 @@ class HopSearch:
         chains: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Iterator[SoFar]:
-        """What is there after every hop; see :class:`~grls.retrieve.base.WalksHops`.
+        """The chains after every hop; see :class:`~grls.retrieve.base.WalksHops`.
 
         A chain so far has the score of its hops so far.
 
         Args:
             queries: The queries.
             allow: The filter of every hop.
-            chains: Makes their chains; None: new ones of :attr:`combine`.
+            chains: Combines hops to chains; None: :attr:`combine`.
             beyond: Passages of a single step that ``chains`` gets after the first hop, if these are more than
                 the hop finds.
         """
@@ -91,14 +86,16 @@ class HopSearch:
             filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
             search, memory = find, self.memory
 
-            def remembered(asked: AskedHop) -> list[HopHits]:  # asks only for new chains
+            def remembered(request: HopRequest) -> list[HopHits]:  # searches only for new chains
                 keys: list[Any] = [
-                    (queries[chain.query], chain.passages, chain.hidden, filters[chain.query], asked.k)
-                    for chain in asked.chains
+                    (queries[chain.query], chain.passages, chain.hidden, filters[chain.query], request.k)
+                    for chain in request.chains
                 ]
-                new = {key: chain for key, chain in zip(keys, asked.chains, strict=True) if key not in memory}
+                new = {
+                    key: chain for key, chain in zip(keys, request.chains, strict=True) if key not in memory
+                }
                 if new:
-                    memory.update(zip(new, search(asked._replace(chains=list(new.values()))), strict=True))
+                    memory.update(zip(new, search(request._replace(chains=list(new.values()))), strict=True))
                 return [memory[key] for key in keys]
 
             find = remembered
@@ -106,7 +103,7 @@ class HopSearch:
         steps = self._steps(chains or self.combine(len(queries)), beyond)
         step = next(steps, None)
         while step is not None:
-            if isinstance(step, AskedHop):
+            if isinstance(step, HopRequest):
                 step = steps.send(find(step))
             else:
                 yield step
@@ -122,13 +119,13 @@ class HopSearch:
     ) -> Plan[SoFar]:
         """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
 
-        The retriever is a generator, or one with priors. Returns what is there after the last hop.
+        The retriever is a generator, or one with priors. Returns the chains after the last hop.
         """
         writer = cast(WritesChains, self.finder.retriever)
         steps = self._steps(chains or self.combine(1), beyond)
         last, step = None, next(steps, None)
         while step is not None:
-            if isinstance(step, AskedHop):
+            if isinstance(step, HopRequest):
                 width = self.finder.width(step)
                 rankings = yield [
                     Decoding(query, chain.passages, chain.hidden, width, allow) for chain in step.chains
@@ -161,9 +158,9 @@ class HopSearch:
                     numbers = tuple([known[hit.id] for hit in chain.hits])
                     under.append(Under(chain.query, numbers, self.finder.hidden(numbers, may_end)))
                 deep = self.stop.deep or self.memory is not None
-                asked = AskedHop(under, hop, self.hits + hop * self.more, known, deep)
+                request = HopRequest(under, hop, self.hits + hop * self.more, known, deep)
                 weighed: list[NextOf] = []
-                for chain, step in zip(live, (yield asked), strict=True):
+                for chain, step in zip(live, (yield request), strict=True):
                     taken = () if self.repeat else {hit.id for hit in chain.hits}
                     hits = [hit for hit in step.hits if hit.id not in taken]
                     if hits and not chain.hits:
@@ -171,8 +168,8 @@ class HopSearch:
                     worth = self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
                     weighed.append((chain, hits, worth))
                 live = chains.go_on(weighed)
-                if isinstance(chains, Marginal) and live and not hop and beyond > asked.k:
-                    chains.go_beyond((yield asked._replace(k=beyond)))
+                if isinstance(chains, Marginal) and live and not hop and beyond > request.k:
+                    chains.go_beyond((yield request._replace(k=beyond)))
             last = not live or hop + 1 == self.hops
             yield SoFar(hop + 1, last, chains.so_far(live, last))
             if last:

@@ -53,12 +53,12 @@ _LEAST, _MOST = math.log(1e-12), 50.0
 
 
 class Weighed(NamedTuple):
-    """What the next hop of a chain is worth.
+    """The worth of the next hop of a chain, and of the end.
 
     Attributes:
-        scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: they
-            keep their scores.
-        ends: The score of the end, which competes with them; None: the chain does not end here.
+        scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: the
+            hits keep their scores.
+        ends: The score of the end, which competes with the hits; None: the chain does not end here.
         goes_on: The probability that the chain goes on; ranked hops share it out among the hits, in the
             place of ``scores`` and ``ends``. None: ``scores`` and ``ends`` share the probability 1.
     """
@@ -95,16 +95,16 @@ class StopRule:
         return cls()
 
     def may_end(self, hop: int) -> bool:
-        """Whether DONE may come in this hop (from 0); where not, it is hidden, and the rule is not asked."""
+        """Whether DONE may come in this hop (from 0); if not, it is hidden, and the rule is not applied."""
         return hop > 0
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:
-        """What the next hop of a chain is worth.
+        """The worth of the next hop of a chain.
 
         Args:
             chain: The chain so far.
             hits: The passages that may come next, best first, with the scores of the retriever; may be empty.
-            done: The score of DONE; None: the retriever has none, or DONE is not among its best.
+            done: The score of DONE; None: the retriever does not score DONE, or it is not among the best.
         """
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ class StopRule:
 
 
 def scores_done(retriever: Retriever) -> bool:
-    """Whether a retriever scores DONE, as far as is known of its training."""
+    """Whether a retriever scores DONE; true also where its training is not known."""
     if isinstance(retriever, DecodesPassages):
         return True
     return isinstance(retriever, TakesEvidence) and retriever.learned_done is not False
@@ -180,8 +180,8 @@ class DoneByLogOdds(StopRule):
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
         score = -math.inf if done is None else min(done, 0.0)
         goes_on = -math.expm1(score)
-        others = math.log(goes_on) if score < 0 else -math.inf
-        normalizer = float(np.logaddexp(others, score + self.bias)) if self.bias else 0.0
+        rest = math.log(goes_on) if score < 0 else -math.inf
+        normalizer = float(np.logaddexp(rest, score + self.bias)) if self.bias else 0.0
         ends = math.exp(min(max(score + self.bias, -700.0), 700.0))
         return Weighed(
             [hit.score - normalizer for hit in hits],
@@ -228,7 +228,7 @@ class DoneByScore(StopRule):
 
 
 class SeenHop(NamedTuple):
-    """What a hop of one chain shows, for learning the onward model.
+    """A hop of one chain, for learning the onward model.
 
     Attributes:
         query: Index of its query.
@@ -243,25 +243,22 @@ class SeenHop(NamedTuple):
 
 @dataclass(frozen=True)
 class Onward(StopRule):
-    """One more hop? How probable it is, by the scores of a hop, that it finds a gold passage.
+    """The probability that one more hop finds a gold passage, from the scores of that hop.
 
     Legend: n hits of a hop, T the temperature of their softmax.
 
-    Ranked hops share out the probability of a chain among the hits of its next hop. If that hop finds nothing
-    (no gold passage is left, or its best hit is as good as the others), those shares push passages of earlier
-    hops down. DONE tells it for retrievers that learned DONE, and only whether a chain is complete. The
-    onward model works with any retriever: a logistic regression on what a hop shows (:func:`hop_features`)
-    gives the probability p that the hop finds a gold passage, and the hits share out p in the place of 1. So
-    hops that find nothing change little, and a query takes as many hops as its scores tell: once the chains
-    hold less than a tenth of the probability, no further hop is made. ``grls tune`` learns the model from
-    development queries (:mod:`grls.tune.hops`).
+    Ranked hops share out the probability of a chain among the hits of its next hop. If that hop finds no gold
+    passage, the shares push passages of earlier hops down. Retrievers that learned DONE tell by it whether a
+    chain is complete, and no more. The onward model works with any retriever: a logistic regression on
+    features of a hop (:func:`hop_features`) gives the probability p that the hop finds a gold passage, and
+    the hits share out p in the place of 1. Once the chains hold less than a tenth of the probability, no
+    further hop follows. ``grls tune`` learns the model from development queries (:mod:`grls.tune.hops`).
 
     Args:
-        model: A weight for each feature, then the bias; None: it is yet to be learned, and every chain goes
-            on.
+        model: A weight for each feature, then the bias; None: it is not learned yet, and every chain goes on.
         temperature: T.
         scores_done: Whether the retriever scores DONE; a hop has no score where DONE is not among its best.
-        seen: Filled with what the hops show, for learning the model; None: not kept.
+        seen: Filled with the hops, for learning the model; None: not filled.
     """
 
     model: Sequence[float] | None

@@ -1,6 +1,6 @@
 """Sources of priors: a bi-encoder, BM25, or the generator under an empty prompt.
 
-Legend: Q queries, N passages of the corpus, n queries that are asked together, d embedding dimension.
+Legend: Q queries, N passages of the corpus, n of the queries.
 
 A source scores every passage for a query and its evidence. The prior is the softmax over passages of the
 scores divided by a temperature T. So a finished passage gains weight / T times its score (and a constant). T
@@ -43,20 +43,17 @@ class PriorSource(Protocol):
     Attributes:
         name: Its name in manifests.
         temperature: Default temperature T.
-        corpus: The N passages.
         knows_done: Whether it scores DONE as well, as a passage after the last one.
     """
 
     name: str
+    temperature: float
+    knows_done: bool
 
     @property
-    def temperature(self) -> float: ...  # noqa: D102
-
-    @property
-    def corpus(self) -> Corpus: ...  # noqa: D102
-
-    @property
-    def knows_done(self) -> bool: ...  # noqa: D102
+    def corpus(self) -> Corpus:
+        """The N passages."""
+        ...
 
     def fingerprint(self) -> str:
         """Fingerprint of everything that its scores depend on."""
@@ -94,34 +91,16 @@ class RetrieverPrior:
                 "prior, a teacher or a source of proposals; take a folder of kind dense, sparse or "
                 "multi-vector, or bm25."
             )
-        self.retriever = retriever
+        self.retriever, self.corpus = retriever, retriever.corpus
         self.name = name or retriever.kind
-        self._scoring: ScoresAll = retriever
+        self.temperature, self.knows_done = retriever.temperature, retriever.scores_done
+        self.least_score = retriever.least_score
+        self.fingerprint = retriever.fingerprint
+        self._scores = retriever.scores
 
-    @property
-    def temperature(self) -> float:  # noqa: D102
-        return self._scoring.temperature
-
-    @property
-    def corpus(self) -> Corpus:  # noqa: D102
-        return self.retriever.corpus
-
-    @property
-    def knows_done(self) -> bool:  # noqa: D102
-        return self._scoring.scores_done
-
-    @property
-    def least_score(self) -> float:
-        """A passage is a hit if its score is above this."""
-        return self._scoring.least_score
-
-    def fingerprint(self) -> str:  # noqa: D102
-        return self.retriever.fingerprint()
-
-    def ask(  # noqa: D102
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
-    ) -> LogWeights:
-        return self._scoring.scores(queries, evidence)
+    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
+        """See :class:`PriorSource`."""
+        return self._scores(queries, evidence)
 
 
 class EmptyPromptPrior:
@@ -140,7 +119,7 @@ class EmptyPromptPrior:
 
     def __init__(self, retriever: GenerativeRetriever):
         self._retriever = retriever
-        self._kept: tuple[ConstraintIndex, Floats] | None = None
+        self._cached: tuple[ConstraintIndex, Floats] | None = None
 
     @property
     def corpus(self) -> Corpus:  # noqa: D102
@@ -160,13 +139,13 @@ class EmptyPromptPrior:
         return f"empty prompt of {self._retriever.fingerprint()}"
 
     def log_probabilities(self) -> Floats:
-        """``[N]`` log-probability of every passage; passages of equal tokens share their row's evenly.
+        """``[N]`` log-probability of every passage; passages of equal tokens share that of their row evenly.
 
         For a generator that writes spans, it is that of all spans of a passage together.
         """
         retriever = self._retriever
         with turn(retriever.model):
-            if self._kept is None or self._kept[0] is not retriever.index:
+            if self._cached is None or self._cached[0] is not retriever.index:
                 index, rows = retriever.index, retriever.index.rows
                 retriever.model.eval()
                 scores = score_rows(retriever.decoder(1).generator, index, retriever.codec.model_input([]))
@@ -174,8 +153,8 @@ class EmptyPromptPrior:
                 scores = scores[rows.row_of.astype(np.int64)][:-1]
                 if retriever.spans is not None:
                     scores = np.logaddexp.reduceat(scores, retriever.spans.offsets[:-1])
-                self._kept = index, scores
-            return self._kept[1]
+                self._cached = index, scores
+            return self._cached[1]
 
 
 class Remembering:
@@ -186,28 +165,17 @@ class Remembering:
     """
 
     def __init__(self, source: PriorSource):
-        self._source = source
-        self.name, self.temperature = source.name, source.temperature
-        self._asked: tuple[object, LogWeights] | None = None
+        self._source, self.corpus, self.name = source, source.corpus, source.name
+        self.temperature, self.knows_done = source.temperature, source.knows_done
+        self.fingerprint = source.fingerprint
+        self._cached: tuple[object, LogWeights] | None = None
 
-    @property
-    def corpus(self) -> Corpus:  # noqa: D102
-        return self._source.corpus
-
-    @property
-    def knows_done(self) -> bool:  # noqa: D102
-        return self._source.knows_done
-
-    def fingerprint(self) -> str:  # noqa: D102
-        return self._source.fingerprint()
-
-    def ask(  # noqa: D102
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
-    ) -> LogWeights:
-        question = tuple(queries), tuple(tuple(passages) for passages in evidence)
-        last = self._asked  # read once: another thread may replace it
-        if last is None or last[0] != question:
-            last = self._asked = question, self._source.ask(queries, evidence)
+    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
+        """See :class:`PriorSource`."""
+        request = tuple(queries), tuple(tuple(passages) for passages in evidence)
+        last = self._cached  # read once: another thread may replace it
+        if last is None or last[0] != request:
+            last = self._cached = request, self._source.ask(queries, evidence)
         return last[1]
 
 
@@ -218,28 +186,15 @@ def open_sources(
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
 ) -> list[RetrieverPrior]:
-    """Open the sources of priors, in float32.
-
-    Args:
-        corpus: The corpus of BM25.
-        names: Folders of retrievers that score all passages (bi-encoders), or ``bm25``.
-        device: Device of the models.
-        options: Options of search; rescoring and compilation are switched off.
-        analyzer: How BM25 splits texts into words.
+    """Open the sources of priors, in float32: folders of retrievers that score all passages, or ``bm25``.
 
     Raises:
         ConfigError: A retriever does not score all passages.
         DataError: A folder holds no retriever.
     """
     search = replace(options or SearchOptions(), rescore=0, compile=False)
-    how = Opening(device, search=search, corpus=corpus)
-    opened = [load_named(name, corpus, how, analyzer) for name in names]
-    return [RetrieverPrior(one, name) for one, name in zip(opened, names, strict=True)]
-
-
-# Sources with weights, and the prior of the search that they make together.
-#
-# Legend: Q queries.
+    opening = Opening(device, search=search, corpus=corpus)
+    return [RetrieverPrior(load_named(name, corpus, opening, analyzer), name) for name in names]
 
 
 class WeightedSource(NamedTuple):
@@ -262,12 +217,7 @@ class WeightedSource(NamedTuple):
 
 
 def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
-    """Refuse priors that cannot be used.
-
-    Args:
-        priors: The priors.
-        corpus: The corpus of the generator.
-        done_share: See :func:`prior_of`.
+    """Refuse priors that cannot be used with a generator over ``corpus``.
 
     Raises:
         ConfigError: A weight, temperature or share cannot be used.
@@ -299,7 +249,7 @@ def prior_of(
     """The prior of the search for Q queries, from sources.
 
     Args:
-        priors: The sources; those of weight 0 are not asked.
+        priors: The sources; those of weight 0 have no effect.
         queries: The queries.
         evidence: The evidence of each query so far.
         done: The number of DONE in the index, which follows the last passage.
@@ -309,9 +259,8 @@ def prior_of(
     parts = []
     for prior in priors:
         if prior.weight:
-            scores = prior.source.ask(queries, evidence)
             known = prior.source.knows_done
-            weights = _LogWeights(scores, prior.divisor, known)
+            weights = _LogWeights(prior.source.ask(queries, evidence), prior.divisor, known)
             parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
     return Prior(tuple(parts), normalized)
 

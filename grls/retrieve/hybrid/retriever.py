@@ -49,7 +49,7 @@ from grls.retrieve.hybrid.priors import (
 )
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
 
@@ -64,7 +64,7 @@ class HybridRetriever(JoinsSearch):
 
     Args:
         generator: The generator.
-        priors: The sources that look ahead; those of weight 0 are not asked.
+        priors: The sources that look ahead; those of weight 0 have no effect.
         done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
             priors; false: they are sums of log-probabilities.
@@ -77,6 +77,7 @@ class HybridRetriever(JoinsSearch):
     kind = "hybrid"
     tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.priors:RESCORING")
     has_priors = True
+    learned_done: bool | None = None  # not known of a generator
     folders = ("generator", "priors.*.retriever")
 
     def __init__(
@@ -92,10 +93,10 @@ class HybridRetriever(JoinsSearch):
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
-        self.normalized = normalized
+        self.writes_chains = self.normalized = normalized
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Open a folder; see :func:`load_retriever`.
 
         Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
@@ -106,19 +107,18 @@ class HybridRetriever(JoinsSearch):
         """
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
-        options = made(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
-        plain = replace(how, hop_by_hop=False)
-        opened = open_member(spec["generator"], folder, "generator", plain)
-        generator = as_generator(opened, f"{file}: priors look ahead for a generator")
-        named = made(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
-        specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(named)]
+        options = from_record(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
+        member = open_member(spec["generator"], folder, "generator", replace(opening, hop_by_hop=False))
+        generator = as_generator(member, f"{file}: priors look ahead for a generator")
+        named = from_record(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
+        specs = [from_record(PriorSpec, record, file, f"priors[{n}]") for n, record in enumerate(named)]
         if options.normalized and not specs:
             raise DataError(
                 "normalized is for a generator that was trained beside priors, but there is no prior: name "
                 "them in priors, or leave normalized out.",
                 file,
             )
-        return cls.over(generator, specs, options, folder, how)
+        return cls.over(generator, specs, options, folder, opening)
 
     @classmethod
     def over(
@@ -127,26 +127,19 @@ class HybridRetriever(JoinsSearch):
         priors: Sequence[PriorSpec],
         options: PriorOptions,
         folder: str | Path = ".",
-        how: Opening | None = None,
+        opening: Opening | None = None,
     ) -> Self:
-        """Add priors to a generator.
-
-        Args:
-            generator: The generator.
-            priors: The retrievers that look ahead.
-            options: Options of all priors.
-            folder: The folder to which their paths are relative.
-            how: Options of opening folders; the precision applies only to the generator.
-        """
-        search = how.search if how is not None and how.search is not None else generator.options
-        search = replace(search, rescore=0, compile=False)
-        how = replace(how or Opening(), precision="float32", search=search, corpus=generator.corpus)
-        how = replace(how, hop_by_hop=False)
+        """Add priors to a generator, opened in float32; their paths are relative to ``folder``."""
+        opening = opening or Opening()
+        search = replace(opening.search or generator.options, rescore=0, compile=False)
+        opening = replace(
+            opening, precision="float32", search=search, corpus=generator.corpus, hop_by_hop=False
+        )
         weighed = []
         for number, prior in enumerate(priors):
-            opened = open_member(prior.retriever, Path(folder), f"priors[{number}]", how)
-            named = prior.retriever if isinstance(prior.retriever, str) else opened.kind
-            weighed.append(WeightedSource(RetrieverPrior(opened, named), prior.weight, prior.temperature))
+            member = open_member(prior.retriever, Path(folder), f"priors[{number}]", opening)
+            name = prior.retriever if isinstance(prior.retriever, str) else member.kind
+            weighed.append(WeightedSource(RetrieverPrior(member, name), prior.weight, prior.temperature))
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
         return cls(generator, weighed, options.done_share, options.normalized)
@@ -159,17 +152,14 @@ class HybridRetriever(JoinsSearch):
     ) -> None:
         """Write a folder that names the folders of the members, or embeds their specifications.
 
-        Args:
-            folder: The folder to write.
-            generator: The folder or specification of the generator.
-            priors: The folder or specification of each prior, without that of an empty prompt.
+        The prior of an empty prompt has none.
 
         Raises:
             ConfigError: Their number is not that of the priors, or the folder exists and holds something
                 else.
-            WriteError: The disk is full or the place cannot be written.
+            WriteError: The disk is full or the folder cannot be written.
         """
-        members = self.priors[:-1] if self._takes_back else self.priors
+        members, empty = self._members
         if len(members) != len(priors):
             raise ConfigError(
                 f"{counted(len(priors), 'folder')} for {counted(len(members), 'prior')}: give one for each "
@@ -179,8 +169,7 @@ class HybridRetriever(JoinsSearch):
             recorded(PriorSpec(named_from(folder, member), prior.weight, prior.temperature))
             for member, prior in zip(priors, members, strict=True)
         ]
-        taken = -self.priors[-1].weight if self._takes_back else 0.0
-        options = recorded(PriorOptions(taken, self.done_share, self.normalized))
+        options = recorded(PriorOptions(empty, self.done_share, self.normalized))
         content = {"generator": named_from(folder, generator), "priors": named, **options}
         write_composite(folder, self.kind, content, self.corpus)
 
@@ -195,11 +184,6 @@ class HybridRetriever(JoinsSearch):
         return self.generator.done
 
     @property
-    def writes_chains(self) -> bool:
-        """Whether scores are log-probabilities."""
-        return self.normalized
-
-    @property
     def widest(self) -> int:
         """Number of passages that a search scores for any k."""
         return self.generator.widest
@@ -207,12 +191,11 @@ class HybridRetriever(JoinsSearch):
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         described = self.generator.describe()
-        empty = self.priors[-1].weight if self._takes_back else 0.0
-        priors = self.priors[:-1] if self._takes_back else self.priors
+        members, empty = self._members
         options = {
-            "prior": [prior.source.name for prior in priors],
-            "prior_weight": [prior.weight for prior in priors],
-            "prior_temperature": [prior.divisor for prior in priors],
+            "prior": [prior.source.name for prior in members],
+            "prior_weight": [prior.weight for prior in members],
+            "prior_temperature": [prior.divisor for prior in members],
             "prior_normalized": self.normalized,
             "empty_weight": abs(empty),
             "done_share": self.done_share,
@@ -222,9 +205,11 @@ class HybridRetriever(JoinsSearch):
         return Description("hybrid", mode, {**described.options, **options}, stages=described.stages)
 
     @property
-    def _takes_back(self) -> bool:
-        """Whether the last prior is the generator itself under an empty prompt."""
-        return bool(self.priors) and isinstance(self.priors[-1].source, EmptyPromptPrior)
+    def _members(self) -> tuple[tuple[WeightedSource, ...], float]:
+        """The priors but that of an empty prompt (the last one), and its weight with the sign turned."""
+        if self.priors and isinstance(self.priors[-1].source, EmptyPromptPrior):
+            return self.priors[:-1], -self.priors[-1].weight
+        return self.priors, 0.0
 
     def fingerprint(self) -> str:
         """SHA-256 of the generator, of every prior, and of their weights."""
@@ -234,8 +219,7 @@ class HybridRetriever(JoinsSearch):
 
     def untuned(self) -> str:
         """The fingerprints of the generator and of its priors."""
-        priors = self.priors[:-1] if self._takes_back else self.priors
-        sources = [prior.source.fingerprint() for prior in priors]
+        sources = [prior.source.fingerprint() for prior in self._members[0]]
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
@@ -258,20 +242,11 @@ class HybridRetriever(JoinsSearch):
         """The training stages of the generator."""
         return self.generator.stages
 
-    @property
-    def learned_done(self) -> bool | None:
-        """Whether it was trained with DONE: not known of a generator."""
-        return None
-
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
-        Args:
-            queries: The queries.
-            k: Largest number of hits for a query.
-            allow: The filter; see :class:`~grls.retrieve.base.Retriever`. Priors are over the allowed
-                passages as well.
+        Priors are over the allowed passages as well.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -297,11 +272,14 @@ class HybridRetriever(JoinsSearch):
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
-        scores = generator.weigh(*self._asked(queries, before, k, hidden))
-        totals = [generator.options.span_temperature * one.mean + one.said for one in scores]
+        scores = generator.weigh(*self._arguments(queries, before, k, hidden))
+        totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
-            [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.lexsort((-total, one.tiers))]
-            for one, total in zip(scores, totals, strict=True)
+            [
+                ScoredPassage(int(scored.passages[n]), float(total[n]))
+                for n in np.lexsort((-total, scored.tiers))
+            ]
+            for scored, total in zip(scores, totals, strict=True)
         ]
 
     def retrieve_hop(
@@ -314,13 +292,7 @@ class HybridRetriever(JoinsSearch):
         """The top-k passages given evidence, and the score of DONE.
 
         The generator and all priors read the evidence. DONE competes with the passages. If it is not among
-        the k + 1 best (or not in the beam), its score is None.
-
-        Args:
-            queries: The queries.
-            evidence: The evidence of each query so far, in order.
-            k: Largest number of hits for a query.
-            allow: The filter, which does not apply to DONE.
+        the k + 1 best (or not in the beam), its score is None. The filter does not apply to DONE.
         """
         rankings = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
         return hits_and_done(rankings, self, k)
@@ -333,20 +305,13 @@ class HybridRetriever(JoinsSearch):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> list[list[ScoredPassage]]:
-        """The k best passages of the index, DONE included.
-
-        Args:
-            queries: The queries.
-            evidence: The evidence of each query so far, in order.
-            k: Largest number of hits for a query.
-            hidden: For each query, numbers of passages that it may not retrieve.
-            allow: The filter, which does not apply to DONE.
+        """The k best passages but those in ``hidden``, DONE included; the filter does not apply to DONE.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: k is below 1, a filter cannot be used, or no filter leaves a passage.
         """
-        return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
+        return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
         """The prior over passages for a query and its evidence."""
@@ -357,7 +322,7 @@ class HybridRetriever(JoinsSearch):
         done, share = self.generator.done, self.done_share
         return prior_of(self.priors, queries, evidence, done, share, self.normalized)
 
-    def _asked(
+    def _arguments(
         self,
         queries: Sequence[Query],
         evidence: Sequence[Sequence[Passage]],

@@ -3,7 +3,7 @@
 Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
 
 Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
-the sum is known. So a passage from one search can be ranked under any other weights without the model.
+the sum is known. So the passages of one search can be ranked under other weights without the model.
 :func:`tune_together` searches with a few settings and collects their passages in a pool. It ranks the pool
 under every setting of a grid, searches with the best setting, adds its passages, and repeats until it has
 searched with the best setting. (Minimum error rate training for translation grows n-best lists in this way;
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ Measure = Callable[[Setting], Quality]
 
 @dataclass(frozen=True)
 class Tried:
-    """The values to try, beside weight 0.
+    """The values to try, besides weight 0.
 
     Attributes:
         weights: Weights of every prior, above 0.
@@ -91,7 +91,7 @@ class Tried:
         ]
         choices.append([empty._replace(weight=-weight) for weight in sorted(self.empty)])
         starts = zip([*priors, empty], choices, strict=True)
-        return [[start._replace(weight=0.0), *others] for start, others in starts]
+        return [[start._replace(weight=0.0), *choice] for start, choice in starts]
 
 
 class Tuned(NamedTuple):
@@ -149,37 +149,33 @@ def tune_together(
     check_grid(choices)
     shape = tuple(len(values) for values in choices)
     grid = list(np.ndindex(shape))
-
-    def setting(places: Sequence[int]) -> Setting:
-        return tuple(values[place] for values, place in zip(choices, places, strict=True))
-
-    settings = [setting(places) for places in grid]
+    settings = [tuple(values[n] for values, n in zip(choices, index, strict=True)) for index in grid]
     order = sorted(range(len(grid)), key=lambda n: sum(abs(prior.weight) for prior in settings[n]))
     measured: dict[int, Quality] = {}
 
-    def ask(place: int) -> None:
-        if place not in measured:
-            measured[place] = measure(settings[place])
+    def ask(number: int) -> None:
+        if number not in measured:
+            measured[number] = measure(settings[number])
             bar.update()
 
-    def best(places: Sequence[int]) -> int:
-        """The best of these settings; the pool estimates those that were not measured."""
-        every = [measured[n] if n in measured else pool.quality(one) for n, one in enumerate(settings)]
-        worth = beside(np.reshape([one.recall for one in every], shape)).ravel().round(9)
-        first = max(places, key=lambda n: worth[n])
-        level = [n for n in places if round(every[n].recall - every[first].recall, 9) == 0]
-        return max(level, key=lambda n: round(every[n].order, 9))  # of equal ones the first
+    def best(numbers: Sequence[int]) -> int:
+        """The best of these settings; the pool estimates the settings that were not measured."""
+        qualities = [measured.get(n) or pool.quality(setting) for n, setting in enumerate(settings)]
+        values = beside(np.reshape([quality.recall for quality in qualities], shape)).ravel().round(9)
+        first = max(numbers, key=lambda n: values[n])
+        level = [n for n in numbers if round(qualities[n].recall - qualities[first].recall, 9) == 0]
+        return max(level, key=lambda n: round(qualities[n].order, 9))  # the first of equal settings
 
     parts = 0.0, 0.5, 1.0  # no priors, each with its middle weight, each with its largest one
     with Progress(len(parts) + ROUNDS, "tune with at most", "searches", shown=None) as bar:
         for part in parts:
             ask(grid.index((*(math.ceil(part * (len(values) - 1)) for values in choices[:-1]), 0)))
         for _ in range(ROUNDS):
-            place = best(order)
-            if place in measured:
+            number = best(order)
+            if number in measured:
                 break
-            ask(place)
-        chosen = best([place for place in order if place in measured])
+            ask(number)
+        chosen = best([number for number in order if number in measured])
         if lightest:
             light = next(n for n in order if pool.as_good(settings[n], settings[chosen]))
             ask(light)
@@ -201,38 +197,21 @@ def beside(values: Floats) -> Floats:
 def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
     """Find the best choice of each prior, one prior after another, with earlier priors at their best.
 
-    Args:
-        choices: The choices of each prior (:meth:`Tried.choices`).
-        measure: Searches with a setting and returns the quality; among equal qualities the first wins.
+    Among equal qualities the first wins.
     """
     best = tuple(values[0] for values in choices)
     searches = 1 + sum(len(values) - 1 for values in choices)
     with Progress(searches, "tune with", "searches", shown=None) as bar:
         value = measure(best)
         bar.update()
-        for place, values in enumerate(choices):
+        for axis, values in enumerate(choices):
             for changed in values[1:]:
-                setting = (*best[:place], changed, *best[place + 1 :])
+                setting = (*best[:axis], changed, *best[axis + 1 :])
                 quality = measure(setting)
                 bar.update()
                 if quality > value:
                     best, value = setting, quality
     return Tuned(best, value.recall)
-
-
-@dataclass
-class _Known:
-    """The passages of one query in the pool.
-
-    Attributes:
-        places: Numbers in the index -> places in the other lists.
-        own: The generator's score of each passage (nats).
-        logs: ``[F]`` the priors' scores of each passage (nats).
-    """
-
-    places: dict[int, int] = field(default_factory=dict)
-    own: list[float] = field(default_factory=list)
-    logs: list[Floats] = field(default_factory=list)
 
 
 class Pool:
@@ -268,10 +247,10 @@ class Pool:
             numbers = enumerate(generator.corpus.numbers(list(dict.fromkeys(ids))))
             self._gold.append({-1 - n if number is None else number for n, number in numbers})
         self._k = k
-        self._most = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
+        self._limits = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
         weighed = [prior for values in choices for prior in values if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
-        self._columns = {key: place for place, key in enumerate(columns)}
+        self._columns = {key: column for column, key in enumerate(columns)}
         before = evidence or [()] * len(queries)
         prior = prior_of([*columns.values()], queries, before, generator.done)
         # The same as in each search, or the priors' part of a score is off by a constant per query.
@@ -280,19 +259,20 @@ class Pool:
             scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
             masses, rows = prior.open(generator.index, scope, 1), generator.index.rows
 
-            def said(query: int, numbers: Ints) -> Floats:
+            def log_weights(query: int, numbers: Ints) -> Floats:
                 masses.load(np.array([0]), np.array([query]))
                 return masses.shares(0, rows.row_of[numbers].astype(np.int64))
 
         else:
             every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))
 
-            def said(query: int, numbers: Ints) -> Floats:
+            def log_weights(query: int, numbers: Ints) -> Floats:
                 allowed = np.setdiff1d(every, hidden[query])
                 return np.stack([log_shares(part, query, allowed)[numbers] for part in prior.parts], axis=1)
 
-        self._said = said  # of a query and n passages: the priors' scores, [n, F] (nats)
-        self._known = [_Known() for _ in queries]
+        self._log_weights = log_weights  # of a query and n passages: the priors' scores, [n, F] (nats)
+        # Of each query: passage -> score of the generator, and [F] scores of the priors (nats).
+        self._passages: list[dict[int, tuple[float, Floats]]] = [{} for _ in queries]
         longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
         self._ideal: Floats = np.array([longest[max(len(numbers), 1) - 1] for numbers in self._gold])
 
@@ -303,33 +283,28 @@ class Pool:
         that its priors favour.
         """
         weights = self._weights(setting)
-        for query, (known, hits) in enumerate(zip(self._known, rankings, strict=True)):
+        for query, (passages, hits) in enumerate(zip(self._passages, rankings, strict=True)):
             hits = hits[:_POOLED]
-            new = [hit.passage for hit in hits if hit.passage not in known.places]
-            if new:
-                for number, row in zip(new, self._said(query, np.array(new)), strict=True):
-                    known.places[number] = len(known.own)
-                    known.own.append(0.0)
-                    known.logs.append(row)
+            new = [hit.passage for hit in hits if hit.passage not in passages]
+            logs = dict(zip(new, self._log_weights(query, np.array(new)), strict=True)) if new else {}
             for hit in hits:
-                place = known.places[hit.passage]
-                known.own[place] = hit.score - float(known.logs[place] @ weights)
+                row = logs[hit.passage] if hit.passage in logs else passages[hit.passage][1]
+                passages[hit.passage] = hit.score - float(row @ weights), row
         # The pool as arrays [Q, M] and [Q, M, F], and the recall of each passage.
-        shape = len(self._known), max(1, *(len(known.own) for known in self._known))
+        shape = len(self._passages), max(1, *map(len, self._passages))
         self._own = np.full(shape, -np.inf)
         self._logs = np.zeros((*shape, len(self._columns)))
         self._right = np.zeros(shape)
-        for query, (known, gold, most) in enumerate(zip(self._known, self._gold, self._most, strict=True)):
-            count = len(known.own)
-            if not count:
-                continue
-            self._own[query, :count] = known.own
-            self._logs[query, :count] = known.logs
-            right = np.isin([*known.places], list(gold))
-            self._right[query, :count][right] = 1 / most
+        pool = zip(self._passages, self._gold, self._limits, strict=True)
+        for query, (passages, gold, limit) in enumerate(pool):
+            if passages:
+                count = len(passages)
+                self._own[query, :count] = [own for own, _ in passages.values()]
+                self._logs[query, :count] = [row for _, row in passages.values()]
+                self._right[query, :count][np.isin([*passages], list(gold))] = 1 / limit
 
     def as_good(self, setting: Setting, best: Setting) -> bool:
-        """Whether a setting's recall is within one standard error of another one's, by the pool."""
+        """Whether a setting's recall is within one standard error of that of ``best``, by the pool."""
         differences = self._right_of(best).sum(axis=1) - self._right_of(setting).sum(axis=1)
         error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
         return bool(differences.mean() <= error + 1e-9)

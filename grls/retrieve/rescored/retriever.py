@@ -57,7 +57,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
-    made,
+    from_record,
     member_path,
     named_from,
     passages_record,
@@ -121,7 +121,7 @@ class RescoredRetriever:
         self.truncate_queries = truncate_queries
 
     @staticmethod
-    def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> RescoredRetriever:
         """Open a folder; see :func:`load_retriever`.
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
@@ -135,29 +135,29 @@ class RescoredRetriever:
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
         named = {name: spec[name] for name in ("passages", "weight") if name in spec}
-        rereading = made(Rereading, named, file, "rescored")
-        retriever = open_member(spec["retriever"], folder, "retriever", how)
-        precision = "bfloat16" if how.precision == "bfloat16" else "float32"
+        rereading = from_record(Rereading, named, file, "rescored")
+        retriever = open_member(spec["retriever"], folder, "retriever", opening)
+        precision = "bfloat16" if opening.precision == "bfloat16" else "float32"
         model = spec["model"]  # a folder, relative to this one, or a hub name
         if not isinstance(model, str) or not model:
             raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
-        place, (first, _, _) = member_path(model, folder), model.partition("/")
+        path, (first, _, _) = member_path(model, folder), model.partition("/")
         is_path = model == MODEL or model.startswith((".", "/", "~")) or model.count("/") > 1
-        if not place.is_dir() and (is_path or (folder / first).is_dir()):
+        if not path.is_dir() and (is_path or (folder / first).is_dir()):
             raise DataError(
-                f"model names {model}, and there is no cross-encoder at {place}: move it back, or write "
+                f"model names {model}, and there is no cross-encoder at {path}: move it back, or write "
                 "where it is.",
                 file,
             )
-        encoder = PairScorer.load(str(place) if place.is_dir() else model, how.device, precision)
+        encoder = PairScorer.load(str(path) if path.is_dir() else model, opening.device, precision)
         known = spec.get("fingerprint", encoder.fingerprint())
-        if asked_to_verify(how.verify) is not False and known != encoder.fingerprint():
+        if asked_to_verify(opening.verify) is not False and known != encoder.fingerprint():
             raise MismatchError(
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
         options: dict[str, Any] = {"name": spec["model"]}
-        if (search := how.searching) is not None:
+        if (search := opening.searching) is not None:
             options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
 
@@ -167,16 +167,18 @@ class RescoredRetriever:
         return Path(model).is_dir() and library_type(model) == CrossEncoder.__name__
 
     @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
+    def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder that rescores the passages of BM25; see :func:`grls.retrieve.build.build`."""
-        how.refuse_unused("a cross-encoder", _UNUSED)
-        encoder = PairScorer.load(model, how.device)
+        building.refuse_unused("a cross-encoder", _UNUSED)
+        encoder = PairScorer.load(model, building.device)
         passages = Corpus.read(corpus)
         words = BM25Retriever(passages)
         first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
-        made = cls(words, encoder, Rereading(PASSAGES))
-        made._save(how.output, {"retriever": first, "model": MODEL}, passages)
-        return f"{how.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
+        retriever = cls(words, encoder, Rereading(PASSAGES))
+        retriever._save(building.output, {"retriever": first, "model": MODEL}, passages)
+        return (
+            f"{building.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
+        )
 
     def save_pretrained(
         self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None
@@ -192,10 +194,8 @@ class RescoredRetriever:
             ConfigError: The folder exists and holds something else, such as a member or the model.
             WriteError: The disk is full or the place cannot be written.
         """
-        first = named_from(folder, retriever)
-        self._save(
-            folder, {"retriever": first, "model": MODEL if model is None else named_model(model, folder)}
-        )
+        named = MODEL if model is None else named_model(model, folder)
+        self._save(folder, {"retriever": named_from(folder, retriever), "model": named})
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
         """Write a folder that names its members, with an embedded model and corpus where there are any."""
@@ -235,7 +235,7 @@ class RescoredRetriever:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the first retriever, of the cross-encoder, and of how it counts."""
+        """SHA-256 of the first retriever, of the cross-encoder, and of the options."""
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -254,74 +254,61 @@ class RescoredRetriever:
         """
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
-            return list(zip(rankings, self.logits(queries, rankings), strict=True))
+            return list(zip(rankings, self._logits(queries, rankings), strict=True))
         find = first_hop if isinstance(self, RescoredHops) else found_after
         rankings = [step.hits for step in find(self.retriever, queries, evidence, passages)]
-        logits = self.logits(self._asked(queries, evidence), rankings, queries)
-        return list(zip(rankings, logits, strict=True))
+        return list(zip(rankings, self._logits(queries, rankings, evidence), strict=True))
 
     def _reread(
         self,
         queries: Sequence[Query],
         rankings: Sequence[Sequence[Hit]],
-        whole: Sequence[Query] | None = None,
+        evidence: Sequence[Sequence[Passage]] | None = None,
     ) -> list[list[Hit]]:
-        """The rankings by the new scores.
-
-        Args:
-            queries: The queries, as the cross-encoder reads them.
-            rankings: The hits of the first retriever for each, best first.
-            whole: The part of each query that may not be cut; None: all of it.
-
-        Raises:
-            DataError: A query would be cut, and ``truncate_queries`` is not set.
-        """
+        """The rankings of the first retriever by the new scores; the evidence is read behind each query."""
         ranked: list[list[Hit]] = []
-        whole = queries if whole is None else whole
         count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
         with Progress(count, "rescore", "passages", shown=None) as bar:
             for start in range(0, len(queries), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
-                read = [hits[: self.rereading.passages] for hits in rankings[part]]
-                logits = self.logits(queries[part], read, whole[part], bar.update)
+                first = [hits[: self.rereading.passages] for hits in rankings[part]]
+                before = None if evidence is None else evidence[part]
+                logits = self._logits(queries[part], first, before, bar.update)
                 for hits, row in zip(rankings[part], logits, strict=True):
                     ranked.append(rank_again(hits, row, self.rereading.weight))
         return ranked
 
-    def logits(
+    def _logits(
         self,
         queries: Sequence[Query],
-        read: Sequence[Sequence[Hit]],
-        whole: Sequence[Query] | None = None,
+        rankings: Sequence[Sequence[Hit]],
+        evidence: Sequence[Sequence[Passage]] | None = None,
         decided: Callable[[int], object] | None = None,
     ) -> list[list[float]]:
-        """The cross-encoder's logits of passages, query by query.
+        """The logits of all hits; ``decided`` is called with the number of pairs read since the last call.
 
-        Args:
-            queries: The queries, as the cross-encoder reads them.
-            read: The passages that it reads with each query.
-            whole: The part of each query that may not be cut; None: the whole query.
-            decided: Called with the number of pairs read since the last call; None: not called.
-
-        Raises:
-            DataError: A query would be cut, and ``truncate_queries`` is not set.
+        A query that would be cut is refused, unless ``truncate_queries`` is set; evidence may be cut.
         """
-        distinct = list(dict.fromkeys(hit.id for hits in read for hit in hits))
+        distinct = list(dict.fromkeys(hit.id for hits in rankings for hit in hits))
         numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
         texts = {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
         if not self.truncate_queries:
-            kept = zip(queries if whole is None else whole, read, strict=True)
-            asked = [(query, texts[hit.id]) for query, hits in kept for hit in hits]
-            if cut := self.encoder.cut_queries([(query.text, text) for query, text in asked]):
-                place, tokens = cut[0]
+            pairs = [(q, texts[hit.id]) for q, hits in zip(queries, rankings, strict=True) for hit in hits]
+            if cut := self.encoder.cut_queries([(query.text, text) for query, text in pairs]):
+                row, tokens = cut[0]
                 raise DataError(
-                    f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
+                    f"query {pairs[row][0].id!r} has {tokens} tokens, but the cross-encoder reads "
                     f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
                     f"Shorten it, or accept the cut with {CUT_QUERIES}."
                 )
-        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
-        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
-        return [[next(flat) for _ in hits] for hits in read]
+        read = [query.text for query in queries]
+        if evidence is not None:
+            read = [self.encoder.query_text(*pair) for pair in zip(read, evidence, strict=True)]
+        texts_read = [
+            (text, texts[hit.id]) for text, hits in zip(read, rankings, strict=True) for hit in hits
+        ]
+        flat = iter(self.encoder.logits(texts_read, self.batch_size, decided).tolist())
+        return [[next(flat) for _ in hits] for hits in rankings]
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
@@ -332,9 +319,9 @@ class RescoredRetriever:
             DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
                 passage, and ``truncate_queries`` is not set.
         """
-        asked = queries_of(queries)
-        found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
-        return [hits[:k] for hits in self._reread(asked, found)]
+        queries = queries_of(queries)
+        first = self.retriever.retrieve(queries, max(k, self.rereading.passages), allow)
+        return [hits[:k] for hits in self._reread(queries, first)]
 
     def retrieve_after(
         self,
@@ -350,28 +337,12 @@ class RescoredRetriever:
         """
         check_counts(k=k)
         count = max(k, self.rereading.passages)
-        found = found_after(self.retriever, queries, evidence, count, allow)
-        return [hits[:k] for hits in self._read_after(queries, evidence, [step.hits for step in found])]
-
-    def _read_after(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        rankings: Sequence[Sequence[Hit]],
-    ) -> list[list[Hit]]:
-        """The rankings by the new scores, once the cross-encoder has read the evidence behind each query."""
-        return self._reread(self._asked(queries, evidence), rankings, queries)
-
-    def _asked(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> list[Query]:
-        """The queries as the cross-encoder reads them, with their evidence."""
-        return [
-            query._replace(text=self.encoder.query_text(query.text, passages))
-            for query, passages in zip(queries, evidence, strict=True)
-        ]
+        first = [step.hits for step in found_after(self.retriever, queries, evidence, count, allow)]
+        return [hits[:k] for hits in self._reread(queries, first, evidence)]
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search the first retrievals join; None: they join none."""
+        """The retriever whose search the first retrievals join, if it takes them."""
         return runner_of(self.retriever)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -382,17 +353,16 @@ class RescoredRetriever:
 
 
 class RescoredHops(RescoredRetriever):
-    """A :class:`RescoredRetriever` whose first one takes the passages found so far in its own way.
+    """A :class:`RescoredRetriever` whose first retriever takes evidence.
 
-    The cross-encoder reads them behind the query. It knows no DONE: DONE keeps the first retriever's score,
-    as a passage of logit 0 does, so a weight is needed to compare them.
+    The cross-encoder reads the evidence behind the query. It knows no DONE: DONE keeps the first retriever's
+    score, as a passage of logit 0 does, so a weight is needed to compare them.
     """
 
     @property
     def learned_done(self) -> bool | None:
-        """Whether the first retriever was trained to tell when DONE follows; None: not known."""
-        known = self.retriever
-        return known.learned_done if isinstance(known, TakesEvidence) else None
+        """Whether the first retriever was trained with DONE; None: not known."""
+        return self.retriever.learned_done if isinstance(self.retriever, TakesEvidence) else None
 
     def retrieve_hop(
         self,
@@ -401,29 +371,24 @@ class RescoredHops(RescoredRetriever):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given those found so far, and the score of DONE.
+        """The top-k passages given evidence, and the score of DONE.
 
         Raises:
             DataError: A query is too long; evidence is cut at its end.
         """
         check_counts(k=k)
         count = max(k, self.rereading.passages)
-        found = first_hop(self.retriever, queries, evidence, count, allow)
-        ranked = self._read_after(queries, evidence, [step.hits for step in found])
-        return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, found, strict=True)]
+        first = first_hop(self.retriever, queries, evidence, count, allow)
+        ranked = self._reread(queries, [step.hits for step in first], evidence)
+        return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, first, strict=True)]
 
 
 def over(
     retriever: Retriever, encoder: PairScorer, rereading: Rereading, **options: Any
 ) -> RescoredRetriever:
-    """A retriever whose passages are read again, one that takes evidence where the first can.
+    """A :class:`RescoredHops` where the first retriever takes evidence, else a :class:`RescoredRetriever`.
 
-    Args:
-        retriever: Finds the passages.
-        encoder: Reads them with the query.
-        rereading: How many, and what it counts. Where its logits count alone they compare with no DONE, so
-            there are no hops until DONE.
-        options: Other arguments of :class:`RescoredRetriever`.
+    Logits without a weight compare with no DONE, so there are no hops until DONE.
     """
     chains = isinstance(retriever, WritesChains) and retriever.writes_chains
     takes = rereading.weight is not None and (chains or isinstance(retriever, TakesEvidence))
@@ -442,21 +407,21 @@ def first_hop(
         return retriever.retrieve_hop(queries, evidence, k, allow)
     assert isinstance(retriever, WritesChains)
     numbers = [retriever.corpus.numbers([passage.id for passage in passages]) for passages in evidence]
-    live = [Under(n, tuple(cast("list[int]", own)), ()) for n, own in enumerate(numbers)]
+    live = [Under(n, tuple(cast("list[int]", row)), ()) for n, row in enumerate(numbers)]
     return hits_and_done(retriever.next_hop(queries, allow)(live, 0, k + 1), retriever, k)
 
 
 def named_model(model: str, folder: str | Path) -> str:
-    """A cross-encoder as it stands in a folder's file: the path of its own folder, or its hub name.
+    """A cross-encoder as ``grls.json`` holds it: the path of its own folder, or its hub name.
 
     Raises:
         ConfigError: It is below the folder, which is written as a whole, or there is no such folder.
     """
     refuse_missing_folder(model)
-    place = Path(model).expanduser()
-    if not place.is_dir():
+    path = Path(model).expanduser()
+    if not path.is_dir():
         return model
-    name = relative(place, folder)
+    name = relative(path, folder)
     if not name.startswith(".."):
         raise ConfigError(
             f"{folder} is written as a whole, and the model {Path(folder) / name} would be lost: choose "
@@ -466,23 +431,18 @@ def named_model(model: str, folder: str | Path) -> str:
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
-    """One ranking by the new scores.
+    """One ranking by the new scores, best first.
 
     Args:
         hits: The hits of the first retriever, best first.
         logits: ``[n]`` logits of the first n hits.
         weight: The weight w; None: logits replace scores.
-
-    Returns:
-        All hits, best first.
     """
     count = len(logits)
     if not count:
         return list(hits)
-    scores = (
-        list(logits) if weight is None else [h.score + weight * z for h, z in zip(hits, logits, strict=False)]
-    )
-    ranked = [Hit(hit.id, score) for hit, score in zip(hits, scores, strict=False)]
+    pairs = zip(hits, logits, strict=False)
+    ranked = [Hit(hit.id, logit if weight is None else hit.score + weight * logit) for hit, logit in pairs]
     ranked.sort(key=lambda hit: -hit.score)
     low, last = ranked[-1].score, hits[count - 1].score
     return ranked + [Hit(hit.id, min(low, low + (hit.score - last))) for hit in hits[count:]]

@@ -77,11 +77,11 @@ def test_the_search_is_exact_whatever_the_block(block: int) -> None:
     index.add(rows)
     for k in (1, 10, 200, 500):
         found = top_k(queries, rows, k, block)
-        assert [near.numbers.tolist() for near in found] == full_sort(queries, rows, k)
+        assert [numbers.tolist() for numbers, _ in found] == full_sort(queries, rows, k)
         scores, numbers = index.search(queries, min(k, 200))
-        assert [near.numbers.tolist() for near in found] == numbers.tolist()
-        assert np.stack([near.scores for near in found]) == pytest.approx(scores, abs=1e-4)
-        assert all((np.diff(near.scores) <= 0).all() for near in found)
+        assert [numbers.tolist() for numbers, _ in found] == numbers.tolist()
+        assert np.stack([near for _, near in found]) == pytest.approx(scores, abs=1e-4)
+        assert all((np.diff(near) <= 0).all() for _, near in found)
 
 
 @pytest.mark.parametrize("block", [5, 1000])
@@ -90,9 +90,9 @@ def test_ties_go_to_the_first_row_even_across_the_cut(block: int) -> None:
     rng = np.random.default_rng(1)
     rows = np.tile(rng.normal(size=(3, 8)).astype(np.float32), (100, 1))
     queries = rng.normal(size=(25, 8)).astype(np.float32)
-    for query, near in zip(queries, top_k(queries, rows, 130, block), strict=True):
+    for query, (near, _) in zip(queries, top_k(queries, rows, 130, block), strict=True):
         first, second, _ = np.argsort(-(rows[:3] @ query))
-        assert near.numbers.tolist() == [*range(first, 300, 3), *list(range(second, 300, 3))[:30]]
+        assert near.tolist() == [*range(first, 300, 3), *list(range(second, 300, 3))[:30]]
 
 
 def test_hits_are_the_inner_products_in_order(retriever: DenseRetriever, corpus: Corpus) -> None:

@@ -13,7 +13,7 @@ from grls.models.load.build import CausalLM
 from grls.retrieve.base import Under
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.finders import AskedHop, Writes
+from grls.retrieve.hops.finders import HopRequest, Writes
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
@@ -81,7 +81,7 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
             numbers = tuple(n for n in data.corpus.numbers(gold[:hop]) if n is not None)
             finder = Writes(retriever, beside=True)
             chain = Under(0, numbers, finder.hidden(numbers, bool(numbers)))
-            (found,) = finder.start([query], None)(AskedHop([chain], hop, 5, {}))
+            (found,) = finder.start([query], None)(HopRequest([chain], hop, 5, {}))
             assert not {*gold[:hop]} & {hit.id for hit in found.hits}
             recalls.append(recall_at([hit.id for hit in found.hits], frozenset(gold[hop:]), 5))
     assert logs["dev_recall"] == pytest.approx(np.mean(recalls))
