@@ -51,9 +51,9 @@ def read_all(
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
     known = {record["query_id"] for record in file.records}
-    todo = [query for query in questions.asked if query.id not in known]
+    todo = [query for query in questions.queries if query.id not in known]
     size = BATCHES * writer.batch_size
-    count = len(questions.asked)
+    count = len(questions.queries)
     with Progress(count, "read", "queries", count - len(todo)) as bar:
         for first in range(0, len(todo), size):
             group = todo[first : first + size]
@@ -63,7 +63,7 @@ def read_all(
             records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
             file.add(records)
     by_query = {record["query_id"]: record for record in file.records}
-    return [_reading(by_query[query.id]) for query in questions.asked], file
+    return [_reading(by_query[query.id]) for query in questions.queries], file
 
 
 def spent_options(
@@ -75,7 +75,7 @@ def spent_options(
         for name, value in record.get("spent", {}).items():
             spent[name] += value
     seconds = spent.pop("seconds")
-    return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
+    return seconds, {**options, "cut": sum(reading.cut for reading in readings), **spent}
 
 
 def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:
@@ -113,18 +113,18 @@ def save_readings(
         info: The manifest of the run.
         more: Further fields of each query's line of the answers.
     """
-    corpus, asked = questions.corpus, questions.asked
-    for query, reading in list(zip(asked, readings, strict=True))[:SHOWN]:
+    corpus, queries = questions.corpus, questions.queries
+    for query, reading in list(zip(queries, readings, strict=True))[:SHOWN]:
         print(shown_reading(query, reading, corpus) + "\n")
     answers = f"{output}{ENDING}"
-    lines = (answer_record(*pair, corpus) for pair in zip(asked, readings, strict=True))
+    lines = (answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True))
     write_answers(answers, lines if not more else (a | b for a, b in zip(lines, more, strict=True)))
-    rankings = {query.id: list(one.ranking) for query, one in zip(asked, readings, strict=True)}
+    rankings = {query.id: list(reading.ranking) for query, reading in zip(queries, readings, strict=True)}
     run = Run.of(rankings, info=info)
-    print(run.save(output, asked, corpus))
+    print(run.save(output, queries, corpus))
     depth = RunDepth.of(run, len(corpus), [])
     written = read_answers(answers, texts=False)
-    scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
+    scores = score_answers(written, queries, questions.qrels, corpus, depth=depth)
     print(summary(scores, info.seconds))
 
 
@@ -149,12 +149,12 @@ def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[
 
 def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
     """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
-    place = {passage: number for number, passage in enumerate(reading.read)}
+    numbers = {passage: number for number, passage in enumerate(reading.read)}
     pieces: list[dict[str, Any]] = []
     groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]
     for question, passages in groups:
         pieces += [{"kind": "thought", "text": question, "quote": -1}] if question else []
-        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": place[i]} for i in passages]
+        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": numbers[i]} for i in passages]
     answer = {"kind": "answer", "text": reading.answer, "quote": -1}
     return [*pieces, *([answer] if reading.answer else [])]
 

@@ -369,7 +369,7 @@ def run_riches(
         name: Name of the run; None: by the options.
         portion: Batches between two points where a run can go on.
     """
-    corpus, queries = questions.corpus, questions.asked
+    corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
     options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
     made = (

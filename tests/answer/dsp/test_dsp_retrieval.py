@@ -28,7 +28,7 @@ def test_an_error_is_that_of_its_own_asker() -> None:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, most=4)
+    gathered = Gathered(compute, batch_size=4)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(gathered, 0)
         assert begun.wait(10)
