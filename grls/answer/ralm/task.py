@@ -1,4 +1,7 @@
-"""Opens the models, retriever and texts of a run of In-Context RALM by their names in the options."""
+"""Runs of In-Context RALM: measure texts, continue them, or collect examples for a reranker.
+
+Models, retriever and texts are opened by their names in the options. A killed run goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -158,19 +161,13 @@ def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[Tok
     texts = []
     for file in files:
         text = read_text(file)
-        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens, spans = foreign_places(loaded.tokenizer, [text])[0]
         tokens = tokens[:limit]
         if not tokens:
             raise DataError("the text is empty; fill the file, or remove it.", file)
-        end = places[len(tokens) - 1][1]
+        end = spans[len(tokens) - 1][1]
         texts.append(TokenizedText(file.name, count(text[:end]), tokens))
     return texts
-
-
-# Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.
-#
-# A file names the passages, a title or a passage id a line. White space around titles is ignored, ids must
-# match exactly. A warning lists lines that match nothing: they may be misspelled titles.
 
 
 _SHOWN = 5
@@ -178,9 +175,10 @@ _SHOWN = 5
 
 
 def without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages except those whose title or id stands in a file.
+    """All passages except those whose title or id stands in a file, such as the passages of the texts read.
 
-    A warning counts lines that are no title and no id, and lists the first few.
+    White space around titles is ignored, ids must match exactly. A warning counts lines that are no title and
+    no id, and lists the first few: they may be misspelled titles.
 
     Raises:
         DataError: The file is missing or no text, or none of its lines matches.
@@ -189,12 +187,12 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     titled: dict[str, list[str]] = {}
     for line in named:
         titled.setdefault(line.strip(), []).append(line)
-    kept, matched = [], set()
+    numbers, matched = [], set()
     for number, passage in enumerate(corpus):
         names = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
         matched |= names
         if not names:
-            kept.append(number)
+            numbers.append(number)
     if not matched:
         raise DataError(f"no passage of {corpus.source} has a title or id that stands in this file.", file)
     missing = [name for name in named if name not in matched]
@@ -204,10 +202,7 @@ def without(corpus: Corpus, file: Path) -> Numbered:
             "%s: %d of %d lines are no title and no id of a passage of %s, so they exclude nothing: %s",
             file, len(missing), len(named), corpus.source, listed,
         )  # fmt: skip
-    return Numbered(np.array(kept, dtype=np.int64))
-
-
-# Measures texts, continues them, or collects examples; a killed run goes on where it stopped.
+    return Numbered(np.array(numbers, dtype=np.int64))
 
 
 def measure(
@@ -225,7 +220,7 @@ def measure(
     due = [
         (text.name, stride.first) for text in texts for stride in strides(len(text.tokens), reader.options)
     ]
-    file = _kept(f"{output}.strides.jsonl", settings, ("text", "first"), due)
+    file = _opened_file(f"{output}.strides.jsonl", settings, ("text", "first"), due)
     computed = reader.scorer.computed
     with Progress(len(due), "ralm", "strides", file.count) as bar:
         for text in texts:
@@ -276,17 +271,17 @@ def collect_examples(
         for text in texts
         for stride in strides(len(text.tokens), reader.options)[1::every]
     ]
-    file = _kept(f"{output}.examples.jsonl", settings, ("text", "first"), due)
+    file = _opened_file(f"{output}.examples.jsonl", settings, ("text", "first"), due)
     with Progress(len(due), "examples", "strides", file.count) as bar:
         for text in texts:
             done = sum(record["text"] == text.name for record in file.records)
             for block in collect(reader, text.tokens, prefix_tokens, every, done):
                 empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
-                places = due[file.count : file.count + len(block)]
+                firsts = due[file.count : file.count + len(block)]
                 file.add(
                     [
                         {"text": text.name, "first": first, **(row._asdict() if row else empty)}
-                        for (_, first), row in zip(places, block, strict=True)
+                        for (_, first), row in zip(firsts, block, strict=True)
                     ]
                 )
                 bar.update(len(block))
@@ -298,7 +293,7 @@ def write_on(
     reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
     """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
-    file = _kept(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
+    file = _opened_file(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
     done = {record["name"] for record in file.records}
     waiting: Iterator[TokenizedText] = (text for text in texts if text.name not in done)
     with Progress(len(texts), "write", "texts", len(done)) as bar:
@@ -310,20 +305,12 @@ def write_on(
         print(f"{record['name']}: … {record['text']}\n")
 
 
-def _kept(
+def _opened_file(
     path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
 ) -> GrowingFile:
-    """The file of a run's records.
+    """The file of a run's records, which must be those of ``due``: the values of ``fields``, in order.
 
-    Args:
-        path: The file.
-        settings: Everything that records depend on.
-        fields: The fields that identify a record, the name of its text first.
-        due: The values of these fields for all records of the run, in order.
-
-    Raises:
-        MismatchError: The file names a text that the run does not have, perhaps a renamed one.
-        DataError: A record is repeated, or left out.
+    The fields identify a record, the name of its text first.
     """
     file = GrowingFile(path, settings)
     gone = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
@@ -336,18 +323,13 @@ def _kept(
     return file
 
 
-# Training examples of a reranker: the likelihood of the next stride behind each candidate.
-#
-# Method: arXiv 2302.00083. Training: grls.train.reranker.
-
-
 _BLOCK = 64
 
 
 def collect(
     ralm: InContextRalm, text: Sequence[int], prefix_tokens: int = 64, every: int = 1, begin: int = 0
 ) -> Iterator[list[RerankExample | None]]:
-    """Score the candidates of the strides of a text, block by block.
+    """Score the candidates of the strides of a text, block by block: examples for :mod:`grls.train.reranker`.
 
     Args:
         ralm: Model, retriever and options; its chooser sets the number of candidates.
@@ -381,12 +363,6 @@ def collect(
         ]
 
 
-# Text written with retrieval: a new retrieval every s tokens (arXiv 2302.00083, generation).
-#
-# Within a stride the model continues from its cache. For the next stride the documents before the text may
-# change, and then everything behind them is computed again. transformers' ``generate`` does the writing.
-
-
 class RalmContinuation(NamedTuple):
     """The continuation of a prompt.
 
@@ -404,7 +380,10 @@ class RalmContinuation(NamedTuple):
 def continue_texts(
     ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int, **sampling: Any
 ) -> list[RalmContinuation]:
-    """Continue several prompts together.
+    """Continue several prompts together, with a new retrieval every s tokens.
+
+    Within a stride the model continues from its cache. For the next stride the documents before the text may
+    change, and then everything behind them is computed again.
 
     Args:
         ralm: Model, retriever and options.
@@ -439,7 +418,7 @@ def continue_texts(
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
         for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
-            stop = next((place for place, token in enumerate(tokens) if token in ends), None)
+            stop = next((length for length, token in enumerate(tokens) if token in ends), None)
             written[n] += tokens if stop is None else tokens[:stop]
             ended[n] = stop is not None
     return [
