@@ -127,7 +127,7 @@ class FinishedRun:
             )
         if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
             raise MismatchError(
-                f"{run} ({self.info.asked}) answers fewer queries than the {len(queries):,} asked; give "
+                f"{run} ({self.info.query_set}) answers fewer queries than the {len(queries):,} asked; give "
                 f"{Option('limit', self.info.limit)}, or retrieve for all of them."
             )
         self.corpus = corpus

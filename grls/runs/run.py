@@ -78,10 +78,10 @@ class Run:
         rankings: dict[str, list[Hit]] = {}
         chains: dict[str, Chain] = {}
         mode = ""
-        for mode, one in read_results(path):  # noqa: B007 (all lines have one mode)
-            rankings[one.query_id] = one.hits
-            if one.chain is not None:
-                chains[one.query_id] = one.chain
+        for mode, result in read_results(path):  # noqa: B007 (all lines have one mode)
+            rankings[result.query_id] = result.hits
+            if result.chain is not None:
+                chains[result.query_id] = result.chain
         return cls(rankings, chains, mode, info, str(path))
 
     @property
@@ -142,8 +142,8 @@ class Run:
         candidates = options.get("passages")
         if isinstance(k, int) and isinstance(candidates, int) and longest <= candidates < k:
             k = candidates
-        whole = not longest or k is None or (isinstance(k, int) and longest < k)
-        depths = [options.get("members_depth"), None if whole else longest]
+        complete = not longest or k is None or (isinstance(k, int) and longest < k)
+        depths = [options.get("members_depth"), None if complete else longest]
         depth = min((depth for depth in depths if isinstance(depth, int)), default=None)
         return None if depth is None or (passages is not None and depth >= passages) else depth
 
@@ -159,11 +159,11 @@ class Run:
 
         Args:
             output: Path without ending.
-            queries: What was asked; a line of JSONL for each. None, or no corpus: there is no JSONL.
-            corpus: Where the texts of JSONL come from.
+            queries: The queries; a line of JSONL for each. None, or no corpus: there is no JSONL.
+            corpus: The passages, for the texts of JSONL.
 
         Returns:
-            What was written, in a line.
+            The files and their content, in a line.
 
         Raises:
             ConfigError: The run has no manifest to write.
@@ -189,17 +189,17 @@ class Run:
         """
         if self.info is None or other.info is None:
             return
-        what = difference(self.info, other.info)
-        if what == "corpus":
+        differing = difference(self.info, other.info)
+        if differing == "corpus":
             raise MismatchError(
                 f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
                 f"one, of {other.info.data}; give runs over the same corpus."
             )
-        both = f"{self.called} ({self.info.asked}) and {other.called} ({other.info.asked})"
-        if what == "queries":
+        both = f"{self.called} ({self.info.query_set}) and {other.called} ({other.info.query_set})"
+        if differing == "queries":
             why = self.unlike(other) or "the ids are the same, the texts differ"
             raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
-        if what == "split":
+        if differing == "split":
             raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
 
     def unlike(self, other: Run) -> str:

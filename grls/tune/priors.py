@@ -36,9 +36,10 @@ from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, made
 from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
+from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run
 from grls.tune.hops import ends_chains, ranks_by_hops
-from grls.tune.step import DevHops, Step, TuneChoice, Tuning, as_hits, as_pairs, tell_price
+from grls.tune.step import DevHops, Step, TuneChoice, Tuning, tell_price
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _CANDIDATES = 200

@@ -12,7 +12,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -127,16 +127,6 @@ class Tuning:
 def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The choices of the steps before hops, which the measurements of hops depend on."""
     return {name: spec.get(name) for name in CHOSEN}
-
-
-def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
-    """Hits as JSON values."""
-    return [[hit.id, float(hit.score)] for hit in hits]
-
-
-def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
-    """Hits from JSON values."""
-    return [Hit(name, score) for name, score in pairs]
 
 
 _JSON = (dict, list, str, int, float, type(None))
