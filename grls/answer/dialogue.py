@@ -82,12 +82,8 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     Special tokens come from the template alone: the content of a turn stays text, however it is spelled. If
     no turn spells a special token, the ids are those of the rendered conversation. Otherwise a sign that
     occurs nowhere else replaces each spelled special token. The template then writes the turns (it may trim
-    them, write them as JSON, or take a part), and each sign is read as the text that it replaced.
-
-    Args:
-        tokenizer: The tokenizer of a chat model.
-        turns: ``role`` and ``content`` of each turn.
-        begin: The beginning of the model's turn.
+    them, write them as JSON, or take a part), and each sign is read as the text that it replaced. A turn has
+    ``role`` and ``content``; ``begin`` is the beginning of the model's turn.
 
     Raises:
         ConfigError: The tokenizer has no chat template, or its template refuses the turns or makes special
@@ -164,11 +160,7 @@ def _any_of(texts: Collection[str]) -> str:
 def _read(
     tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], wanted: Sequence[int]
 ) -> list[int]:
-    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text.
-
-    Raises:
-        ConfigError: There is a special token beside those that the template writes around the turns.
-    """
+    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text."""
     numbers = {spelled: number for number, spelled in special.items()}
     meant = {sign: spelled for spelled, sign in signs.items()}
     ids: list[int] = []

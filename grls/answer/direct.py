@@ -22,12 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class FollowUpStep(NamedTuple):
-    """A follow-up question.
-
-    Attributes:
-        question: The question that the model wrote.
-        passages: Ids of the passages that were shown for it.
-    """
+    """A follow-up question that the model wrote, and the ids of the passages that were shown for it."""
 
     question: str
     passages: tuple[str, ...]
@@ -85,14 +80,9 @@ class DirectReader:
         depth: int,
         decided: Callable[[int], object] | None = None,
     ) -> list[WrittenAnswer]:
-        """Answer queries from the first k passages retrieved for each.
+        """Answer queries (:meth:`answer`) from the first k passages that a retriever or finished run has.
 
-        Args:
-            queries: The queries.
-            source: The retriever or finished run; None for no retrieval.
-            k: Most passages read for a query.
-            depth: Length of the rankings, if larger than k.
-            decided: Called with the number of queries answered since the last call.
+        ``depth`` is the length of the rankings, if larger than k.
         """
         if source is None:
             return self.answer(queries, [[] for _ in queries], 0, decided)

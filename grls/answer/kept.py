@@ -36,18 +36,12 @@ def read_all(
 ) -> tuple[list[WrittenAnswer], GrowingFile]:
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
-    Args:
-        questions: The questions.
-        output: Path without ending; answers are kept in OUTPUT.readings.jsonl.
-        settings: Everything that the answers depend on, as JSON values.
-        writer: The language model behind ``answer``.
-        answer: Answers a list of queries.
+    OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so a
+    group that a kill has split is answered again. ``writer`` is the language model behind ``answer``.
 
     Returns:
-        The answer of each query, and the file that holds the answers.
+        The answer of each query, and the file.
     """
-    # A line a query. The last line of a group has the cost of the whole group, so a group that a kill has
-    # split is answered again.
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
     known = {record["query_id"] for record in file.records}
@@ -106,12 +100,7 @@ def save_readings(
 ) -> None:
     """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores.
 
-    Args:
-        questions: The questions.
-        output: Path without ending.
-        readings: The answer of each query.
-        info: The manifest of the run.
-        more: Further fields of each query's line of the answers.
+    ``info`` is the manifest of the run, ``more`` has further fields of each query's line of the answers.
     """
     corpus, queries = questions.corpus, questions.queries
     for query, reading in list(zip(queries, readings, strict=True))[:SHOWN]:

@@ -147,15 +147,16 @@ class RefuseNaNLogits(LogitsProcessor):
         return scores
 
 
-class _Stopped(StoppingCriteria):
-    """Marks the rows that hold a stop string."""
+class StoppedRows(StoppingCriteria):
+    """Ends the rows whose new tokens, from ``start`` on, are complete."""
 
-    def __init__(self, text: Callable[[list[int]], tuple[str, bool]], start: int):
-        self.text = text
+    def __init__(self, complete: Callable[[list[int]], bool], start: int):
+        self.complete = complete
         self.start = start
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
-        stopped = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        """Whether each row is complete, ``[B]``."""
+        stopped = [self.complete(row) for row in input_ids[:, self.start :].tolist()]
         return torch.tensor(stopped, device=input_ids.device)
 
 
@@ -282,7 +283,7 @@ class TextWriter:
             input_ids=inputs.to(device), attention_mask=mask.to(device), max_new_tokens=self.max_new_tokens,
             do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
-            stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
+            stopping_criteria=StoppingCriteriaList([StoppedRows(lambda row: self._text(row)[1], start)]),
             logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
             [])]), return_dict_in_generate=True, output_logits=scored,
         )  # fmt: skip

@@ -58,16 +58,9 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
 def refuse_other_data(
     run: Run, folder: str | Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
 ) -> None:
-    """Refuse a run that its manifest says is of another corpus or of other queries than a data set holds.
+    """Refuse (MismatchError) a run whose manifest says that it is of another corpus, or of other queries.
 
-    Args:
-        run: The run.
-        folder: The data set, for the error text.
-        corpus: Its corpus.
-        queries: Queries that the run may answer: those of a split, or all.
-
-    Raises:
-        MismatchError: The run is of another corpus or of other queries.
+    ``queries`` are those that the run may answer: of a split, or all of the data set in ``folder``.
     """
     info = run.info
     if info is None:
@@ -89,12 +82,7 @@ def refuse_unrelated(
 ) -> None:
     """Refuse (DataError) an empty run, one that answers no query of a split, or queries of other data.
 
-    Args:
-        run: The run.
-        data: The data set, for the error text.
-        split: The split, for the error text.
-        queries: Ids of the queries of the split.
-        every: Ids of all queries of the data set.
+    ``queries`` are the ids of the queries of the split, ``every`` those of the data set.
     """
     if not run.rankings:
         raise DataError("the run has no line; retrieve again.", run.path)
@@ -252,13 +240,7 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
 def save_for(run: Run, output: str, query_set: QuerySet | None) -> str:
     """Save a run that was made of others (fused, cut), with data set, split and fingerprints of its queries.
 
-    Args:
-        run: The run, with its manifest.
-        output: Path without ending.
-        query_set: The queries that it answers; None: no texts are known, so there is a TREC run alone.
-
-    Returns:
-        The files and their content, in a line.
+    Where its queries are not known there is a TREC run alone, without texts. Returns a line for the user.
     """
     if query_set is None or run.info is None:
         return run.save(output)

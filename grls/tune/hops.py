@@ -304,11 +304,6 @@ def chosen_end(tried: Sequence[TriedEnd], bias: float, choose: Choice) -> TriedE
     """Of the settings within one standard error of the best set F1 the nearest to a bias and a choice.
 
     Of equally near ones the higher set F1 decides, then what was tried first.
-
-    Args:
-        tried: At least one.
-        bias: The bias that the folder has.
-        choose: Its choice.
     """
     best = _best_of(tried)
     near = [

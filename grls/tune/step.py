@@ -48,12 +48,9 @@ class TuneChoice(NamedTuple):
 
 
 def tell_price(known: float, ended: float, ending: str) -> None:
-    """Print what the end of chains or rankings costs (:mod:`grls.evaluation.price`).
+    """Print what an end (DONE, or the cut) costs (:mod:`grls.evaluation.price`).
 
-    Args:
-        known: Set F1 with the known number of gold passages, in [0, 1].
-        ended: Set F1 with the chosen end.
-        ending: The end: DONE, or the cut.
+    ``known`` and ``ended`` are the set F1, in [0, 1], with the known number of gold passages and as it ended.
     """
     price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {ending}"
     print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
@@ -112,12 +109,9 @@ class Tuning:
         return open_spec(self.folder, spec, opening)
 
     def open_member(self, member: Member, field: str, **changes: Any) -> Retriever:
-        """A member as the folder asks it, with the search that the folder stores.
+        """A member, by its path or specification, with the search that the folder stores.
 
-        Args:
-            member: Its path, relative to the folder, or its specification.
-            field: Where in the folder's ``grls.json`` it is named, for errors.
-            changes: Other fields of how it is opened.
+        ``field`` names it in the folder's ``grls.json``, for errors; ``changes`` are fields of the opening.
         """
         search = stored_search(self.spec, self.folder / MANIFEST)
         opening = replace(self.opening, search=self.opening.search or search, **changes)
@@ -148,12 +142,7 @@ class Journal:
         self._known = {_key(record["of"]): record["found"] for record in self._file.records}
 
     def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """A measurement of before, or else a new one.
-
-        Args:
-            setting: The setting that is measured: JSON values.
-            measure: Measures it; gives JSON values.
-        """
+        """The measurement of a setting, of before or a new one; both are JSON values."""
         key = _key(setting)
         if key not in self._known:
             values = measure()
@@ -216,12 +205,7 @@ class DevQueries:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
-        """Read them.
-
-        Args:
-            data: The data set folder.
-            split: Which queries.
-            limit: Number of first queries; None: all.
+        """Read the queries of a split, or the first ``limit`` of them.
 
         Raises:
             ConfigError: The limit is below 1.

@@ -34,17 +34,8 @@ def answer_with_program(
 ) -> None:  # fmt: skip
     """Answer questions with a program; save the answers and the run, and print scores and costs.
 
-    Args:
-        questions: The questions.
-        program: The name of the program.
-        opened: The program's retriever.
-        retriever: The name of the retriever.
-        model: The name of the language model.
-        k: Passages of a retrieval.
-        dsp: Options of the program.
-        device: Device of a model in this process.
-        output: Path without ending; the record of a query is in OUTPUT.trace.jsonl as soon as it is answered.
-        name: Name of the run; None: by the program and the retriever.
+    The arguments are the options of ``grls answer dsp``; ``opened`` is the retriever. The record of a query
+    is in OUTPUT.trace.jsonl as soon as it is answered.
 
     Raises:
         ConfigError: The model cannot be opened, or the program needs a retriever.

@@ -344,17 +344,6 @@ class LinesAdapter(dspy.Adapter):
         lines = [_line(field, values[field]) for field in fields if _says(values, field)]
         return BLANK.join([signature.instructions, *solved, "\n".join([*lines, f"{_label(name)}:"])])
 
-    def format(
-        self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """The prompt for the first output field, as DSPy shows it."""
-        first = next(iter(signature.output_fields))
-        return [{"role": "user", "content": self.prompt(signature, demos, inputs, first)}]
-
-    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-        """The output fields of a text that continues the first field's label; missing fields are absent."""
-        return _fields(list(signature.output_fields), completion)
-
 
 def _says(fields: Mapping[str, Any], name: str) -> bool:
     """Whether a field is there and not empty."""

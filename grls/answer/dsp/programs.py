@@ -155,12 +155,7 @@ def sampled(
 ) -> list[Any]:
     """Predictions of one predictor: a single plain call for n = 1, else n draws at a temperature.
 
-    Args:
-        predict: The predictor.
-        n: Number of predictions.
-        temperature: Temperature of several draws.
-        scored: Ask the model for the log-probabilities of several draws; see :func:`likeliest`.
-        inputs: The predictor's inputs.
+    ``scored`` asks the model for the log-probabilities of several draws (:func:`likeliest`).
     """
     if n == 1:
         return [predict(**inputs)]
@@ -541,12 +536,7 @@ def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -
 
 
 class NamedLM(NamedTuple):
-    """A language model opened by name.
-
-    Attributes:
-        lm: A ``dspy.LM``.
-        weights: Fingerprint of a model in this process; None for a served model.
-    """
+    """A ``dspy.LM``, and the fingerprint of the weights of a model in this process."""
 
     lm: Any
     weights: str | None
@@ -582,17 +572,10 @@ def demonstrated(
     file: str | Path,
     setting: Mapping[str, Any],
 ) -> Any:
-    """A program with demonstrations, read from a file; a missing file is made and written.
+    """A program with demonstrations (:func:`demonstrate`), read from a file; a missing file is written.
 
-    Demonstrations that depend on the query (``nearest``) have no file.
-
-    Args:
-        program: The program.
-        options: How to make demonstrations.
-        train: Examples to make demonstrations of.
-        threads: Examples tried at the same time.
-        file: The file of the demonstrations.
-        setting: Everything that demonstrations depend on, as JSON values; a file with another one is refused.
+    ``setting`` is everything that the demonstrations depend on, as JSON values. Demonstrations that depend on
+    the query (``nearest``) have no file.
 
     Raises:
         DataError: The file belongs to another program.
@@ -660,19 +643,13 @@ OVERLAP_PRECISION = 0.8
 
 
 def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
-    """Whether an example is answered correctly.
+    """Whether an example is answered correctly; DSPy's optimizers also pass a trace.
 
-    An example with gold passages only is answered correctly if all of them are retrieved.
-
-    Args:
-        example: The example.
-        prediction: The program's prediction.
-        trace: Unused; DSPy's optimizers pass it.
-        keep: ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
-            ``passage``: and a passage that was read has an accepted answer (``answer_match`` and
-            ``passage_match`` of arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of
-            at least 0.75 with an accepted one, and a passage that was read has at least 0.8 of the words of
-            an accepted one (its conversations).
+    An example with gold passages only is answered correctly if all of them are retrieved. Else ``keep``
+    decides. ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
+    ``passage``: and a passage that was read has an accepted answer (``answer_match`` and ``passage_match`` of
+    arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of at least 0.75 with an accepted
+    one, and a passage that was read has at least 0.8 of the words of an accepted one (its conversations).
     """
     if not example.answers:
         return set(example.evidence) <= {passage.id for passage in prediction.found}
@@ -687,15 +664,10 @@ def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer
 def demonstrate(
     program: Any, options: DemonstrationOptions, train: Sequence[Any], candidates: int = 4, threads: int = 1
 ) -> Any:
-    """A copy of a program with demonstrations.
+    """A copy of a program with demonstrations of DSPy examples (:func:`dspy_examples`).
 
-    Args:
-        program: The program.
-        options: How to make demonstrations.
-        train: DSPy examples (:func:`dspy_examples`). ``search`` holds out every second one to compare sets.
-        candidates: Random bootstrapped sets to choose from (``search``), beside one set in the order of the
-            examples, the labeled examples, and no demonstrations.
-        threads: Held-out examples answered at the same time (``search``).
+    ``search`` holds out every second example to compare sets, on several threads: as many random bootstrapped
+    sets as there are candidates, one set in the order of the examples, the labeled ones, and none.
 
     Raises:
         ConfigError: There are too few examples to hold some out, no example has an answer to show, or the
@@ -777,14 +749,7 @@ def answer_all(
     go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
     unpaid account, an unknown provider) ends the run instead. No answer is lost.
 
-    Args:
-        program: The program, called from several threads.
-        inputs: Query id -> inputs of the program.
-        lm: The model.
-        adapter: The adapter that asks the model (:class:`~grls.answer.dsp.lm.Patience`).
-        file: Holds the records; a query that failed before is tried again.
-        threads: Queries answered at the same time.
-        decided: Called with the number of queries done since the last call.
+    ``inputs`` are those of the program, by query id; ``decided`` is called with the number of queries done.
 
     Returns:
         The record of each query, in the order of ``inputs``: ``query_id``, ``answer``, ``found`` and ``read``

@@ -1,4 +1,4 @@
-"""A retriever as a DSPy module, with DSP's operations: fused queries, ranking of candidates.
+"""A retriever as a DSPy module, with DSP's fused queries.
 
 The queries of several threads share a batch, and only one thread at a time retrieves, so a retriever need not
 be thread-safe. A hit keeps its score and gets a probability. A generator's score s is a log-probability, so
@@ -16,8 +16,7 @@ from grls.answer.dsp.lm import Gathered, note
 from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError
+from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.retriever import comb_sum
 from grls.retrieve.queries import check_counts
@@ -49,11 +48,6 @@ class RetrievedPassage(NamedTuple):
 class _Request(NamedTuple):
     text: str
     k: int
-    allow: tuple[str, ...] | None
-
-
-_Result = tuple[list[Hit], dict[str, Passage]]
-"""Hits, and the passages of the hits and of the filter, by id."""
 
 
 class Retrieval(dspy.Module):
@@ -124,38 +118,15 @@ class Retrieval(dspy.Module):
         fused = [RetrievedPassage(hit.id, texts[hit.id], hit.score, hit.score) for hit in hits]
         return self._noted(queries, fused)
 
-    def rank(self, query: str, candidates: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
-        """The best of several candidate passages (by their ids) for a query.
-
-        Candidates that the retriever does not find follow in their order, with score and probability 0.
-
-        Raises:
-            DataError: A candidate is not in the corpus.
-            ConfigError: There is no candidate.
-        """
-        ids = tuple(dict.fromkeys(candidates))
-        if not ids:
-            raise ConfigError("there is no candidate to rank; expected passage ids.")
-        result = self._find(_Request(query, len(ids), ids))
-        ranking, texts = self._passages(result), result[1]
-        missing = set(ids) - {passage.id for passage in ranking}
-        ranking += [RetrievedPassage(i, shown(texts[i]), 0.0, 0.0) for i in ids if i in missing]
-        return self._noted([query], ranking[:k])
-
     def _search(self, query: str, k: int) -> list[RetrievedPassage]:
-        return self._passages(self._find(_Request(query, k, None))) if query.strip() else []
-
-    def _passages(self, result: _Result) -> list[RetrievedPassage]:
-        hits, texts = result
-        pairs = zip(hits, probabilities(hits, self.scale), strict=True)
-        return [RetrievedPassage(hit.id, shown(texts[hit.id]), hit.score, p) for hit, p in pairs]
+        return self._find(_Request(query, k)) if query.strip() else []
 
     def _noted(self, queries: list[str], passages: list[RetrievedPassage]) -> list[RetrievedPassage]:
         """The passages; the trace notes the retrieval."""
         note("retrieval", queries=queries, found=[[passage.id, passage.score] for passage in passages])
         return passages
 
-    def _batch(self, requests: Sequence[_Request]) -> list[_Result]:
+    def _batch(self, requests: Sequence[_Request]) -> list[list[RetrievedPassage]]:
         """Retrieve for several requests at once; the same thread also reads the texts.
 
         Only requests of the same depth share a batch: a generator's beam is as wide as the depth, so results
@@ -165,12 +136,15 @@ class Retrieval(dspy.Module):
         for k in sorted({request.k for request in requests}):
             numbers = [n for n, request in enumerate(requests) if request.k == k]
             queries = [Query(str(n), requests[n].text) for n in numbers]
-            allow = [requests[n].allow for n in numbers]
-            hits = self.retriever.retrieve(queries, k, allow if any(a is not None for a in allow) else None)
-            rankings |= zip(numbers, map(list, hits), strict=True)
-        ids = [[*(hit.id for hit in rankings[n]), *(r.allow or ())] for n, r in enumerate(requests)]
-        texts = find_passages(self.corpus, (i for row in ids for i in row))
-        return [(rankings[n], {i: texts[i] for i in row}) for n, row in enumerate(ids)]
+            rankings |= zip(numbers, self.retriever.retrieve(queries, k), strict=True)
+        passages = find_passages(self.corpus, (hit.id for hits in rankings.values() for hit in hits))
+        results = []
+        for n in range(len(requests)):
+            pairs = zip(rankings[n], probabilities(rankings[n], self.scale), strict=True)
+            results.append(
+                [RetrievedPassage(hit.id, shown(passages[hit.id]), hit.score, p) for hit, p in pairs]
+            )
+        return results
 
 
 def probabilities(hits: Sequence[Hit], scale: Scale) -> list[float]:

@@ -84,14 +84,7 @@ class WindowOptions:
         self.refuse_small()
 
     def refuse_small(self, begin: int = 0) -> None:
-        """Refuse a window that the longest documents would fill.
-
-        Args:
-            begin: Tokens before every input, b.
-
-        Raises:
-            ConfigError: The window cannot hold b, D, cut and stride.
-        """
+        """Refuse (ConfigError) a window that cannot hold b, D, cut and stride; ``begin`` is b."""
         needed = begin + self.documents * self.document_tokens + self.stride + self.cut
         if needed > self.window:
             first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
@@ -312,12 +305,9 @@ class Chooser(Protocol):
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates of each stride, best first.
+        """The candidates of each stride of a text (its token ids), best first.
 
-        Args:
-            text: Token ids of the whole text.
-            strides: Strides of the text.
-            candidates: Numbers of the passages of each stride, in the retriever's order.
+        ``candidates`` are numbers of passages, in the retriever's order.
         """
         ...
 

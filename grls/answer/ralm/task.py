@@ -51,13 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenizedText(NamedTuple):
-    """A text.
-
-    Attributes:
-        name: The name of its file.
-        words: Number of words of its tokens.
-        tokens: Its token ids.
-    """
+    """The token ids of a text, the number of their words, and the name of its file."""
 
     name: str
     words: int
@@ -65,13 +59,7 @@ class TokenizedText(NamedTuple):
 
 
 class RalmTask(NamedTuple):
-    """A run of In-Context RALM.
-
-    Attributes:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-    """
+    """A run of In-Context RALM; ``settings`` is everything that results depend on, as JSON values."""
 
     reader: InContextRalm
     texts: list[TokenizedText]
@@ -210,12 +198,7 @@ def measure(
 ) -> None:
     """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json.
 
-    Args:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-        output: Path without ending.
-        begun: Start of the run, on the clock of ``perf_counter``.
+    ``begun`` is the start of the run, on the clock of ``perf_counter``.
     """
     due = [
         (text.name, stride.first) for text in texts for stride in strides(len(text.tokens), reader.options)
@@ -258,13 +241,7 @@ def collect_examples(
 ) -> None:
     """Collect training examples of a reranker, a line a stride in OUTPUT.examples.jsonl.
 
-    Args:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-        output: Path without ending.
-        every: Take one stride out of this many.
-        prefix_tokens: Tokens before a stride that the reranker will read.
+    ``every`` and ``prefix_tokens`` are those of :func:`collect`.
     """
     due = [
         (text.name, stride.first)
@@ -378,9 +355,9 @@ class RalmContinuation(NamedTuple):
 
 
 def continue_texts(
-    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int, **sampling: Any
+    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int
 ) -> list[RalmContinuation]:
-    """Continue several prompts together, with a new retrieval every s tokens.
+    """Continue several prompts together, greedily, with a new retrieval every s tokens.
 
     Within a stride the model continues from its cache. For the next stride the documents before the text may
     change, and then everything behind them is computed again.
@@ -389,8 +366,6 @@ def continue_texts(
         ralm: Model, retriever and options.
         prompts: The texts, or their token ids: a text that was cut at a token may end within a character.
         max_new_tokens: Most tokens to write.
-        **sampling: Options of transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by
-            default.
 
     Raises:
         ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
@@ -417,7 +392,7 @@ def continue_texts(
             passages_of[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
-        for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
+        for n, tokens in zip(live, _write(ralm, inputs, count, ends), strict=True):
             stop = next((length for length, token in enumerate(tokens) if token in ends), None)
             written[n] += tokens if stop is None else tokens[:stop]
             ended[n] = stop is not None
@@ -429,7 +404,7 @@ def continue_texts(
 
 @torch.inference_mode()
 def _write(
-    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int], sampling: dict[str, Any]
+    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int]
 ) -> list[list[int]]:
     """Up to ``count`` tokens behind each input, padded on the left."""
     device = ralm.model.device
@@ -437,8 +412,9 @@ def _write(
     filling = next(iter(ends), 0)
     ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
     mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
-    options = {"do_sample": False, "pad_token_id": filling, **sampling}
     with turn(ralm.model):
-        output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
+        output = ralm.model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=filling
+        )
     rows: list[list[int]] = output[:, width:].tolist()
     return rows

@@ -349,16 +349,8 @@ def run_riches(
     Answers are written to a file as they come, so that a killed run goes on where it stopped. All of them may
     not fit into memory, so they are read from the file one at a time.
 
-    Args:
-        questions: The questions.
-        model: The name of the language model.
-        keys: Options of the keys that may be quoted.
-        prompt: Options of the prompt.
-        search: Options of decoding.
-        device: Device of the model.
-        output: Path without ending; outputs are kept in OUTPUT.written.jsonl until all are there.
-        name: Name of the run; None: by the options.
-        portion: Batches between two points where a run can go on.
+    The arguments are the options of ``grls answer riches``; ``portion`` is the number of batches between two
+    points where a run can go on.
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)

@@ -288,16 +288,7 @@ def keys_in(
     propositions: str | Path | None = None,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """Open the keys of a folder; if the folder is empty, make the keys and store them there.
-
-    Args:
-        folder: The folder.
-        corpus: The passages.
-        tokenizer: The model's tokenizer.
-        kind: The kind of key.
-        anywhere: A quote may begin anywhere in a key.
-        propositions: The file of propositions.
-        markers: The texts that open and close a quote.
+    """Open the keys of a folder; if the folder is empty, make the keys (:func:`build_keys`) and store them.
 
     Raises:
         ConfigError: As :func:`build_keys`, or the folder holds other files.

@@ -22,13 +22,7 @@ _TASK = (
 
 
 class SolvedQuestion(NamedTuple):
-    """A solved question.
-
-    Attributes:
-        question: The question.
-        steps: Pairs of words to look for and their evidence.
-        answer: The answer.
-    """
+    """A question, its steps (pairs of words to look for and their evidence), and its answer."""
 
     question: str
     steps: tuple[tuple[str, str], ...]

@@ -28,11 +28,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 import torch
-from torch import Tensor
-from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers import DynamicCache, StoppingCriteriaList
 
 from grls.answer.dialogue import in_turns
 from grls.answer.riches.prompts import common
+from grls.answer.writer import StoppedRows
 from grls.cluster.options import Workers
 from grls.cluster.plan import (
     Shard,
@@ -371,7 +371,7 @@ class Propositionizer:
                 max_new_tokens=self.max_new_tokens,
                 eos_token_id=sorted(ends),
                 pad_token_id=self._pad,
-                stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
+                stopping_criteria=StoppingCriteriaList([StoppedRows(self._complete, start)]),
                 **({} if cache is None else {cache_argument(self.model): cache}),
             )
         for row in written[:, start:].tolist():
@@ -399,39 +399,23 @@ class Propositionizer:
         cache.batch_repeat_interleave(len(rows))
         return cache
 
+    def _complete(self, row: list[int]) -> bool:
+        """Whether an output's propositions are complete: looked at where a line has just ended."""
+        if "\n" not in self.tokenizer.decode(row[-_TAIL:]):
+            return False
+        return self.prompt.stopped(self.prompt.lead + self.tokenizer.decode(row))
+
     def _without_end(self, row: list[int]) -> list[int]:
         """A causal input without the end token that some tokenizers add."""
         causal = not self.encoder_decoder and row and row[-1] == self.tokenizer.eos_token_id
         return row[:-1] if causal and not self.prompt.chat else row
 
 
-class _Stopped(StoppingCriteria):
-    """Ends a row whose propositions are complete."""
-
-    def __init__(self, tokenizer: Any, prompt: PropositionPrompt, start: int):
-        self._tokenizer = tokenizer
-        self._prompt = prompt
-        self._start = start
-
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        stopped = [
-            "\n" in self._tokenizer.decode(row[-_TAIL:])  # a line has just ended
-            and self._prompt.stopped(self._prompt.lead + self._tokenizer.decode(row))
-            for row in input_ids[:, self._start :].tolist()
-        ]
-        return torch.tensor(stopped, device=input_ids.device)
-
-
 def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
-    """Numbers of the first passages of a corpus in batches of similar length, the longest first.
+    """Numbers of the first ``count`` passages in batches of similar length, the longest first.
 
-    (If the memory does not suffice, the first batch shows it. Batches do not depend on earlier runs, so a
-    resumed run pads and rounds like an uninterrupted one.)
-
-    Args:
-        corpus: The passages.
-        count: Number of passages to take.
-        size: Passages a batch.
+    If the memory does not suffice, the first batch shows it. Batches do not depend on earlier runs, so a
+    resumed run pads and rounds like an uninterrupted one.
     """
     lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[:count]
     order = np.argsort(-lengths.astype(np.int64), kind="stable").tolist()
@@ -587,14 +571,7 @@ _WRITTEN = "propositions.jsonl"
 
 
 class OpenedPropositions(NamedTuple):
-    """What writes the propositions of a run.
-
-    Attributes:
-        corpus: The passages.
-        batches: Their numbers, in the order of writing.
-        writer: Writes the propositions.
-        origin: The fingerprints and options that the propositions depend on.
-    """
+    """A run: its passages, their numbers in the order of writing, the writer, and what they depend on."""
 
     corpus: Corpus
     batches: list[list[int]]
@@ -662,53 +639,34 @@ class PropositionWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
 
 
-@dataclass(frozen=True)
-class PropositionMaker:
-    """Opens what writes propositions on a worker.
+def open_work(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
+    """What writes propositions on a worker, which must read the model and corpus of ``origin``.
 
-    Attributes:
-        options: The options.
-        origin: The fingerprints and options that the command has read, and the worker must read, too.
-        first: The passage, in the order of writing, that is item 0 of the shards.
+    ``first`` is the passage, in the order of writing, that is item 0 of the shards.
+
+    Raises:
+        MismatchError: The worker reads another model or corpus.
     """
+    opened = options.opened()
+    sources = dict.fromkeys(("weights", "tokenizer", "prompt"), (options.model, "language model"))
+    sources["corpus"] = (options.data, "corpus")
+    refuse_other_reading(opened.origin, origin, sources)
+    size = options.batch_size
 
-    options: PropositionWork
-    origin: dict[str, Any]
-    first: int
+    def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
+        file = PropositionFile(folder / _WRITTEN, {})
+        batches = opened.batches[(first + shard.first) // size : -(-(first + shard.end) // size)]
+        opened.write(batches, file, lambda _: None)
+        file.close()
+        return {}
 
-    def __call__(self) -> Work:
-        """Open the language model and the corpus.
-
-        Raises:
-            MismatchError: The worker reads another model or corpus.
-        """
-        opened, options = self.options.opened(), self.options
-        sources = dict.fromkeys(("weights", "tokenizer", "prompt"), (options.model, "language model"))
-        sources["corpus"] = (options.data, "corpus")
-        refuse_other_reading(opened.origin, self.origin, sources)
-        return partial(_write_shard, opened, options.batch_size, self.first)
-
-
-def _write_shard(
-    opened: OpenedPropositions, size: int, before: int, shard: Shard, folder: Path
-) -> dict[str, Any]:
-    first, end = before + shard.first, before + shard.end
-    file = PropositionFile(folder / _WRITTEN, {})
-    opened.write(opened.batches[first // size : -(-end // size)], file, lambda _: None)
-    file.close()
-    return {}
+    return write_shard
 
 
 def propositions_by_workers(
     opened: OpenedPropositions, options: PropositionWork, file: PropositionFile, workers: Workers
 ) -> None:
-    """Let workers write the propositions that a file lacks, and add them in order.
-
-    Args:
-        opened: The run, as this process opened it.
-        options: Its options.
-        file: The file; it holds the first passages of the order of writing.
-        workers: The workers.
+    """Let workers write the propositions that a file lacks, and add them in the order of writing.
 
     Raises:
         ConfigError: The cluster cannot be used.
@@ -721,7 +679,7 @@ def propositions_by_workers(
             shards_folder(file.path), settings, opened.passages, done, size, options.batch_size
         )
         if done < opened.passages:
-            maker = PropositionMaker(options.elsewhere(), opened.origin, plan.settings["first"])
+            maker = partial(open_work, options.elsewhere(), opened.origin, plan.settings["first"])
             for shard in done_by_workers(plan, maker, workers, "propositions", "passages"):
                 file.append(read_propositions(shard.folder / _WRITTEN))
         plan.remove()
