@@ -99,13 +99,8 @@ class DirectReader:
 
         If nothing was retrieved, the model is asked without passages, and a warning says so. If the model has
         too few positions, passages are left out from the end of the list. A question that is too long even
-        without passages has no answer; an error is logged.
-
-        Args:
-            queries: The queries.
-            rankings: The retrieved passages of each; empty lists for no retrieval.
-            k: Most passages read for a query; 0 for none.
-            decided: Called with the number of queries answered since the last call.
+        without passages has no answer; an error is logged. ``decided`` is called with the number of queries
+        answered since the last call.
 
         Raises:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.

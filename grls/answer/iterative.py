@@ -103,11 +103,8 @@ class IterativeReader:
     ) -> list[WrittenAnswer]:
         """Answer queries, all in step with each other.
 
-        A question that is too long for the model has no answer; an error is logged.
-
-        Args:
-            queries: The queries.
-            decided: Called with the number of queries answered since the last call.
+        A question that is too long for the model has no answer; an error is logged. ``decided`` is called
+        with the number of queries answered since the last call.
 
         Raises:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.

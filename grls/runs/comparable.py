@@ -186,13 +186,7 @@ class QuerySet(NamedTuple):
 def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> QuerySet | None:
     """The queries that runs answer: as the options say, else as their manifests do.
 
-    Args:
-        runs: See :func:`load_runs`.
-        data: Data set folder.
-        split: Which of its queries.
-
-    Returns:
-        None where neither says a data set.
+    None where neither names a data set.
 
     Raises:
         ConfigError: There is a split without a data set, or the data set of a manifest is not here.

@@ -34,11 +34,8 @@ class DevRuns:
     ) -> DevRuns:
         """Read runs for development queries, with their gold.
 
-        Args:
-            paths: One for each of ``members``, in their order.
-            members: The runs that are tuned.
-            query_set: The queries that the members answer; None where nothing says.
-            split: Which queries the runs to tune on answer; None: as their manifests say, or else dev.
+        ``paths`` has one for each of the members that are tuned, in their order; they answer the queries of a
+        split (None: as their manifests say, or else dev) of the members' data set.
 
         Raises:
             ConfigError: There is no gold, the runs are not as many, or answer no split.

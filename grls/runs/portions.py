@@ -240,11 +240,9 @@ class KeptResults:
 
 
 class FiledResults:
-    """The results in the files of shards, read anew whenever they are walked.
+    """The results in files of :func:`write_retrieved`, read anew whenever they are walked.
 
-    Args:
-        files: Files of :func:`write_retrieved`, in the order of the queries.
-        queries: The queries.
+    The files are of shards, in the order of the queries.
     """
 
     def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
@@ -269,18 +267,13 @@ def in_portions(
     settings: Callable[[], dict[str, Any]],
     queries: Sequence[Query],
     retrieve: Callable[[slice], list[Retrieved]],
-    size: int | None = None,
+    size: int = PORTION,
 ) -> Portions:
     """Retrieve for all queries, and go on where a killed run of the same settings stopped.
 
-    Args:
-        output: Path of the results without ending.
-        settings: Everything that the results depend on, as JSON values.
-        queries: All queries.
-        retrieve: Returns the results of a slice of them.
-        size: Queries a portion; None: ``PORTION``.
+    ``settings`` returns everything that the results depend on, as JSON values, ``retrieve`` the results of a
+    slice of the queries; ``size`` is the number of queries of a portion.
     """
-    size = PORTION if size is None else size
     path = Path(f"{output}.retrieved.jsonl")
     begun = perf_counter()
     if len(queries) <= size and not path.exists():
@@ -333,15 +326,8 @@ def save_retrieved(
     and those that may repeat a passage, which no ranking says (but pooled ones: a ranking of several chains).
     Where an id holds white space there is no TREC run, and a warning says so: JSONL holds everything.
 
-    Args:
-        output: Path without ending.
-        queries: The queries.
-        corpus: The passages.
-        retrieved: The result of each query, in their order; it is walked more than once.
-        info: The manifest.
-
-    Returns:
-        What was written, in a line.
+    ``retrieved`` has the result of each query, in their order, and is walked more than once. Returns a line
+    for the user.
     """
     dynamic = info.steps == "dynamic"
     repeats = info.options.get("repeat") is True and info.options.get("pool") is not True

@@ -142,11 +142,6 @@ def align(
     As with trec_eval, queries that the qrels do not judge are ignored (a run over all splits can be
     scored on each), but their number is logged. As with ``trec_eval -c``, unanswered ones count.
 
-    Args:
-        rankings: Query id -> hits.
-        qrels: The judgements.
-        name: What the log calls the run.
-
     Raises:
         DataError: The qrels are empty.
     """

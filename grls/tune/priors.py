@@ -422,12 +422,9 @@ def refuse_uncuttable(run: Run) -> None:
 
 
 def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
-    """Fit a cut to the run for development queries, and cut with it.
+    """Fit a cut to the run of the same system for development queries, and cut a run with it.
 
-    Args:
-        run: The run.
-        dev: The run of the same system for development queries.
-        name: What reports call the result; None: the name of the run, cut.
+    ``name`` is what reports call the result; None: the name of the run, cut.
 
     Raises:
         ConfigError: Queries of the run are among those for development.

@@ -213,14 +213,7 @@ def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[R
 class OpenQA(dspy.Module):
     """Open-domain questions: retrieve for the question and for queries that the model writes, then answer.
 
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-        queries: Queries that the model writes; 0 retrieves for the question only. The rankings of these
-            queries and of the question are fused.
-        temperature: Temperature of the queries, if there are several.
-
-    Raises:
-        ConfigError: ``queries`` is negative.
+    Without queries (0) it retrieves for the question only. The retrieval says how many passages are read.
     """
 
     def __init__(self, retrieval: Retrieval, queries: int = 1, temperature: float = 0.7):
@@ -245,18 +238,10 @@ class MultiHop(dspy.Module):
     """Questions that need several passages: a query, a summary of its passages, the next query, ….
 
     The hops end if a query is N/A or empty (for several draws: half of them). Then the model writes the
-    answer from the summaries and passages. The first hop is always taken; it retrieves
-    for the question itself if the model writes no query.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read in a hop.
-        hops: Most hops.
-        queries: Queries of a hop. Several queries are drawn at a temperature, each with a summary; one
-            summary is kept, and the rankings are fused.
-        temperature: Temperature of several queries.
-        summary: The summary that is kept: the ``first``, or the ``likeliest``, of the highest average
-            log-probability over the tokens of summary and query (arXiv 2212.14024, section 4).
-        passages: Most passages of all hops that the answer is written from; None: those of the last hop.
+    answer from the summaries and passages. The first hop is always taken; it retrieves for the question
+    itself if the model writes no query. Of several draws of a hop one summary is kept (``likeliest``: of the
+    highest average log-probability over the tokens of summary and query, arXiv 2212.14024, section 4), and
+    the rankings are fused. The options are those of :class:`~grls.answer.dsp.options.ProgramOptions`.
 
     Raises:
         ConfigError: A count is below 1; or, when it runs, the model gives no log-probabilities.
@@ -307,16 +292,8 @@ class MultiHop(dspy.Module):
 class Conversational(dspy.Module):
     """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer it.
 
-    The first question of a conversation stands alone and is not rewritten.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-        queries: Number of rewrites. Several are drawn at a temperature, and their rankings are fused.
-        temperature: Temperature of several rewrites.
-        fuse_question: Also retrieve for the question as it stands (arXiv 2212.14024, section 4).
-
-    Raises:
-        ConfigError: ``queries`` is below 1.
+    The first question of a conversation stands alone and is not rewritten. ``fuse_question`` also retrieves
+    for the question as it stands (arXiv 2212.14024, section 4).
     """
 
     def __init__(
@@ -361,11 +338,7 @@ class Vanilla(dspy.Module):
 
 
 class RetrieveThenRead(dspy.Module):
-    """Retrieve for the question, then answer from the passages.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-    """
+    """Retrieve for the question, then answer from the passages."""
 
     def __init__(self, retrieval: Retrieval):
         super().__init__()
@@ -381,14 +354,8 @@ class RetrieveThenRead(dspy.Module):
 class SelfAsk(dspy.Module):
     """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
 
-    It ends with N/A, an empty follow-up, or one that was asked before; then the model writes the answer.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read for a follow-up.
-        hops: Most follow-ups.
-
-    Raises:
-        ConfigError: ``hops`` is below 1.
+    It ends with N/A, an empty follow-up, one that was asked before, or after ``hops`` of them; then the model
+    writes the answer.
     """
 
     def __init__(self, retrieval: Retrieval, hops: int = 2):

@@ -135,8 +135,6 @@ Floats = npt.NDArray[np.float64]
 
 _HEAD_ROWS = 256
 """Rows of logits at a time: 50 MB for a vocabulary of 50,000."""
-
-
 _WHOLE_LOGITS = 1024
 """Tokens at a time for a model that changes logits behind its head: it needs the logits of all tokens."""
 
@@ -429,13 +427,7 @@ _RETRIEVED = 256
 
 
 class Documents:
-    """Passages as a language model reads them: title, text and an end of line, cut to a number of tokens.
-
-    Args:
-        tokenizer: The model's tokenizer.
-        corpus: The passages; None without retrieval.
-        limit: Most tokens of a passage, the end of line included.
-    """
+    """Passages as a language model reads them: title, text and an end of line, cut to ``limit`` tokens."""
 
     def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
         self._tokenizer = tokenizer
@@ -582,12 +574,7 @@ class InContextRalm:
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
         """Score the strides of a text, block by block, so that a run can be kept as it goes.
 
-        Args:
-            text: Token ids.
-            begin: Strides to skip, because an earlier run has done them.
-
-        Yields:
-            The strides of a block.
+        The first ``begin`` strides are skipped, because an earlier run has done them.
         """
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
@@ -622,9 +609,9 @@ class InContextRalm:
 
     def candidates_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[list[int]]:
         """Numbers of the passages retrieved for each stride, in the retriever's order."""
-        if self.retriever is None or self.corpus is None:
-            return [[] for _ in block]
         candidates: list[list[int]] = [[] for _ in block]
+        if self.retriever is None or self.corpus is None:
+            return candidates
         texts = self.tokenizer.batch_decode(
             [text[stride.asks(self.options.query_tokens)] for stride in block]
         )

@@ -192,11 +192,7 @@ class Reranker:
 class Trained:
     """The order of a trained reranker; a :class:`grls.answer.ralm.reader.Chooser`.
 
-    Args:
-        reranker: The judge.
-        tokenizer: The tokenizer of the language model, in whose tokens the text comes.
-        corpus: The passages.
-        candidates: Documents to choose from.
+    The text comes in tokens of ``tokenizer``, the language model's.
     """
 
     def __init__(self, reranker: Reranker, tokenizer: Any, corpus: Corpus, candidates: int = 16):

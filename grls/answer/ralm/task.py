@@ -131,12 +131,9 @@ def _digest(text: str) -> str:
 
 
 def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
-    """The texts of a file or folder, cut to a limit; words behind the cut are not counted.
+    """The texts of a file, or of the .txt files of a folder, cut to ``limit`` tokens.
 
-    Args:
-        path: A text file, or a folder with .txt files.
-        loaded: The language model, whose tokenizer is used.
-        limit: Most tokens of a text; None: all.
+    Words behind the cut are not counted.
 
     Raises:
         ConfigError: The limit is below 2.
@@ -360,12 +357,8 @@ def continue_texts(
     """Continue several prompts together, greedily, with a new retrieval every s tokens.
 
     Within a stride the model continues from its cache. For the next stride the documents before the text may
-    change, and then everything behind them is computed again.
-
-    Args:
-        ralm: Model, retriever and options.
-        prompts: The texts, or their token ids: a text that was cut at a token may end within a character.
-        max_new_tokens: Most tokens to write.
+    change, and then everything behind them is computed again. A prompt may be token ids: a text that was cut
+    at a token may end within a character.
 
     Raises:
         ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.

@@ -137,11 +137,6 @@ def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLIS
     alone, of words as an :class:`grls.data.words.Analyzer` splits them, function words left out (those that
     BM25 leaves out; scikit-learn's list has "fire" and "mill").
 
-    Args:
-        texts: The texts to order.
-        query: The text to compare them with.
-        analyzer: Splits texts into words.
-
     Returns:
         Indices of the texts; equally similar texts (such as those without a shared word) keep their order.
     """

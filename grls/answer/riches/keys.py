@@ -150,12 +150,7 @@ class Keys:
 
     @classmethod
     def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
-        """Open keys, memory-mapped.
-
-        Args:
-            folder: A folder that :meth:`save` wrote.
-            origin: The origin that the keys must have.
-            verify: Compare checksums; see :func:`grls.index.array.load_arrays`.
+        """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or the format is another one.
