@@ -72,7 +72,7 @@ class Sampling(NamedTuple):
 
 @dataclass
 class Spent:
-    """What a writer has done so far.
+    """The work of a writer so far.
 
     Attributes:
         prompts: Prompts continued.

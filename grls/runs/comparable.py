@@ -34,7 +34,7 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
     """Read runs that belong together.
 
     Args:
-        paths: JSONL of ours or TREC runs; one that is loaded already is taken as it is.
+        paths: JSONL of ours or TREC runs; a loaded run is taken as it is.
 
     Raises:
         ConfigError: A run is given twice.
@@ -60,7 +60,7 @@ def refuse_other_data(
 ) -> None:
     """Refuse (MismatchError) a run whose manifest says that it is of another corpus, or of other queries.
 
-    ``queries`` are those that the run may answer: of a split, or all of the data set in ``folder``.
+    The run may answer any of the lists of ``queries``: of a split, or all of the data set in ``folder``.
     """
     info = run.info
     if info is None:
@@ -80,9 +80,9 @@ def refuse_other_data(
 def refuse_unrelated(
     run: Run, data: str | Path, split: str, queries: Collection[str], every: Collection[str]
 ) -> None:
-    """Refuse (DataError) an empty run, one that answers no query of a split, or queries of other data.
+    """Refuse (DataError) a run that is empty, answers no query of a split, or answers queries of other data.
 
-    ``queries`` are the ids of the queries of the split, ``every`` those of the data set.
+    ``queries`` are the ids of the split's queries, ``every`` the ids of all queries of the data set.
     """
     if not run.rankings:
         raise DataError("the run has no line; retrieve again.", run.path)

@@ -1,4 +1,4 @@
-"""What made a run, retrieval portion by portion, and the files of a run.
+"""The manifest of a run, retrieval portion by portion, and the files of a run.
 
 A run of results is a TREC run, JSONL with the texts, and a manifest, ``NAME.info.json`` beside ``NAME.trec``
 and ``NAME.jsonl``. Runs that are fused or compared must be of the same corpus and the same queries. A TREC
@@ -42,7 +42,7 @@ ENDINGS = (".trec", ".jsonl")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What made a run.
+    """The manifest of a run: data, retriever, options and files.
 
     Args:
         system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
@@ -131,7 +131,7 @@ def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDIN
 
     Args:
         output: Path of the run files without ending.
-        info: What made them.
+        info: The manifest.
         endings: Endings of the files that were written; a file with another one is unknown to the manifest.
     """
     files = {end: Path(f"{output}{end}") for end in endings}
@@ -197,7 +197,7 @@ class Portions(NamedTuple):
 
     Attributes:
         retrieved: For each query, in their order; can be walked again and again.
-        seconds: Wall-clock seconds that it took, those of an earlier, killed run included.
+        seconds: Wall-clock seconds, with the seconds of earlier, killed runs.
         file: What holds them; None where they are in memory.
     """
 
@@ -323,8 +323,8 @@ def save_retrieved(
     """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``.
 
     A fixed number of hops is a ranking: it has no DONE to miss. So only dynamic chains are written as chains,
-    and those that may repeat a passage, which no ranking says (but pooled ones: a ranking of several chains).
-    Where an id holds white space there is no TREC run, and a warning says so: JSONL holds everything.
+    and chains that may repeat a passage, which no ranking says (pooled chains are one ranking). Where an id
+    holds white space there is no TREC run, and a warning says so: JSONL holds everything.
 
     ``retrieved`` has the result of each query, in their order, and is walked more than once. Returns a line
     for the user.

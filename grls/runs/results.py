@@ -7,7 +7,7 @@ A line for every query, answered or not::
      "chain": {"done", "score", "hops": [{"id", "score"}]}}
 
 ``chain`` stands where the query was answered hop by hop until DONE, or where hops may repeat a passage; its
-scores are those of the single hops, while the scores of ``hits`` are the ranking's. DONE takes no rank and
+scores are the hops' own, while the scores of ``hits`` are the ranking's. DONE takes no rank and
 is not in ``hits``. ``score_mode`` names what a score means: ``renormalized`` or ``full`` for a generative
 retriever, otherwise the name of the retriever (``bm25``); after ``, expected-f1``, the score of a passage
 is the logarithm of its probability. The module knows no metric.
@@ -33,7 +33,7 @@ _BATCH = 512  # queries whose texts are in memory together
 
 
 class Retrieved(NamedTuple):
-    """What was retrieved for one query.
+    """The passages that were retrieved for a query.
 
     Attributes:
         query_id: The query.
@@ -159,7 +159,7 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
 
 
 def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
-    """Passage id -> text, for all of ``ids``; errors are those of :func:`find_passages`."""
+    """Passage id -> text, for all of ``ids``; errors as :func:`find_passages`."""
     return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
 
 

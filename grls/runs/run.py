@@ -1,4 +1,4 @@
-"""A run as one value: what was retrieved for the queries, and what made it.
+"""A run as one value: the passages that were retrieved for the queries, and the manifest.
 
 It is loaded from JSONL of ours or from a TREC run of any tool; the manifest beside the file comes with it.
 Results that do not fit the memory are saved without a :class:`Run`, by :mod:`grls.runs.portions`.
@@ -27,7 +27,7 @@ _SHOWN = 3  # example ids of an error
 
 @dataclass(frozen=True)
 class Run:
-    """What was retrieved, and what made it.
+    """Rankings or chains of queries, and the manifest.
 
     Attributes:
         rankings: Query id -> hits, best first, without DONE.
@@ -120,7 +120,7 @@ class Run:
         return self.info.steps in RANKINGS or self.info.options.get("pool") is True
 
     def depth(self, passages: int | None = None) -> int | None:
-        """The deepest rank at which the run tells what was retrieved.
+        """The deepest rank at which the run tells the retrieved passage.
 
         A ranking is cut off at the ``k`` of its manifest (null: nowhere). Without one (a run of another tool)
         its longest list tells the depth. Lists that are all shorter than ``k`` are whole: a corpus, a filter
@@ -148,7 +148,7 @@ class Run:
         return None if depth is None or (passages is not None and depth >= passages) else depth
 
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
-        """What was retrieved for each of these queries; no hit where one was not answered."""
+        """The result of each query; without a hit where the run does not answer it."""
         for query in queries:
             yield Retrieved(query, self.rankings.get(query, []), self.chains.get(query))
 
@@ -203,7 +203,7 @@ class Run:
             raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
 
     def unlike(self, other: Run) -> str:
-        """The queries that one of two runs lacks; empty where they answer the same."""
+        """The queries that one of two runs lacks, in words; empty where both answer the same."""
         first, second = self.rankings.keys(), other.rankings.keys()
         parts = [
             f"{len(alone)} are in {run} alone ({first_ids(alone)})"

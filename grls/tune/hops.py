@@ -79,7 +79,7 @@ def cross_validated(
     gold: Sequence[Collection[str]],
     search: Callable[[Model, list[int]], list[Any]],
 ) -> list[Any] | None:
-    """What is found for each query with a model that was learned from the other four fifths of the queries.
+    """The hits of each query with a model that was learned from the other four fifths of the queries.
 
     Args:
         seen: ``[m]`` hops.
@@ -87,7 +87,7 @@ def cross_validated(
         search: Finds something for the queries of these numbers with a model.
 
     Returns:
-        ``[Q]`` what was found; None: there are too few queries, or a part has no model.
+        ``[Q]`` results of ``search``; None where there are too few queries, or a part has no model.
     """
     if len(gold) < 2 * _FOLDS:
         return None
@@ -134,7 +134,7 @@ class TriedHops(NamedTuple):
         return float(np.mean(self.recalls))
 
     def rank(self) -> tuple[float, float]:
-        """What is best: recall, then complete recall."""
+        """Recall, then complete recall."""
         return self.recall, self.complete
 
 
@@ -239,7 +239,7 @@ def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> l
 
 
 def _setting(tuning: Tuning, hops: HopOptions, counts: Sequence[int]) -> dict[str, Any]:
-    """What a measurement depends on."""
+    """The setting of a measurement."""
     return {
         "step": "hops",
         "hops": recorded(hops),
@@ -252,7 +252,7 @@ def _setting(tuning: Tuning, hops: HopOptions, counts: Sequence[int]) -> dict[st
 def _tried(
     tuning: Tuning, hops: HopOptions, counts: Sequence[int], qualities: Sequence[Any], note: str
 ) -> list[TriedHops]:
-    """What a search finds with each number of hops, printed."""
+    """The settings of a search, a number of hops each, with their recall; they are printed."""
     tried = []
     for count, (recalls, complete) in zip(counts, qualities, strict=True):
         setting = TriedHops(count, hops.temperature, hops.done, recalls, complete, hops.onward)
@@ -412,7 +412,7 @@ def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choices(wanted: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
-    """The choices of a chain to try; refuses (ConfigError) one that needs log-probabilities of chains."""
+    """The choices of a chain to try; ConfigError if they need log-probabilities, which the chains lack."""
     choices: Sequence[Choice] = wanted if wanted is not None else CHOICES if probable else CHOICES[:1]
     if "expected-f1" in choices and not probable:
         raise ConfigError(NEEDS_PROBABILITIES)

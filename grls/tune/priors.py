@@ -83,7 +83,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         )
     choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
     dev, k, name = _inputs(tuning, lambda: hybrid.corpus)
-    # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
+    # Scores that are normalized at every token are no sums, so they do not predict scores of other weights.
     pool = None
     if not hybrid.normalized:
         pool = Pool(generator, dev.queries, dev.gold, k, choices, dev.evidence, dev.hops)
@@ -208,7 +208,7 @@ Reading = tuple[list[Hit], list[float]]
 def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     """Find the number of passages that a cross-encoder reads, and the weight of its logits.
 
-    Of settings of equal quality the one that reads fewer passages is taken, then that of the smaller weight.
+    Of settings of equal quality the fewest passages are taken, then the smallest weight.
     """
     grid = tuning.grid
     opened: Callable[[], Any] = cache(tuning.open)
@@ -310,7 +310,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
 
 
 def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
-    """What a member finds for every query: hits, and of a chain whether it is done."""
+    """The hits of a member for every query, and of a chain whether it is done."""
 
     def search() -> list[dict[str, Any]]:
         corpus = tuning.dev.corpus  # of BM25 that names none

@@ -32,18 +32,17 @@ def tune_folder(
     single: bool = False,
     memory: dict[Any, Any] | None = None,
 ) -> list[TuneChoice]:
-    """Tune what a folder has, and write what is best into its ``grls.json``.
+    """Tune a folder, and write the best settings into its ``grls.json``.
 
     Measurements stand in ``FOLDER.tune.jsonl`` until then, so that a killed run goes on.
 
     Args:
         folder: The retriever folder, of any kind; of a link the folder that it names.
         dev: The development queries.
-        grid: What is tried.
+        grid: The settings to try.
         opening: How the folder is opened.
         fingerprint: Of the retriever's models and corpus: measurements depend on it.
-        options: Options (``search``, ``hops``) that are written into the folder, too; None: those that it
-            holds.
+        options: Options (``search``, ``hops``) that are written into the folder, too; None: its own.
         single: Tune the single step alone; hops that the folder stores stay as they are.
         memory: Filled with what ranked hops have found, which the tuned folder finds again
             (:attr:`Tuning.memory`).

@@ -29,7 +29,7 @@ CHOSEN = ("priors", "empty_weight", "search", "weights", "passages", "weight", "
 
 
 class TuneChoice(NamedTuple):
-    """What a step has chosen.
+    """The choice of a step.
 
     Attributes:
         changes: Fields of the folder's ``grls.json``.
@@ -86,10 +86,10 @@ class Tuning:
         folder: The retriever folder.
         spec: What stands in its ``grls.json``, with what earlier steps have chosen.
         dev: The development queries.
-        grid: What is tried.
+        grid: The settings to try.
         opening: How the folder is opened.
-        journal: What was measured.
-        memory: What hops have found, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
+        journal: The measurements.
+        memory: The hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
     folder: Path

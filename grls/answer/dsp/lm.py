@@ -142,8 +142,8 @@ class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
     Temperature 0, or no temperature, is greedy. At any other temperature, the draw depends on the prompt and
-    the request's seed, not on the rest of the batch. A request for log-probabilities gets those of the tokens
-    that were written, without alternatives.
+    the request's seed, not on the rest of the batch. A request for log-probabilities gets the written tokens'
+    log-probabilities, without alternatives.
 
     Args:
         model: A causal model or an encoder-decoder.
@@ -308,7 +308,7 @@ class LinesAdapter(dspy.Adapter):
         """Have the model write the output fields.
 
         Raises:
-            AdapterParseError: The model wrote nothing for one of them.
+            AdapterParseError: The model wrote nothing for an output field.
         """
         written: dict[str, Any] = {}
         names = list(signature.output_fields)
@@ -383,7 +383,7 @@ LIKELIHOOD = "log_probability"
 """The field of a prediction with the mean log-probability of its tokens (nats), where the caller asks for it
 (``logprobs``) and the model gives it."""
 APART = 1_000_003
-"""Distance between the seeds of two attempts, so that they differ from those of draws and branches."""
+"""Distance between the seeds of two attempts: no draw or branch has such a seed."""
 
 _NAMELESS = "StringSignature"
 """DSPy's name for every signature that it makes itself."""

@@ -354,8 +354,8 @@ class RetrieveThenRead(dspy.Module):
 class SelfAsk(dspy.Module):
     """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
 
-    It ends with N/A, an empty follow-up, one that was asked before, or after ``hops`` of them; then the model
-    writes the answer.
+    It ends with N/A, an empty or repeated follow-up, or after ``hops`` follow-ups; then the model writes the
+    answer.
     """
 
     def __init__(self, retrieval: Retrieval, hops: int = 2):
@@ -716,7 +716,7 @@ def answer_all(
     go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
     unpaid account, an unknown provider) ends the run instead. No answer is lost.
 
-    ``inputs`` are those of the program, by query id; ``decided`` is called with the number of queries done.
+    ``inputs`` holds the program's inputs by query id; ``decided`` is called with the number of queries done.
 
     Returns:
         The record of each query, in the order of ``inputs``: ``query_id``, ``answer``, ``found`` and ``read``

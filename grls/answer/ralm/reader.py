@@ -51,7 +51,7 @@ Candidates = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """What a language model sees.
+    """The strides of a text, and the documents and tokens that a language model reads before each.
 
     Args:
         stride: Tokens predicted between two retrievals, s.
@@ -98,7 +98,7 @@ class WindowOptions:
         """The first token of a text that the model sees if it sees the tokens up to ``last``.
 
         Args:
-            before: Tokens before the text: b and those of the documents.
+            before: Tokens before the text: b, and the tokens of the documents.
             last: The token after the last predicted one.
         """
         over = max(0, before + last - self.window)
@@ -205,7 +205,7 @@ class TextScorer:
         self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
 
     def before(self, documents: Sequence[int]) -> list[int]:
-        """The tokens before the text: those that the tokenizer puts first, then the documents."""
+        """The tokens before the text: the tokenizer's first tokens, then the documents."""
         return [*self.begin, *(token for name in documents for token in self.document(name))]
 
     def start(self, documents: Sequence[int], last: int) -> int:

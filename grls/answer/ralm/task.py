@@ -282,10 +282,7 @@ def write_on(
 def _opened_file(
     path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
 ) -> GrowingFile:
-    """The file of a run's records, which must be those of ``due``: the values of ``fields``, in order.
-
-    The fields identify a record, the name of its text first.
-    """
+    """The file of a run's records, whose values of ``fields`` (the text's name first) must be ``due``."""
     file = GrowingFile(path, settings)
     gone = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
     if gone:
