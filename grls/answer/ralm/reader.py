@@ -267,24 +267,20 @@ class TextScorer:
     def _batch(self, sequences: Sequence[_Sequence]) -> Floats:
         device = self.model.device
         tokens = torch.zeros((len(sequences), len(sequences[0].tokens)), dtype=torch.long)
+        rows, positions, targets = [], [], []
         for row, sequence in enumerate(sequences):  # padding stands behind, so a causal model does not see it
             tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
             self.computed += len(sequence.tokens)
+            rows += [row] * len(sequence.positions)
+            positions += sequence.positions
+            targets += sequence.targets
         read = self._head.read(input_ids=tokens.to(device), use_cache=False)
-        rows = torch.tensor(
-            [row for row, sequence in enumerate(sequences) for _ in sequence.positions], device=device
-        )
-        positions = torch.tensor(
-            [position for sequence in sequences for position in sequence.positions], device=device
-        )
-        targets = torch.tensor(
-            [target for sequence in sequences for target in sequence.targets], device=device
-        )
-        hidden = read[rows, positions]
+        hidden = read[torch.tensor(rows, device=device), torch.tensor(positions, device=device)]
+        wanted = torch.tensor(targets, device=device)
         parts = []
         for n in range(0, len(hidden), _HEAD_ROWS):
             logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
-            chosen = logits.gather(1, targets[n : n + _HEAD_ROWS, None])[:, 0]
+            chosen = logits.gather(1, wanted[n : n + _HEAD_ROWS, None])[:, 0]
             parts.append(chosen - logits.logsumexp(-1))
         scores: Floats = torch.cat(parts).double().cpu().numpy()
         if not np.isfinite(scores).all():
@@ -344,8 +340,7 @@ class ZeroShot:
     candidates: int = 16
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ConfigError(f"reranking needs at least 1 token to predict, got {self.tokens}.")
+        at_least(1, tokens=self.tokens)
 
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
