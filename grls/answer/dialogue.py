@@ -36,7 +36,7 @@ class Dialogue(NamedTuple):
 
 
 def few_shot(
-    tokenizer: Any, task: str, examples: Sequence[Turns], asked: Sequence[Dialogue], chat: bool
+    tokenizer: Any, task: str, examples: Sequence[Turns], dialogues: Sequence[Dialogue], chat: bool
 ) -> list[list[int]]:
     """Token ids of the whole prompt of each dialogue.
 
@@ -46,7 +46,7 @@ def few_shot(
         tokenizer: The model's tokenizer.
         task: The instruction; empty for none.
         examples: Solved dialogues.
-        asked: The dialogues to continue.
+        dialogues: The dialogues to continue.
         chat: Use the tokenizer's chat template; else turns are lines, and a blank line ends an example.
 
     Raises:
@@ -54,18 +54,20 @@ def few_shot(
             prompt.
     """
     if not chat:
-        solved = "".join("".join(f"{said}\n{reply}\n" for said, reply in turns) + "\n" for turns in examples)
+        solved = "".join(
+            "".join(f"{question}\n{reply}\n" for question, reply in turns) + "\n" for turns in examples
+        )
         instruction = f"{task}\n\n" if task else ""
         texts = []
-        for dialogue in asked:
-            past = "".join(f"{said}\n{reply}\n" for said, reply in dialogue.past)
+        for dialogue in dialogues:
+            past = "".join(f"{question}\n{reply}\n" for question, reply in dialogue.past)
             texts.append(f"{instruction}{solved}{past}{dialogue.text}\n{dialogue.begin}")
         return foreign_ids(tokenizer, texts, wrapped=True)
     head = [{"role": "system", "content": task}] if task else []
     head += _messages([pair for turns in examples for pair in turns])
     return [
         in_turns(tokenizer, [*head, *_messages(past), {"role": "user", "content": text}], begin)
-        for text, past, begin in asked
+        for text, past, begin in dialogues
     ]
 
 
@@ -80,12 +82,8 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     Special tokens come from the template alone: the content of a turn stays text, however it is spelled. If
     no turn spells a special token, the ids are those of the rendered conversation. Otherwise a sign that
     occurs nowhere else replaces each spelled special token. The template then writes the turns (it may trim
-    them, write them as JSON, or take a part), and each sign is read as the text that it replaced.
-
-    Args:
-        tokenizer: The tokenizer of a chat model.
-        turns: ``role`` and ``content`` of each turn.
-        begin: The beginning of the model's turn.
+    them, write them as JSON, or take a part), and each sign is read as the text that it replaced. A turn has
+    ``role`` and ``content``; ``begin`` is the beginning of the model's turn.
 
     Raises:
         ConfigError: The tokenizer has no chat template, or its template refuses the turns or makes special
@@ -103,7 +101,7 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
         frame = _rendered(tokenizer, words)
     except TemplateError as error:
         raise ConfigError(
-            f"the chat template {_place(tokenizer)} interprets the content of turns and refuses plain words "
+            f"the chat template {_source(tokenizer)} interprets the content of turns and refuses plain words "
             f"({error}), so special tokens spelled in a text cannot be told from the template's: leave chat "
             "out, or let the template write each turn's content as it is."
         ) from None
@@ -135,8 +133,8 @@ def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
     return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
 
 
-def _place(tokenizer: Any) -> str:
-    """Where a tokenizer's chat template comes from."""
+def _source(tokenizer: Any) -> str:
+    """The file that a tokenizer's chat template comes from."""
     folder = Path(str(tokenizer.name_or_path))
     file = folder / "chat_template.jinja"
     return str(file if file.is_file() else folder / "tokenizer_config.json")
@@ -149,7 +147,7 @@ def _encode(tokenizer: Any, text: str) -> list[int]:
 
 
 def _signed(text: str, signs: dict[str, str]) -> str:
-    """A text with a sign for each special token that it spells; the longer one wins at a place."""
+    """A text with a sign for each special token that it spells; of two that begin together the longer one."""
     if not signs:
         return text
     return re.sub(_any_of(signs), lambda match: signs[match[0]], text)
@@ -162,11 +160,7 @@ def _any_of(texts: Collection[str]) -> str:
 def _read(
     tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], wanted: Sequence[int]
 ) -> list[int]:
-    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text.
-
-    Raises:
-        ConfigError: There is a special token beside those that the template writes around the turns.
-    """
+    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text."""
     numbers = {spelled: number for number, spelled in special.items()}
     meant = {sign: spelled for spelled, sign in signs.items()}
     ids: list[int] = []
@@ -179,7 +173,7 @@ def _read(
             continue
         if numbers[part] not in expected:  # the iterator continues behind the last match
             raise ConfigError(
-                f"the chat template {_place(tokenizer)} makes a special token ({part}) of a turn's content: "
+                f"the chat template {_source(tokenizer)} makes a special token ({part}) of a turn's content: "
                 "leave chat out, or let the template write each turn's content as it is."
             )
         ids.append(numbers[part])

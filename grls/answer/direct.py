@@ -22,12 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class FollowUpStep(NamedTuple):
-    """A follow-up question.
-
-    Attributes:
-        question: The question that the model wrote.
-        passages: Ids of the passages that were shown for it.
-    """
+    """A follow-up question that the model wrote, and the ids of the passages that were shown for it."""
 
     question: str
     passages: tuple[str, ...]
@@ -80,24 +75,18 @@ class DirectReader:
     def retrieve_and_answer(
         self,
         queries: Sequence[Query],
-        found: FindsPassages | None,
+        source: FindsPassages | None,
         k: int,
         depth: int,
         decided: Callable[[int], object] | None = None,
     ) -> list[WrittenAnswer]:
-        """Answer queries from the first k passages retrieved for each.
+        """Answer queries (:meth:`answer`) from the first k passages that a retriever or finished run has.
 
-        Args:
-            queries: The queries.
-            found: The retriever or finished run; None for no retrieval.
-            k: Most passages read for a query.
-            depth: Length of the rankings, if larger than k.
-            decided: Called with the number of queries answered since the last call.
+        ``depth`` is the length of the rankings, if larger than k.
         """
-        rankings: list[list[Hit]] = [[] for _ in queries]
-        if found is not None:
-            rankings = found.retrieve(queries, max(k, depth))
-        return self.answer(queries, rankings, 0 if found is None else k, decided)
+        if source is None:
+            return self.answer(queries, [[] for _ in queries], 0, decided)
+        return self.answer(queries, source.retrieve(queries, max(k, depth)), k, decided)
 
     def answer(
         self,
@@ -110,13 +99,8 @@ class DirectReader:
 
         If nothing was retrieved, the model is asked without passages, and a warning says so. If the model has
         too few positions, passages are left out from the end of the list. A question that is too long even
-        without passages has no answer; an error is logged.
-
-        Args:
-            queries: The queries.
-            rankings: The retrieved passages of each; empty lists for no retrieval.
-            k: Most passages read for a query; 0 for none.
-            decided: Called with the number of queries answered since the last call.
+        without passages has no answer; an error is logged. ``decided`` is called with the number of queries
+        answered since the last call.
 
         Raises:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.
@@ -126,9 +110,12 @@ class DirectReader:
         texts = find_passages(self.corpus, (i for first in ids for i in first))
         prompts, read = [], []
         for query, first in zip(queries, ids, strict=True):
-            prompt, kept = self._fitted(query, [texts[i] for i in first])
+            for count in range(len(first), -1, -1):
+                prompt = self._prompt(query, [texts[i] for i in first[:count]])
+                if fits(prompt, self.writer):
+                    break
             prompts.append(prompt)
-            read.append(tuple(first[:kept]))
+            read.append(tuple(first[:count]))
         cut = sum(map(len, ids)) - sum(map(len, read))
         if cut:
             log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
@@ -142,31 +129,23 @@ class DirectReader:
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []))
         if decided is not None and failed:
             decided(len(failed))
-        fit = [prompt for place, prompt in enumerate(prompts) if place not in failed]
+        fit = [prompt for index, prompt in enumerate(prompts) if index not in failed]
         written = iter(self.writer.write(fit, decided))
         answers = []
-        for place, ranking in enumerate(rankings):
-            if place in failed:
-                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=failed[place]))
+        for index, ranking in enumerate(rankings):
+            if index in failed:
+                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=failed[index]))
                 continue
             text, _, ended, _ = next(written)
-            left_out = len(ids[place]) - len(read[place])
-            answers.append(WrittenAnswer(text, ended, read[place], tuple(ranking), cut=left_out))
+            left_out = len(ids[index]) - len(read[index])
+            answers.append(WrittenAnswer(text, ended, read[index], tuple(ranking), cut=left_out))
         return answers
-
-    def _fitted(self, query: Query, passages: list[Passage]) -> tuple[list[int], int]:
-        """The prompt with as many passages as the model has room for, and their number."""
-        for kept in range(len(passages), 0, -1):
-            prompt = self._prompt(query, passages[:kept])
-            if fits(prompt, self.writer):
-                return prompt, kept
-        return self._prompt(query, []), 0
 
     def _prompt(self, query: Query, passages: list[Passage]) -> list[int]:
         task = OPEN_TASK if passages else CLOSED_TASK
-        asked = Dialogue(asked_directly(query.text, passages), begin=ANSWER)
+        dialogue = Dialogue(asked_directly(query.text, passages), begin=ANSWER)
         examples = direct_examples(bool(passages))
-        return few_shot(self.writer.tokenizer, task, examples, [asked], self.chat)[0]
+        return few_shot(self.writer.tokenizer, task, examples, [dialogue], self.chat)[0]
 
 
 def fits(prompt: Sequence[int], writer: TextWriter) -> bool:
@@ -180,6 +159,6 @@ def unfit(
     writer: TextWriter,
     least: Callable[[], Sequence[int]],
 ) -> dict[int, str]:
-    """Place of each query whose prompt is too long -> the reason; see :func:`grls.answer.writer.too_long`."""
+    """Index of each query whose prompt is too long -> the reason (:func:`grls.answer.writer.too_long`)."""
     names = [f"the query {query.id!r}" for query in queries]
     return too_long(names, prompts, writer.room, writer.max_new_tokens, least)

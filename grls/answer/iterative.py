@@ -30,7 +30,7 @@ class _State:
     """A question on its way to the answer."""
 
     query: Query
-    said: str
+    turn: str
     past: tuple[tuple[str, str], ...] = ()
     steps: list[FollowUpStep] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
@@ -50,9 +50,9 @@ class _State:
         text, follow = written.text, None
         if not self.forced and text[: len(FOLLOW_UP)].casefold() == FOLLOW_UP:
             follow = text[len(FOLLOW_UP) :].strip()
-        place = text.casefold().rfind(ANSWER)
-        if self.forced or (follow is None and place >= 0):  # a forced prompt may end with the label
-            self.answer = (text if place < 0 else text[place + len(ANSWER) :]).strip()
+        start = text.casefold().rfind(ANSWER)
+        if self.forced or (follow is None and start >= 0):  # a forced prompt may end with the label
+            self.answer = (text if start < 0 else text[start + len(ANSWER) :]).strip()
             self.ended = written.ended
         elif not follow or follow.casefold() in (step.question.casefold() for step in self.steps):
             self.forced = True
@@ -103,32 +103,29 @@ class IterativeReader:
     ) -> list[WrittenAnswer]:
         """Answer queries, all in step with each other.
 
-        A question that is too long for the model has no answer; an error is logged.
-
-        Args:
-            queries: The queries.
-            decided: Called with the number of queries answered since the last call.
+        A question that is too long for the model has no answer; an error is logged. ``decided`` is called
+        with the number of queries answered since the last call.
 
         Raises:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.
             DataError: A passage is not in the corpus.
         """
-        states = [_asked(query) for query in queries]
+        states = [_beginning(query) for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]
-        nothing = _asked(Query("", ""))
+        nothing = _beginning(Query("", ""))
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
-        for place, why in failed.items():
-            states[place].answer, states[place].ended, states[place].failed = "", False, why
+        for index, why in failed.items():
+            states[index].answer, states[index].ended, states[index].failed = "", False, why
         if decided is not None and failed:
             decided(len(failed))
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
-            for state, one in zip(active, written, strict=True):
-                state.take(one)
+            for state, continuation in zip(active, written, strict=True):
+                state.take(continuation)
             if pending := [state for state in active if state.pending]:
-                most = self.k + max(len(state.seen) for state in pending)
+                depth = self.k + max(len(state.seen) for state in pending)
                 follow_ups = [Query(state.query.id, state.pending) for state in pending]
-                rankings = self.retriever.retrieve(follow_ups, most)
+                rankings = self.retriever.retrieve(follow_ups, depth)
                 fresh = [
                     [hit.id for hit in hits if hit.id not in state.seen][: self.k]
                     for state, hits in zip(pending, rankings, strict=True)
@@ -150,28 +147,28 @@ class IterativeReader:
         return [state.reading() for state in states]
 
     def _prompt(self, state: _State, forced: bool) -> list[int]:
-        asked = Dialogue(state.said, state.past, ANSWER if forced else "")
-        return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [asked], self.chat)[0]
+        dialogue = Dialogue(state.turn, state.past, ANSWER if forced else "")
+        return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [dialogue], self.chat)[0]
 
     def _show(self, state: _State, ids: list[str], passages: list[Passage]) -> None:
         """Append the passages; they are left out from the end until the model has room.
 
         If the model has room for none, the follow-up is taken back and the model is asked for the answer.
         """
-        said, past, follow = state.said, state.past, state.pending
+        before, past, follow = state.turn, state.past, state.pending
         state.pending = ""
-        state.past = (*past, (said, f"{FOLLOW_UP} {follow}"))
-        for kept in range(len(ids), 0 if ids else -1, -1):
-            state.said = evidence(passages[:kept])
+        state.past = (*past, (before, f"{FOLLOW_UP} {follow}"))
+        for count in range(len(ids), 0 if ids else -1, -1):
+            state.turn = evidence(passages[:count])
             if fits(self._prompt(state, forced=True), self.writer):
-                state.steps.append(FollowUpStep(follow, tuple(ids[:kept])))
-                state.seen += ids[:kept]
-                state.cut += len(ids) - kept
+                state.steps.append(FollowUpStep(follow, tuple(ids[:count])))
+                state.seen += ids[:count]
+                state.cut += len(ids) - count
                 state.forced = len(state.steps) >= self.hops
                 return
-        state.said, state.past, state.forced = said, past, True
+        state.turn, state.past, state.forced = before, past, True
         state.cut += len(ids)
 
 
-def _asked(query: Query) -> _State:
+def _beginning(query: Query) -> _State:
     return _State(query, f"question: {query.text}")

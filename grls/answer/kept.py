@@ -14,14 +14,14 @@ from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import shown
 from grls.answer.writer import SHOWN, Questions, Spent, TextWriter
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.measures import RunDepth
 from grls.io.option_errors import visible
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.runs.portions import RunInfo
-from grls.runs.results import find_passages
+from grls.runs.results import as_hits, find_passages
 from grls.runs.run import Run
 
 BATCHES = 4
@@ -36,24 +36,18 @@ def read_all(
 ) -> tuple[list[WrittenAnswer], GrowingFile]:
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
-    Args:
-        questions: The questions.
-        output: Path without ending; answers are kept in OUTPUT.readings.jsonl.
-        settings: Everything that the answers depend on, as JSON values.
-        writer: The language model behind ``answer``.
-        answer: Answers a list of queries.
+    OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so a
+    group that a kill has split is answered again. ``writer`` is the language model behind ``answer``.
 
     Returns:
-        The answer of each query, and the file that holds the answers.
+        The answer of each query, and the file.
     """
-    # A line a query. The last line of a group has the cost of the whole group, so a group that a kill has
-    # split is answered again.
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
     known = {record["query_id"] for record in file.records}
-    todo = [query for query in questions.asked if query.id not in known]
+    todo = [query for query in questions.queries if query.id not in known]
     size = BATCHES * writer.batch_size
-    count = len(questions.asked)
+    count = len(questions.queries)
     with Progress(count, "read", "queries", count - len(todo)) as bar:
         for first in range(0, len(todo), size):
             group = todo[first : first + size]
@@ -63,7 +57,7 @@ def read_all(
             records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
             file.add(records)
     by_query = {record["query_id"]: record for record in file.records}
-    return [_reading(by_query[query.id]) for query in questions.asked], file
+    return [_reading(by_query[query.id]) for query in questions.queries], file
 
 
 def spent_options(
@@ -75,7 +69,7 @@ def spent_options(
         for name, value in record.get("spent", {}).items():
             spent[name] += value
     seconds = spent.pop("seconds")
-    return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
+    return seconds, {**options, "cut": sum(reading.cut for reading in readings), **spent}
 
 
 def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:
@@ -90,7 +84,7 @@ def _reading(record: dict[str, Any]) -> WrittenAnswer:
         record["answer"],
         record["ended"],
         tuple(record["read"]),
-        tuple(Hit(*pair) for pair in record["ranking"]),
+        tuple(as_hits(record["ranking"])),
         tuple(FollowUpStep(question, tuple(passages)) for question, passages in record["steps"]),
         record["cut"],
         record.get("failed", ""),
@@ -106,25 +100,20 @@ def save_readings(
 ) -> None:
     """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores.
 
-    Args:
-        questions: The questions.
-        output: Path without ending.
-        readings: The answer of each query.
-        info: The manifest of the run.
-        more: Further fields of each query's line of the answers.
+    ``info`` is the manifest of the run, ``more`` has further fields of each query's line of the answers.
     """
-    corpus, asked = questions.corpus, questions.asked
-    for query, reading in list(zip(asked, readings, strict=True))[:SHOWN]:
+    corpus, queries = questions.corpus, questions.queries
+    for query, reading in list(zip(queries, readings, strict=True))[:SHOWN]:
         print(shown_reading(query, reading, corpus) + "\n")
     answers = f"{output}{ENDING}"
-    lines = (answer_record(*pair, corpus) for pair in zip(asked, readings, strict=True))
+    lines = (answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True))
     write_answers(answers, lines if not more else (a | b for a, b in zip(lines, more, strict=True)))
-    rankings = {query.id: list(one.ranking) for query, one in zip(asked, readings, strict=True)}
+    rankings = {query.id: list(reading.ranking) for query, reading in zip(queries, readings, strict=True)}
     run = Run.of(rankings, info=info)
-    print(run.save(output, asked, corpus))
+    print(run.save(output, queries, corpus))
     depth = RunDepth.of(run, len(corpus), [])
     written = read_answers(answers, texts=False)
-    scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
+    scores = score_answers(written, queries, questions.qrels, corpus, depth=depth)
     print(summary(scores, info.seconds))
 
 
@@ -149,12 +138,12 @@ def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[
 
 def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
     """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
-    place = {passage: number for number, passage in enumerate(reading.read)}
+    numbers = {passage: number for number, passage in enumerate(reading.read)}
     pieces: list[dict[str, Any]] = []
     groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]
     for question, passages in groups:
         pieces += [{"kind": "thought", "text": question, "quote": -1}] if question else []
-        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": place[i]} for i in passages]
+        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": numbers[i]} for i in passages]
     answer = {"kind": "answer", "text": reading.answer, "quote": -1}
     return [*pieces, *([answer] if reading.answer else [])]
 

@@ -49,12 +49,12 @@ def open_for_reading(
                 f"{Option('hops.steps')} needs a retriever: give {Option('retriever', 'FOLDER', 'bm25')}."
             )
         return None
-    how = Opening(device, truncate_queries=True)
+    opening = Opening(device, truncate_queries=True)
     if name == BM25 and corpus is None:
         raise ConfigError(
             f"{Option('retriever', 'bm25')} needs {Option('data')}, the corpus to retrieve from."
         )
-    opened = load_retriever(name, how) if corpus is None else load_named(name, corpus, how)
+    opened = load_retriever(name, opening) if corpus is None else load_named(name, corpus, opening)
     if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"{Option('retriever', name)} is over another corpus than {corpus.source}: give the data set "
@@ -85,16 +85,16 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
     }
 
 
-def origin_of(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
+def origin_of(source: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
     """System, label, score mode, and options of a retriever or finished run."""
-    if found is None:
+    if source is None:
         return "generator", "", "none", {}
-    if isinstance(found, FinishedRun):
-        label = "a finished run" if found.info is None else found.info.name
-        system = "generator" if found.info is None else found.info.system
-        return system, label, found.score_mode, {"run": label}
-    description = found.describe()
-    return description.system, description.name, score_mode_of(found), description.options
+    if isinstance(source, FinishedRun):
+        label = "a finished run" if source.info is None else source.info.name
+        system = "generator" if source.info is None else source.info.system
+        return system, label, source.score_mode, {"run": label}
+    description = source.describe()
+    return description.system, description.name, score_mode_of(source), description.options
 
 
 class FinishedRun:
@@ -120,14 +120,14 @@ class FinishedRun:
         self.info = loaded.info
         if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
             raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
-        of = None if self.info is None else self.info.split
-        if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
+        recorded_split = None if self.info is None else self.info.split
+        if recorded_split not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(
                 f"{run} answers other queries than those asked; give the run of this {Option('split')}."
             )
         if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
             raise MismatchError(
-                f"{run} ({self.info.asked}) answers fewer queries than the {len(queries):,} asked; give "
+                f"{run} ({self.info.query_set}) answers fewer queries than the {len(queries):,} asked; give "
                 f"{Option('limit', self.info.limit)}, or retrieve for all of them."
             )
         self.corpus = corpus

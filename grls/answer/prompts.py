@@ -102,7 +102,7 @@ def iterative_examples() -> list[Turns]:
     """Questions solved by follow-up questions."""
     dialogues: list[Turns] = []
     for question, steps, answer in _DECOMPOSED:
-        said = [f"question: {question}", *(f"evidence: {text}" for _, text in steps)]
+        turns = [f"question: {question}", *(f"evidence: {text}" for _, text in steps)]
         replies = [*(f"{FOLLOW_UP} {follow}" for follow, _ in steps), f"{ANSWER} {answer}"]
-        dialogues.append(tuple(zip(said, replies, strict=True)))
+        dialogues.append(tuple(zip(turns, replies, strict=True)))
     return dialogues

@@ -72,7 +72,7 @@ class Sampling(NamedTuple):
 
 @dataclass
 class Spent:
-    """What a writer has done so far.
+    """The work of a writer so far.
 
     Attributes:
         prompts: Prompts continued.
@@ -85,6 +85,94 @@ class Spent:
     calls: int = 0
     tokens_read: int = 0
     tokens_written: int = 0
+
+
+_LIKELY = 1024
+"""Tokens that nearly always hold a nucleus."""
+
+
+def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
+
+    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary and so takes
+    most of the time of a draw. Here only the likeliest tokens are sorted, if they hold the nucleus.
+    """
+    probabilities, tokens = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
+    before = probabilities.cumsum(-1) - probabilities
+    if before[0, -1] < top_p and len(tokens[0]) < logits.shape[1]:  # the nucleus may be larger
+        warped: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
+        return warped
+    likely = tokens[before < top_p]
+    return torch.full_like(logits, -torch.inf).index_copy(1, likely, logits[:, likely])
+
+
+class Drawn(LogitsProcessor):
+    """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
+
+    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard
+    Gumbel distribution, is token v with probability softmax(l / T)_v.
+    """
+
+    def __init__(self, draws: Sequence[Sampling | None]):
+        self.draws = draws
+        self.generators = [torch.Generator().manual_seed(draw.seed) if draw else None for draw in draws]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Logits with noise, ``[B, V]``; rows that are not drawn stay as they are."""
+        drawn = scores.clone()
+        for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
+            if draw is not None:
+                noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
+                likely = scores[row : row + 1] / draw.temperature  # [1, V]
+                if draw.top_p < 1:
+                    likely = nucleus(likely, draw.top_p)
+                drawn[row] = likely[0] + noise.to(scores.device)
+        return drawn
+
+
+class RefuseNaNLogits(LogitsProcessor):
+    """Refuses logits that are not numbers: an output written from them is no answer."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The logits ``[B, V]`` as they are.
+
+        Raises:
+            ConfigError: One is NaN or plus infinity.
+        """
+        if not bool((scores < torch.inf).all()):
+            raise ConfigError(
+                "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
+                "T5 overflows in float16: use bfloat16 or float32."
+            )
+        return scores
+
+
+class StoppedRows(StoppingCriteria):
+    """Ends the rows whose new tokens, from ``start`` on, are complete."""
+
+    def __init__(self, complete: Callable[[list[int]], bool], start: int):
+        self.complete = complete
+        self.start = start
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        """Whether each row is complete, ``[B]``."""
+        stopped = [self.complete(row) for row in input_ids[:, self.start :].tolist()]
+        return torch.tensor(stopped, device=input_ids.device)
+
+
+def room_of(model: Any, new_tokens: int) -> int | None:
+    """Most tokens of a prompt; None if the model has no limit.
+
+    Args:
+        model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
+        new_tokens: Most tokens of the output.
+    """
+    positions = positions_in(model.config)
+    if positions is None:
+        return None
+    if model.config.is_encoder_decoder:
+        return positions if new_tokens <= positions else 0
+    return max(0, positions - new_tokens)
 
 
 class TextWriter:
@@ -144,17 +232,17 @@ class TextWriter:
             prompts: Token ids of each. A causal model does not read an end token behind a prompt: it would
                 write nothing.
             decided: Called with the number of prompts that a batch has finished.
-            draws: How each continuation is drawn; None: greedily.
+            draws: How each continuation is drawn; None: all greedily.
             scored: Also return the log-probabilities of the tokens.
 
         Raises:
             ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
                 not above 0, or a top_p not between 0 and 1; or the model's logits are not numbers.
         """
-        how = [None] * len(prompts) if draws is None else list(draws)
-        if any(draw is not None and not draw.temperature > 0 for draw in how):
+        draws = [None] * len(prompts) if draws is None else draws
+        if any(draw is not None and not draw.temperature > 0 for draw in draws):
             raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
-        if any(draw is not None and not 0 < draw.top_p <= 1 for draw in how):
+        if any(draw is not None and not 0 < draw.top_p <= 1 for draw in draws):
             raise ConfigError("expected top_p above 0 and at most 1.")
         rows = [list(tokens) for tokens in prompts]
         for row in rows:
@@ -170,12 +258,12 @@ class TextWriter:
         continuations: dict[int, Continuation] = {}
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # similar lengths together: less padding
         for first in range(0, len(order), self.batch_size):
-            places = order[first : first + self.batch_size]
+            indices = order[first : first + self.batch_size]
             with turn(self.model):
-                written = self._batch([rows[n] for n in places], [how[n] for n in places], scored)
-            continuations |= zip(places, written, strict=True)
+                written = self._batch([rows[n] for n in indices], [draws[n] for n in indices], scored)
+            continuations |= zip(indices, written, strict=True)
             if decided is not None:
-                decided(len(places))
+                decided(len(indices))
         return [continuations[n] for n in range(len(rows))]
 
     @torch.inference_mode()
@@ -186,16 +274,16 @@ class TextWriter:
         inputs = torch.full((len(rows), longest), self._pad)  # [B, L]
         mask = torch.zeros_like(inputs)
         for n, row in enumerate(rows):
-            where = slice(0, len(row)) if encoder else slice(longest - len(row), longest)
-            inputs[n, where] = torch.tensor(row)
-            mask[n, where] = 1
+            columns = slice(0, len(row)) if encoder else slice(longest - len(row), longest)
+            inputs[n, columns] = torch.tensor(row)
+            mask[n, columns] = 1
         start = 1 if encoder else longest  # an encoder-decoder's output begins with its start token
         device = self.model.device
         output = self.model.generate(
             input_ids=inputs.to(device), attention_mask=mask.to(device), max_new_tokens=self.max_new_tokens,
             do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
-            stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
+            stopping_criteria=StoppingCriteriaList([StoppedRows(lambda row: self._text(row)[1], start)]),
             logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
             [])]), return_dict_in_generate=True, output_logits=scored,
         )  # fmt: skip
@@ -206,7 +294,7 @@ class TextWriter:
             written = len(row)
             while written and row[written - 1] == self._pad:
                 written -= 1
-            end = next((place for place, token in enumerate(row) if token in self._ends), None)
+            end = next((n for n, token in enumerate(row) if token in self._ends), None)
             if end is not None and not stopped:
                 written = end + 1
             continuations.append(Continuation(text, written, stopped or end is not None))
@@ -215,114 +303,20 @@ class TextWriter:
             values = [logits.float().log_softmax(-1).gather(1, row[:, None])[:, 0] for logits, row in steps]
             pairs = zip(tokens.tolist(), torch.stack(values, 1).tolist(), strict=True)
             continuations = [
-                one._replace(scored=tuple(zip(row, scores, strict=True))[: one.tokens])
-                for one, (row, scores) in zip(continuations, pairs, strict=True)
+                continuation._replace(scored=tuple(zip(row, scores, strict=True))[: continuation.tokens])
+                for continuation, (row, scores) in zip(continuations, pairs, strict=True)
             ]
         self.spent.prompts += len(rows)
         self.spent.calls += 1
         self.spent.tokens_read += sum(map(len, rows))
-        self.spent.tokens_written += sum(one.tokens for one in continuations)
+        self.spent.tokens_written += sum(continuation.tokens for continuation in continuations)
         return continuations
 
     def _text(self, row: list[int]) -> tuple[str, bool]:
         """The text of new tokens up to the first stop string, and whether there was one."""
         text = self.tokenizer.decode(row, skip_special_tokens=True).lstrip()
-        places = [place for stop in self.stops if (place := text.find(stop)) >= 0]
-        return (text[: min(places)].rstrip(), True) if places else (text.rstrip(), False)
-
-
-class _Stopped(StoppingCriteria):
-    """Marks the rows that hold a stop string."""
-
-    def __init__(self, text: Callable[[list[int]], tuple[str, bool]], start: int):
-        self.text = text
-        self.start = start
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
-        stopped = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
-        return torch.tensor(stopped, device=input_ids.device)
-
-
-class RefuseNaNLogits(LogitsProcessor):
-    """Refuses logits that are not numbers: an output written from them is no answer."""
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The logits ``[B, V]`` as they are.
-
-        Raises:
-            ConfigError: One is NaN or plus infinity.
-        """
-        if not bool((scores < torch.inf).all()):
-            raise ConfigError(
-                "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
-                "T5 overflows in float16: use bfloat16 or float32."
-            )
-        return scores
-
-
-class Drawn(LogitsProcessor):
-    """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
-
-    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard
-    Gumbel distribution, is token v with probability softmax(l / T)_v.
-    """
-
-    def __init__(self, draws: Sequence[Sampling | None]):
-        self.draws = draws
-        self.generators = [torch.Generator().manual_seed(draw.seed) if draw else None for draw in draws]
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Logits with noise, ``[B, V]``; rows that are not drawn stay as they are."""
-        drawn = scores.clone()
-        for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
-            if draw is not None:
-                noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
-                likely = scores[row : row + 1] / draw.temperature  # [1, V]
-                if draw.top_p < 1:
-                    likely = nucleus(likely, draw.top_p)
-                drawn[row] = likely[0] + noise.to(scores.device)
-        return drawn
-
-
-_LIKELY = 1024
-"""Tokens that nearly always hold a nucleus."""
-
-
-def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
-
-    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary and so takes
-    most of the time of a draw. Here only the likeliest tokens are sorted, if they hold the nucleus.
-    """
-    probabilities, places = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
-    before = probabilities.cumsum(-1) - probabilities
-    if before[0, -1] < top_p and len(places[0]) < logits.shape[1]:  # the nucleus may be larger
-        warped: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
-        return warped
-    kept = places[before < top_p]
-    return torch.full_like(logits, -torch.inf).index_copy(1, kept, logits[:, kept])
-
-
-# Which prompts a model has room for.
-#
-# A prompt that is too long stops its query only: an error is logged, nothing is written for the query, and
-# the others go on. If even the prompt without a question is too long, no query could be answered, and the run
-# is refused.
-
-
-def room_of(model: Any, new_tokens: int) -> int | None:
-    """Most tokens of a prompt; None if the model has no limit.
-
-    Args:
-        model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
-        new_tokens: Most tokens of the output.
-    """
-    most = positions_in(model.config)
-    if most is None:
-        return None
-    if model.config.is_encoder_decoder:
-        return most if new_tokens <= most else 0
-    return max(0, most - new_tokens)
+        ends = [end for stop in self.stops if (end := text.find(stop)) >= 0]
+        return (text[: min(ends)].rstrip(), True) if ends else (text.rstrip(), False)
 
 
 def too_long(
@@ -332,7 +326,7 @@ def too_long(
     new_tokens: int,
     least: Callable[[], Sequence[int]],
 ) -> dict[int, str]:
-    """The prompts that a model has no room for; an error is logged for each.
+    """The prompts that a model has no room for; an error is logged for each, and the others are written.
 
     Args:
         names: The purpose of each prompt, such as ``the query 'q1'``.
@@ -342,17 +336,17 @@ def too_long(
         least: Makes the prompt without a question; called only if a prompt is too long.
 
     Returns:
-        Place of each such prompt -> why nothing is written.
+        Index of each such prompt -> why nothing is written.
 
     Raises:
-        ConfigError: Even ``least`` is too long.
+        ConfigError: Even ``least`` is too long, so that no query could be answered.
     """
     if room is None:
         return {}
     reasons = {
-        place: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
+        index: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
         f"{new_tokens} new ones"
-        for place, tokens in enumerate(prompts)
+        for index, tokens in enumerate(prompts)
         if len(tokens) > room
     }
     if reasons and (shortest := len(least())) > room:
@@ -360,12 +354,9 @@ def too_long(
             f"the prompt takes {shortest} tokens before anything is asked, but the model has room for {room} "
             f"beside {new_tokens} new ones: lower max_new_tokens, or take another model."
         )
-    for name, why in dict.fromkeys((names[place], why) for place, why in reasons.items()):
+    for name, why in dict.fromkeys((names[index], why) for index, why in reasons.items()):
         log.error("nothing is written for %s: %s.", name, why)
     return reasons
-
-
-# The questions of a data set, and everything that a run of answers depends on.
 
 
 SHOWN = 3
@@ -374,14 +365,14 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions and passages.
+    """The questions of a data set, and its passages.
 
     Attributes:
         data: The data set's folder.
         split: The split of the queries.
         corpus: The passages.
         every: All queries of the split.
-        asked: The queries to answer.
+        queries: The queries to answer.
         qrels: The gold passages of the split.
     """
 
@@ -389,7 +380,7 @@ class Questions:
     split: str
     corpus: Corpus
     every: list[Query]
-    asked: list[Query]
+    queries: list[Query]
     qrels: Qrels
 
     @classmethod
@@ -419,13 +410,13 @@ class Questions:
             name=name,
             steps="single",
             corpus=self.corpus.fingerprint,
-            queries=fingerprint_queries(self.asked),
+            queries=fingerprint_queries(self.queries),
             data=self.data,
             split=self.split,
             score_mode=score_mode,
             seconds=seconds,
             options=options,
-            limit=len(self.asked) if len(self.asked) < len(self.every) else None,
+            limit=len(self.queries) if len(self.queries) < len(self.every) else None,
         )
 
 

@@ -74,7 +74,7 @@ def answer_direct(
     opened = None if run is not None else open_for_reading(retriever, hops, device, questions.corpus)
     source: Retriever | FinishedRun | None = opened
     if run is not None:
-        source = FinishedRun(run, questions.corpus, questions.asked, questions.split)
+        source = FinishedRun(run, questions.corpus, questions.queries, questions.split)
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
     reads = {} if source is None else {"k": k, "depth": reader.depth}

@@ -1,4 +1,4 @@
-"""Runs: what was retrieved for the queries of a data set.
+"""Runs: the passages that were retrieved for the queries of a data set.
 
 ``run`` holds a run as one value, which is loaded, saved and checked against others. ``trec`` writes and
 reads TREC run files, ``results`` JSONL with the evidence text. ``portions`` writes both and the facts of

@@ -34,20 +34,20 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
     """Read runs that belong together.
 
     Args:
-        paths: JSONL of ours or TREC runs; one that is loaded already is taken as it is.
+        paths: JSONL of ours or TREC runs; a loaded run is taken as it is.
 
     Raises:
-        ConfigError: One is given twice.
+        ConfigError: A run is given twice.
         DataError: A file is missing or malformed, or its manifest belongs to other files.
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
     seen: dict[Path, str] = {}
-    for path in filter(None, (one.path if isinstance(one, Run) else one for one in paths)):
+    for path in filter(None, (run.path if isinstance(run, Run) else run for run in paths)):
         manifest = info_file(path).resolve()
         if manifest in seen:
             raise ConfigError(f"{seen[manifest]} and {path} are the same run; give each run once.")
         seen[manifest] = path
-    runs = [one if isinstance(one, Run) else Run.load(one) for one in paths]
+    runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
         if replace(first, info=None) == replace(second, info=None):
@@ -58,51 +58,36 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
 def refuse_other_data(
     run: Run, folder: str | Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
 ) -> None:
-    """Refuse a run that its manifest says is of another corpus or of other queries than a data set holds.
+    """Refuse (MismatchError) a run whose manifest says that it is of another corpus, or of other queries.
 
-    Args:
-        run: The run.
-        folder: The data set, for the error text.
-        corpus: Its corpus.
-        queries: What the run may have been asked: those of a split, or all.
-
-    Raises:
-        MismatchError: It is.
+    The run may answer any of the lists of ``queries``: of a split, or all of the data set in ``folder``.
     """
     info = run.info
     if info is None:
         return
     if differ(info.corpus, corpus.fingerprint):
-        what = "another corpus"
-    elif all(differ(info.queries, fingerprint_queries(asked)) for asked in queries):
-        what = "other queries"
+        difference = "another corpus"
+    elif all(differ(info.queries, fingerprint_queries(split_queries)) for split_queries in queries):
+        difference = "other queries"
     else:
         return
     raise MismatchError(
-        f"{run.path} was made with {what} than {folder} holds; retrieve again, or name the right folder "
-        f"with {Option('data')}."
+        f"{run.path} was made with {difference} than {folder} holds; retrieve again, or name the right "
+        f"folder with {Option('data')}."
     )
 
 
 def refuse_unrelated(
-    run: Run, data: str | Path, split: str, asked: Collection[str], every: Collection[str]
+    run: Run, data: str | Path, split: str, queries: Collection[str], every: Collection[str]
 ) -> None:
-    """Refuse a run that answers none of the queries asked, or queries that a data set does not have.
+    """Refuse (DataError) a run that is empty, answers no query of a split, or answers queries of other data.
 
-    Args:
-        run: The run.
-        data: The data set, for the error text.
-        split: Which of its queries are asked, likewise.
-        asked: Their ids.
-        every: Ids of all its queries.
-
-    Raises:
-        DataError: It does, or holds nothing.
+    ``queries`` are the ids of the split's queries, ``every`` the ids of all queries of the data set.
     """
     if not run.rankings:
         raise DataError("the run has no line; retrieve again.", run.path)
     refuse_unknown(run.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
-    if not any(query in run.rankings for query in asked):
+    if not any(name in run.rankings for name in queries):
         raise DataError(
             f"the run answers no query of the split {split!r}: give {Option('split')} as it was retrieved "
             "for.",
@@ -113,9 +98,9 @@ def refuse_unrelated(
 def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
     """Refuse (DataError) runs with a passage that the corpus does not have."""
     for run in runs:
-        held = list(run.rankings.values())
-        held += [list(chain.hits) for chain in run.chains.values()]
-        ids = sorted({hit.id for hits in held for hit in without_done(hits)})
+        rankings = list(run.rankings.values())
+        rankings += [list(chain.hits) for chain in run.chains.values()]
+        ids = sorted({hit.id for hits in rankings for hit in without_done(hits)})
         numbers = corpus.numbers(ids) if ids else []
         unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
         if unknown:
@@ -126,70 +111,64 @@ def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
             )
 
 
-def complete_runs(runs: Sequence[Run], asked: Sequence[str] | None, missing: Missing) -> list[Run]:
-    """Every run with results for every query asked.
+def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:
+    """Every run with results for every query.
 
     Args:
         runs: See :func:`load_runs`.
-        asked: Ids of the queries, where they are known; a query that a run lacks is then scored as empty,
+        queries: Ids of the queries, where they are known; a query that a run lacks is then scored as empty,
             with a warning; None: the queries that the runs answer.
-        missing: What to do where ``asked`` is None and the runs do not answer the same queries.
+        missing: What to do where ``queries`` is None and the runs do not answer the same queries.
 
     Returns:
         Runs that all hold the same queries, in the same order. Where a run holds chains, each query has
         one, empty where it was not answered.
 
     Raises:
-        DataError: A run answers a query that was not asked.
+        DataError: A run answers another query.
         MismatchError: The runs do not answer the same queries, and ``missing`` is ``refuse``.
     """
-    if asked is None:
-        for other in runs[1:]:
-            if missing == "refuse" and (difference := runs[0].unlike(other)):
+    if queries is None:
+        for second in runs[1:]:
+            if missing == "refuse" and (difference := runs[0].unlike(second)):
                 raise MismatchError(
-                    f"{runs[0].path} and {other.path} do not answer the same queries: {difference}. Say "
+                    f"{runs[0].path} and {second.path} do not answer the same queries: {difference}. Say "
                     f"which queries were asked ({Option('data', 'DIR')} {Option('split', 'S')}), or "
                     f"{Option('missing', 'empty')} to take what a run lacks as no hits."
                 )
-        asked = list(dict.fromkeys(query for run in runs for query in run.rankings))
-    whole = []
+        queries = list(dict.fromkeys(query for run in runs for query in run.rankings))
+    complete = []
     for run in runs:
-        unknown = run.rankings.keys() - set(asked)
+        unknown = run.rankings.keys() - set(queries)
         if unknown:
             raise DataError(
                 f"{first_ids(unknown)} ({len(unknown)} in all) are not among the "
-                f"{counted(len(asked), 'query')} asked; "
+                f"{counted(len(queries), 'query')} asked; "
                 "give the split that was retrieved for.",
                 run.path,
             )
-        lacking = [query for query in asked if query not in run.rankings]
+        lacking = [query for query in queries if query not in run.rankings]
         if lacking:
             log.warning(
                 "%s lacks %d of %s (%s); they count as answered with nothing.",
-                run.path, len(lacking), counted(len(asked), "query"), first_ids(lacking),
+                run.path, len(lacking), counted(len(queries), "query"), first_ids(lacking),
             )  # fmt: skip
-        rankings: dict[str, list[Hit]] = {query: run.rankings.get(query, []) for query in asked}
-        none = Chain((), 0.0, False)
-        chains = {query: run.chains.get(query, none) for query in asked} if run.chains else {}
-        whole.append(replace(run, rankings=rankings, chains=chains))
-    return whole
-
-
-# What runs were asked: the queries of a data set, as options or manifests say.
-#
-# A run whose manifest names another corpus or other queries is refused. A run that was made of others (fused,
-# cut) is saved with what they were asked.
+        rankings: dict[str, list[Hit]] = {query: run.rankings.get(query, []) for query in queries}
+        empty = Chain((), 0.0, False)
+        chains = {query: run.chains.get(query, empty) for query in queries} if run.chains else {}
+        complete.append(replace(run, rankings=rankings, chains=chains))
+    return complete
 
 
 class QuerySet(NamedTuple):
-    """What runs were asked.
+    """The queries of a data set that runs answer, as options or manifests say.
 
     Attributes:
         data: The data set folder.
         split: Which of its queries; None for all, or where unknown.
         corpus: Its corpus.
         queries: The queries; None where nothing says which, so that the runs must.
-        limit: How many first queries of the split; None for all.
+        limit: Number of first queries of the split; None for all.
     """
 
     data: str
@@ -205,15 +184,9 @@ class QuerySet(NamedTuple):
 
 
 def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> QuerySet | None:
-    """What runs were asked: as the options say, else as their manifests do.
+    """The queries that runs answer: as the options say, else as their manifests do.
 
-    Args:
-        runs: See :func:`load_runs`.
-        data: Data set folder.
-        split: Which of its queries.
-
-    Returns:
-        None where neither says a data set.
+    None where neither names a data set.
 
     Raises:
         ConfigError: There is a split without a data set, or the data set of a manifest is not here.
@@ -250,7 +223,7 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
             )
         if differ(run.info.queries, print_of_queries):
             raise MismatchError(
-                f"{run.path} ({run.info.asked}) answers other queries than {data}, "
+                f"{run.path} ({run.info.query_set}) answers other queries than {data}, "
                 f"{which_queries(split, limit)}, holds; give the split that was retrieved for, or retrieve "
                 "again."
             )
@@ -258,43 +231,35 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
     return QuerySet(data, split, corpus, queries, limit)
 
 
-def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
-    """Save a run that was made of others, with data set, split and fingerprints of what was asked.
+def save_for(run: Run, output: str, query_set: QuerySet | None) -> str:
+    """Save a run that was made of others (fused, cut), with data set, split and fingerprints of its queries.
 
-    Args:
-        run: The run, with its manifest.
-        output: Path without ending.
-        asked: What it answers; None: no texts are known, so there is a TREC run alone.
-
-    Returns:
-        What was written, in a line.
+    Where its queries are not known there is a TREC run alone, without texts. Returns a line for the user.
     """
-    if asked is None or run.info is None:
+    if query_set is None or run.info is None:
         return run.save(output)
-    queries = asked.queries
+    queries = query_set.queries
     if queries is None:  # only the run says which were answered
-        every = read_queries(asked.data)
-        refuse_unknown(run.rankings, [query.id for query in every], "query", f"{asked.data}/queries.jsonl")
+        every = read_queries(query_set.data)
+        refuse_unknown(
+            run.rankings, [query.id for query in every], "query", f"{query_set.data}/queries.jsonl"
+        )
         queries = [query for query in every if query.id in run.rankings]
     info = replace(
         run.info,
-        corpus=asked.corpus.fingerprint,
+        corpus=query_set.corpus.fingerprint,
         queries=fingerprint_queries(queries),
-        data=asked.data,
-        split=asked.split,
-        limit=asked.limit,
+        data=query_set.data,
+        split=query_set.split,
+        limit=query_set.limit,
     )
-    return replace(run, info=info).save(output, queries, asked.corpus)
+    return replace(run, info=info).save(output, queries, query_set.corpus)
 
 
-def refuse_to_replace(output: str, runs: Sequence[str], asked: QuerySet | None) -> None:
-    """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run.
-
-    Raises:
-        ConfigError: It would.
-    """
+def refuse_to_replace(output: str, runs: Sequence[str], query_set: QuerySet | None) -> None:
+    """Refuse (ConfigError) an output that would overwrite an input, or leave an earlier run's JSONL there."""
     refuse_own_output(output, runs)
-    if asked is None and Path(f"{output}.jsonl").exists():
+    if query_set is None and Path(f"{output}.jsonl").exists():
         raise ConfigError(
             f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "
             f"remove it, choose another name, or give {Option('data', 'DIR')}."

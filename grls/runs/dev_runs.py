@@ -30,21 +30,18 @@ class DevRuns:
 
     @classmethod
     def load(
-        cls, paths: Sequence[str], members: Sequence[Run], asked: QuerySet | None, split: str | None
+        cls, paths: Sequence[str], members: Sequence[Run], query_set: QuerySet | None, split: str | None
     ) -> DevRuns:
         """Read runs for development queries, with their gold.
 
-        Args:
-            paths: One for each of ``members``, in their order.
-            members: The runs that are tuned.
-            asked: What the members answer; None where nothing says.
-            split: Which queries the runs to tune on answer; None: as their manifests say, or else dev.
+        ``paths`` has one for each of the members that are tuned, in their order; they answer the queries of a
+        split (None: as their manifests say, or else dev) of the members' data set.
 
         Raises:
             ConfigError: There is no gold, the runs are not as many, or answer no split.
             MismatchError: A run is of another system than its member.
         """
-        if asked is None:
+        if query_set is None:
             raise ConfigError(
                 f"runs to tune on need the gold passages of a data set: give {Option('data', 'DIR')}, too."
             )
@@ -65,12 +62,12 @@ class DevRuns:
                     f"({_described(member)}); tune on runs of the same systems, in the same order."
                 )
         stated = any(run.info is not None for run in runs)
-        dev = find_asked(runs, asked.data, split if split is not None or stated else "dev")
+        dev = find_asked(runs, query_set.data, split if split is not None or stated else "dev")
         if dev is None or dev.split is None or dev.queries is None:
             raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
-        _, qrels = read_split(asked.data, dev.split, asked.corpus)
+        _, qrels = read_split(query_set.data, dev.split, query_set.corpus)
         gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
-        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(asked.corpus))
+        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(query_set.corpus))
 
     def refuse_shared_queries(self, run: Run) -> None:
         """Refuse (ConfigError) to tune on queries that are reported."""

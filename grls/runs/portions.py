@@ -1,8 +1,14 @@
-"""Retrieval portion by portion: results are on disk as they come, so that a killed run goes on.
+"""The manifest of a run, retrieval portion by portion, and the files of a run.
 
-The results of all portions stand in ``OUTPUT.retrieved.jsonl`` (:mod:`grls.io.resumable`) until the run is
-saved from it, query by query, so memory does not grow with the queries. A run of one portion needs no such
-file. The module does not know how a query is answered.
+A run of results is a TREC run, JSONL with the texts, and a manifest, ``NAME.info.json`` beside ``NAME.trec``
+and ``NAME.jsonl``. Runs that are fused or compared must be of the same corpus and the same queries. A TREC
+run says neither, so the manifest has both fingerprints, and the checksums of the two files: a manifest that
+was left behind by another run is refused. A run of another tool has no manifest; its ids are checked instead.
+
+While a run is retrieved, the results of all portions stand in ``OUTPUT.retrieved.jsonl``
+(:mod:`grls.io.resumable`), so that a killed run goes on. The run is saved from there, query by query, so
+memory does not grow with the queries. A run of one portion needs no such file. The module does not know how a
+query is answered.
 """
 
 from __future__ import annotations
@@ -18,166 +24,16 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from grls.data.corpus import Corpus
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, Option
 from grls.io.files import read_json, refuse_unwritable, sha256, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
-from grls.runs.results import Retrieved, write_results
+from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
 from grls.runs.trec import chain_ranking, unfit_for_trec, write_run
 
 log = logging.getLogger(__name__)
-
-
-PORTION = 512
-"""Queries between two points where a run can go on."""
-
-
-class Kept(Protocol):
-    """What results stand in until their run is saved."""
-
-    def remove(self) -> None:
-        """Delete it."""
-
-
-class Portions(NamedTuple):
-    """The results of all portions.
-
-    Attributes:
-        retrieved: For each query, in their order; can be walked again and again.
-        seconds: Wall-clock seconds that it took, those of an earlier, killed run included.
-        file: What they stand in; None where they are in memory.
-    """
-
-    retrieved: Iterable[Retrieved]
-    seconds: float
-    file: Kept | None
-
-
-class KeptResults:
-    """The results in a file, read anew whenever they are walked.
-
-    Args:
-        file: A record a query, in their order; more may follow.
-        queries: The queries.
-        read: The results of a query by its record; None: as :func:`in_portions` keeps them.
-    """
-
-    def __init__(
-        self,
-        file: GrowingFile,
-        queries: Sequence[Query],
-        read: Callable[[str, Record], Retrieved] | None = None,
-    ):
-        self._file = file
-        self._queries = queries
-        self._read = read or _retrieved
-
-    def __iter__(self) -> Iterator[Retrieved]:
-        records = islice(self._file.each(), len(self._queries))
-        for query, record in zip(self._queries, records, strict=True):
-            try:
-                one = self._read(query.id, record)
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(
-                    f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
-                    "command again.",
-                    self._file.path,
-                ) from None
-            yield one
-
-
-class FiledResults:
-    """The results in the files of shards, read anew whenever they are walked.
-
-    Args:
-        files: Files of :func:`write_retrieved`, in the order of the queries.
-        queries: The queries.
-    """
-
-    def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
-        self._files = files
-        self._queries = queries
-
-    def __iter__(self) -> Iterator[Retrieved]:
-        records = (record for file in self._files for _, record in read_jsonl(file))
-        for query, record in zip(self._queries, records, strict=True):
-            yield _retrieved(query.id, record)
-
-
-def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
-    """Write results to a file that :class:`FiledResults` reads, a query a line."""
-    with file.open("w", encoding="utf-8") as stream:
-        for one in retrieved:
-            write_line(stream, _record(one))
-
-
-def in_portions(
-    output: str,
-    settings: Callable[[], dict[str, Any]],
-    queries: Sequence[Query],
-    retrieve: Callable[[slice], list[Retrieved]],
-    size: int | None = None,
-) -> Portions:
-    """Retrieve for all queries, and go on where a killed run of the same settings stopped.
-
-    Args:
-        output: Path of the results without ending.
-        settings: What the results depend on, as JSON values.
-        queries: All queries.
-        retrieve: The results of a stretch of them.
-        size: Queries a portion; None: ``PORTION``.
-    """
-    size = PORTION if size is None else size
-    path = Path(f"{output}.retrieved.jsonl")
-    begun = perf_counter()
-    if len(queries) <= size and not path.exists():
-        retrieved = retrieve(slice(0, len(queries)))
-        return Portions(retrieved, perf_counter() - begun, None)
-    file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
-    file.refuse_other(("query_id",), ((query.id,) for query in queries))
-    with Progress(len(queries), "retrieve", "queries", file.count) as bar:
-        for first in range(file.count, len(queries), size):
-            end = min(first + size, len(queries))
-            records = [_record(one) for one in retrieve(slice(first, end))]
-            now = perf_counter()
-            records[-1]["seconds"], begun = now - begun, now
-            file.add(records)
-            bar.update(end - first)
-    seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    return Portions(KeptResults(file, queries), seconds, file)
-
-
-def _record(one: Retrieved) -> Record:
-    """Hits are left out where the chain says them."""
-    record: Record = {"query_id": one.query_id}
-    if one.chain is None or one.hits != chain_ranking(one.chain):
-        record["hits"] = [[hit.id, float(hit.score)] for hit in one.hits]
-    if one.chain is not None:
-        hops = [[hit.id, float(hit.score)] for hit in one.chain.hits]
-        record["chain"] = {"hops": hops, "score": float(one.chain.score), "done": bool(one.chain.done)}
-    return record
-
-
-def _retrieved(query_id: str, record: Record) -> Retrieved:
-    hits = _hits(record["hits"]) if "hits" in record else None
-    if "chain" in record:
-        said = record["chain"]
-        chain = Chain(tuple(_hits(said["hops"])), said["score"], said["done"])
-        return Retrieved.chained(query_id, chain, hits)
-    return Retrieved.ranked(query_id, hits or ())
-
-
-def _hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
-    return [Hit(name, score) for name, score in pairs]
-
-
-# What made a run: a small JSON file beside it, ``NAME.info.json`` for ``NAME.trec`` and ``NAME.jsonl``.
-#
-# Runs that are fused or compared must be of the same corpus and the same queries. A TREC run says neither, so
-# retrieval writes both fingerprints here, with the checksums of the two files: a manifest that was left
-# behind by another run is refused. A run of another tool has no manifest; its ids are checked instead.
 
 
 FORMAT = 1
@@ -186,7 +42,7 @@ ENDINGS = (".trec", ".jsonl")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What made a run.
+    """The manifest of a run: data, retriever, options and files.
 
     Args:
         system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
@@ -227,15 +83,15 @@ class RunInfo:
     limit: int | None = None
 
     @property
-    def asked(self) -> str:
-        """The queries that were asked, in words: data set, split, and how many first ones."""
+    def query_set(self) -> str:
+        """The queries in words: data set, split, and the number of its first ones."""
         return f"{self.data}, {which_queries(self.split, self.limit)}"
 
 
 def which_queries(split: str | None, limit: int | None) -> str:
     """Queries of a data set in words, by their split (None: all) and the number of its first ones."""
-    whole = "all queries" if split is None else f"split {split}"
-    return whole if limit is None else f"the first {limit:,} of {whole}"
+    queries = "all queries" if split is None else f"split {split}"
+    return queries if limit is None else f"the first {limit:,} of {queries}"
 
 
 def fingerprint_queries(queries: Sequence[Query]) -> str:
@@ -275,8 +131,8 @@ def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDIN
 
     Args:
         output: Path of the run files without ending.
-        info: What made them.
-        endings: Those of the files that were written; a file with another one stays unknown to the manifest.
+        info: The manifest.
+        endings: Endings of the files that were written; a file with another one is unknown to the manifest.
     """
     files = {end: Path(f"{output}{end}") for end in endings}
     sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
@@ -300,15 +156,8 @@ def read_info(run: str | Path) -> RunInfo | None:
         # JSON says nothing of types.
         if info.steps not in get_args(Steps):
             raise ValueError(f"unknown steps {info.steps!r}")
-        texts = [
-            info.system,
-            info.name,
-            info.corpus,
-            info.queries,
-            info.data,
-            info.score_mode,
-            info.retriever,
-        ]
+        names = ("system", "name", "corpus", "queries", "data", "score_mode", "retriever")
+        texts = [getattr(info, name) for name in names]
         texts += [*info.stages, *info.members]
         if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
             raise ValueError("a text is none")
@@ -332,10 +181,136 @@ def read_info(run: str | Path) -> RunInfo | None:
     return info
 
 
-# Saving a run: a TREC run, JSONL with the texts, and a manifest.
-#
-# The results of the queries are walked one at a time, so memory does not grow with them. The module does not
-# know where they come from.
+PORTION = 512
+"""Queries between two points where a run can go on."""
+
+
+class ResultStore(Protocol):
+    """Holds results until their run is saved."""
+
+    def remove(self) -> None:
+        """Delete it."""
+
+
+class Portions(NamedTuple):
+    """The results of all portions.
+
+    Attributes:
+        retrieved: For each query, in their order; can be walked again and again.
+        seconds: Wall-clock seconds, with the seconds of earlier, killed runs.
+        file: What holds them; None where they are in memory.
+    """
+
+    retrieved: Iterable[Retrieved]
+    seconds: float
+    file: ResultStore | None
+
+
+class KeptResults:
+    """The results in a file, read anew whenever they are walked.
+
+    Args:
+        file: A record a query, in their order; more may follow.
+        queries: The queries.
+        read: The results of a query by its record; None: as :func:`in_portions` keeps them.
+    """
+
+    def __init__(
+        self,
+        file: GrowingFile,
+        queries: Sequence[Query],
+        read: Callable[[str, Record], Retrieved] | None = None,
+    ):
+        self._file = file
+        self._queries = queries
+        self._read = read or _retrieved
+
+    def __iter__(self) -> Iterator[Retrieved]:
+        records = islice(self._file.each(), len(self._queries))
+        for query, record in zip(self._queries, records, strict=True):
+            try:
+                result = self._read(query.id, record)
+            except (KeyError, TypeError, ValueError) as error:
+                raise DataError(
+                    f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
+                    "command again.",
+                    self._file.path,
+                ) from None
+            yield result
+
+
+class FiledResults:
+    """The results in files of :func:`write_retrieved`, read anew whenever they are walked.
+
+    The files are of shards, in the order of the queries.
+    """
+
+    def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
+        self._files = files
+        self._queries = queries
+
+    def __iter__(self) -> Iterator[Retrieved]:
+        records = (record for file in self._files for _, record in read_jsonl(file))
+        for query, record in zip(self._queries, records, strict=True):
+            yield _retrieved(query.id, record)
+
+
+def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
+    """Write results to a file that :class:`FiledResults` reads, a query a line."""
+    with file.open("w", encoding="utf-8") as stream:
+        for result in retrieved:
+            write_line(stream, _record(result))
+
+
+def in_portions(
+    output: str,
+    settings: Callable[[], dict[str, Any]],
+    queries: Sequence[Query],
+    retrieve: Callable[[slice], list[Retrieved]],
+    size: int = PORTION,
+) -> Portions:
+    """Retrieve for all queries, and go on where a killed run of the same settings stopped.
+
+    ``settings`` returns everything that the results depend on, as JSON values, ``retrieve`` the results of a
+    slice of the queries; ``size`` is the number of queries of a portion.
+    """
+    path = Path(f"{output}.retrieved.jsonl")
+    begun = perf_counter()
+    if len(queries) <= size and not path.exists():
+        retrieved = retrieve(slice(0, len(queries)))
+        return Portions(retrieved, perf_counter() - begun, None)
+    file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
+    file.refuse_other(("query_id",), ((query.id,) for query in queries))
+    with Progress(len(queries), "retrieve", "queries", file.count) as bar:
+        for first in range(file.count, len(queries), size):
+            end = min(first + size, len(queries))
+            records = [_record(result) for result in retrieve(slice(first, end))]
+            now = perf_counter()
+            records[-1]["seconds"], begun = now - begun, now
+            file.add(records)
+            bar.update(end - first)
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    return Portions(KeptResults(file, queries), seconds, file)
+
+
+def _record(result: Retrieved) -> Record:
+    """The record of a result; hits are left out where the chain tells them."""
+    record: Record = {"query_id": result.query_id}
+    if result.chain is None or result.hits != chain_ranking(result.chain):
+        record["hits"] = as_pairs(result.hits)
+    if (chain := result.chain) is not None:
+        hops, score = as_pairs(chain.hits), float(chain.score)
+        record["chain"] = {"hops": hops, "score": score, "done": bool(chain.done)}
+    return record
+
+
+def _retrieved(query_id: str, record: Record) -> Retrieved:
+    hits = as_hits(record["hits"]) if "hits" in record else None
+    if "chain" in record:
+        fields = record["chain"]
+        chain = Chain(tuple(as_hits(fields["hops"])), fields["score"], fields["done"])
+        return Retrieved.chained(query_id, chain, hits)
+    return Retrieved.ranked(query_id, hits or ())
 
 
 def save_retrieved(
@@ -348,26 +323,19 @@ def save_retrieved(
     """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``.
 
     A fixed number of hops is a ranking: it has no DONE to miss. So only dynamic chains are written as chains,
-    and those that may repeat a passage, which no ranking says (but pooled ones: a ranking of several chains).
-    Where an id holds white space there is no TREC run, and a warning says so: JSONL holds everything.
+    and chains that may repeat a passage, which no ranking says (pooled chains are one ranking). Where an id
+    holds white space there is no TREC run, and a warning says so: JSONL holds everything.
 
-    Args:
-        output: Path without ending.
-        queries: What was asked.
-        corpus: What was searched.
-        retrieved: For each query, in their order; it is walked more than once.
-        info: The manifest.
-
-    Returns:
-        What was written, in a line.
+    ``retrieved`` has the result of each query, in their order, and is walked more than once. Returns a line
+    for the user.
     """
     dynamic = info.steps == "dynamic"
     repeats = info.options.get("repeat") is True and info.options.get("pool") is not True
     chained = dynamic or (info.steps == "fixed" and repeats)
-    written = retrieved if chained else (one._replace(chain=None) for one in retrieved)
-    write_results(f"{output}.jsonl", queries, corpus, info.score_mode, written)
+    results = retrieved if chained else (result._replace(chain=None) for result in retrieved)
+    write_results(f"{output}.jsonl", queries, corpus, info.score_mode, results)
     if dynamic:
-        done = [one.chain.done for one in retrieved if one.chain is not None]
+        done = [result.chain.done for result in retrieved if result.chain is not None]
         missing = len(done) - sum(done)
         if missing > len(done) / 2:  # most chains were ended by the limit of hops
             log.warning(
@@ -380,9 +348,11 @@ def save_retrieved(
                 Option("hops.done_bias"),
                 Option("hops.max"),
             )
-    unfit = next((why for one in retrieved if (why := unfit_for_trec({one.query_id: one.hits}))), None)
+    unfit = next(
+        (why for result in retrieved if (why := unfit_for_trec({result.query_id: result.hits}))), None
+    )
     if unfit is None:
-        write_run(f"{output}.trec", ((one.query_id, one.hits) for one in retrieved))
+        write_run(f"{output}.trec", ((result.query_id, result.hits) for result in retrieved))
     else:
         Path(f"{output}.trec").unlink(missing_ok=True)  # an earlier run's
         log.warning("%s.trec is not written; %s.jsonl holds everything: %s", output, output, unfit)

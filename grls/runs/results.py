@@ -7,7 +7,7 @@ A line for every query, answered or not::
      "chain": {"done", "score", "hops": [{"id", "score"}]}}
 
 ``chain`` stands where the query was answered hop by hop until DONE, or where hops may repeat a passage; its
-scores are those of the single hops, while the scores of ``hits`` are the ranking's. DONE takes no rank and
+scores are the hops' own, while the scores of ``hits`` are the ranking's. DONE takes no rank and
 is not in ``hits``. ``score_mode`` names what a score means: ``renormalized`` or ``full`` for a generative
 retriever, otherwise the name of the retriever (``bm25``); after ``, expected-f1``, the score of a passage
 is the logarithm of its probability. The module knows no metric.
@@ -29,11 +29,11 @@ from grls.io.files import atomic_file
 from grls.io.resumable import read_jsonl
 from grls.runs.trec import chain_ranking, check_ranking, finite, refuse_unknown, without_done
 
-_AT_ONCE = 512  # queries whose texts are in memory together
+_BATCH = 512  # queries whose texts are in memory together
 
 
 class Retrieved(NamedTuple):
-    """What was retrieved for one query.
+    """The passages that were retrieved for a query.
 
     Attributes:
         query_id: The query.
@@ -67,10 +67,10 @@ def write_results(
 
     Args:
         path: Destination.
-        queries: What was asked.
-        corpus: Where titles and texts come from.
+        queries: The queries.
+        corpus: The passages, for titles and texts.
         score_mode: What the scores mean.
-        retrieved: For each of ``queries``, in their order.
+        retrieved: The result of each query, in their order.
 
     Raises:
         DataError: A hit is no passage of ``corpus``, or a list repeats a passage, or a score is not finite or
@@ -78,20 +78,20 @@ def write_results(
     """
     rest = zip(queries, retrieved, strict=True)
     with atomic_file(path) as stream:
-        while pairs := list(islice(rest, _AT_ONCE)):
-            passages = find_passages(corpus, (hit.id for _, one in pairs for hit in one.hits))
-            for query, one in pairs:
-                assert query.id == one.query_id, (
-                    f"results of {one.query_id!r} where those of {query.id!r} are due"
+        while pairs := list(islice(rest, _BATCH)):
+            passages = find_passages(corpus, (hit.id for _, result in pairs for hit in result.hits))
+            for query, result in pairs:
+                assert query.id == result.query_id, (
+                    f"results of {result.query_id!r} where those of {query.id!r} are due"
                 )
-                check_ranking(query.id, one.hits)
+                check_ranking(query.id, result.hits)
                 record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
                 record["hits"] = []
-                for n, hit in enumerate(one.hits, 1):
+                for n, hit in enumerate(result.hits, 1):
                     passage = passages[hit.id]
                     texts = {"title": passage.title, "text": passage.text}
                     record["hits"].append({"rank": n, "id": hit.id, "score": hit.score, **texts})
-                if (chain := one.chain) is not None:
+                if (chain := result.chain) is not None:
                     if not all(
                         math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))
                     ):
@@ -108,29 +108,39 @@ def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
         DataError: The file is missing, a line is malformed, repeats a query, or names another score mode.
     """
     file = Path(path)
-    known: set[str] = set()
-    first = ""
+    known_ids: set[str] = set()
+    known_mode = ""
     for line, record in read_jsonl(file):
         try:
             mode, query_id = _text(record, "score_mode"), _text(record, "query_id")
             hits, chain = [_as_hit(hit) for hit in _list(record, "hits")], None
             if "chain" in record:
-                said = record["chain"]
-                hops = tuple(_as_hit(hit) for hit in _list(said, "hops"))
-                if not isinstance(said.get("done"), bool):
-                    raise ValueError(f"expected 'done' to be true or false, got {said.get('done')!r}")
-                chain = Chain(hops, _number(said, "score"), said["done"])
+                chain_record = record["chain"]
+                hops = tuple(_as_hit(hit) for hit in _list(chain_record, "hops"))
+                if not isinstance(chain_record.get("done"), bool):
+                    raise ValueError(f"expected 'done' to be true or false, got {chain_record.get('done')!r}")
+                chain = Chain(hops, _number(chain_record, "score"), chain_record["done"])
         except (ValueError, OverflowError) as error:
             raise DataError(
                 f"expected a result line as grls retrieve writes it: {error}.", file, line
             ) from None
-        if query_id in known:
+        if query_id in known_ids:
             raise DataError(f"the query id {query_id!r} is used twice.", file, line)
-        if first not in ("", mode):
-            raise DataError(f"score mode {mode!r} after {first!r}; one file holds one mode.", file, line)
-        known.add(query_id)
-        first = mode
+        if known_mode not in ("", mode):
+            raise DataError(f"score mode {mode!r} after {known_mode!r}; one file holds one mode.", file, line)
+        known_ids.add(query_id)
+        known_mode = mode
         yield mode, Retrieved(query_id, without_done(hits), chain)
+
+
+def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
+    """Hits as JSON values."""
+    return [[hit.id, float(hit.score)] for hit in hits]
+
+
+def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
+    """Hits from JSON values."""
+    return [Hit(name, score) for name, score in pairs]
 
 
 def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
@@ -139,17 +149,17 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
     Raises:
         DataError: An id is not in the corpus.
     """
-    wanted = list(dict.fromkeys(ids))
-    numbers = corpus.numbers(wanted) if wanted else []
-    there = [number for number in numbers if number is not None]
-    if len(there) < len(wanted):
-        present = {i for i, number in zip(wanted, numbers, strict=True) if number is not None}
-        refuse_unknown(wanted, present, "passage", corpus.source)
-    return {passage.id: passage for passage in (corpus.passages(there) if there else [])}
+    names = list(dict.fromkeys(ids))
+    numbers = corpus.numbers(names) if names else []
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(names):
+        present = {i for i, number in zip(names, numbers, strict=True) if number is not None}
+        refuse_unknown(names, present, "passage", corpus.source)
+    return {passage.id: passage for passage in (corpus.passages(known) if known else [])}
 
 
 def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
-    """Passage id -> text, for all of ``ids``; errors are those of :func:`find_passages`."""
+    """Passage id -> text, for all of ``ids``; errors as :func:`find_passages`."""
     return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
 
 

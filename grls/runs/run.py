@@ -1,4 +1,4 @@
-"""A run as one value: what was retrieved for the queries, and what made it.
+"""A run as one value: the passages that were retrieved for the queries, and the manifest.
 
 It is loaded from JSONL of ours or from a TREC run of any tool; the manifest beside the file comes with it.
 Results that do not fit the memory are saved without a :class:`Run`, by :mod:`grls.runs.portions`.
@@ -38,7 +38,7 @@ def _candidates(options: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True)
 class Run:
-    """What was retrieved, and what made it.
+    """Rankings or chains of queries, and the manifest.
 
     Attributes:
         rankings: Query id -> hits, best first, without DONE.
@@ -89,10 +89,10 @@ class Run:
         rankings: dict[str, list[Hit]] = {}
         chains: dict[str, Chain] = {}
         mode = ""
-        for mode, one in read_results(path):  # noqa: B007 (all lines have one mode)
-            rankings[one.query_id] = one.hits
-            if one.chain is not None:
-                chains[one.query_id] = one.chain
+        for mode, result in read_results(path):  # noqa: B007 (all lines have one mode)
+            rankings[result.query_id] = result.hits
+            if result.chain is not None:
+                chains[result.query_id] = result.chain
         return cls(rankings, chains, mode, info, str(path))
 
     @property
@@ -131,7 +131,7 @@ class Run:
         return self.info.steps in RANKINGS or self.info.options.get("pool") is True
 
     def depth(self, passages: int | None = None) -> int | None:
-        """The deepest rank at which the run tells what was retrieved.
+        """The deepest rank at which the run tells the retrieved passage.
 
         A ranking is cut off at the ``k`` of its manifest (null: nowhere). Without one (a run of another tool)
         its longest list tells the depth. Lists that are all shorter than ``k`` are whole: a corpus, a filter
@@ -157,7 +157,7 @@ class Run:
         return None if depth is None or (passages is not None and depth >= passages) else depth
 
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
-        """What was retrieved for each of these queries; no hit where one was not answered."""
+        """The result of each query; without a hit where the run does not answer it."""
         for query in queries:
             yield Retrieved(query, self.rankings.get(query, []), self.chains.get(query))
 
@@ -168,11 +168,11 @@ class Run:
 
         Args:
             output: Path without ending.
-            queries: What was asked; a line of JSONL for each. None, or no corpus: there is no JSONL.
-            corpus: Where the texts of JSONL come from.
+            queries: The queries; a line of JSONL for each. None, or no corpus: there is no JSONL.
+            corpus: The passages, for the texts of JSONL.
 
         Returns:
-            What was written, in a line.
+            The files and their content, in a line.
 
         Raises:
             ConfigError: The run has no manifest to write.
@@ -198,21 +198,21 @@ class Run:
         """
         if self.info is None or other.info is None:
             return
-        what = difference(self.info, other.info)
-        if what == "corpus":
+        differing = difference(self.info, other.info)
+        if differing == "corpus":
             raise MismatchError(
                 f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
                 f"one, of {other.info.data}; give runs over the same corpus."
             )
-        both = f"{self.called} ({self.info.asked}) and {other.called} ({other.info.asked})"
-        if what == "queries":
+        both = f"{self.called} ({self.info.query_set}) and {other.called} ({other.info.query_set})"
+        if differing == "queries":
             why = self.unlike(other) or "the ids are the same, the texts differ"
             raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
-        if what == "split":
+        if differing == "split":
             raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
 
     def unlike(self, other: Run) -> str:
-        """The queries that one of two runs lacks; empty where they answer the same."""
+        """The queries that one of two runs lacks, in words; empty where both answer the same."""
         first, second = self.rankings.keys(), other.rankings.keys()
         parts = [
             f"{len(alone)} are in {run} alone ({first_ids(alone)})"

@@ -88,8 +88,8 @@ def write_run(
         for query_id, hits in pairs:
             passages = without_done(hits)
             check_ranking(query_id, passages)
-            for text, what in ((query_id, "query id"), (tag, "run tag")):
-                _refuse_white_space(text, what)
+            for text, name in ((query_id, "query id"), (tag, "run tag")):
+                _refuse_white_space(text, name)
             scores = falling([hit.score for hit in passages])
             for rank, (hit, score) in enumerate(zip(passages, scores, strict=True), 1):
                 _refuse_white_space(hit.id, "passage id")
@@ -142,25 +142,20 @@ def align(
     As with trec_eval, queries that the qrels do not judge are ignored (a run over all splits can be
     scored on each), but their number is logged. As with ``trec_eval -c``, unanswered ones count.
 
-    Args:
-        rankings: Query id -> hits.
-        qrels: The judgements.
-        name: What the log calls the run.
-
     Raises:
         DataError: The qrels are empty.
     """
     if not qrels:
         raise DataError("the qrels judge no query; nothing can be evaluated.")
-    aligned = {query_id: without_done(rankings.get(query_id, ())) for query_id in qrels}
-    unanswered = sum(not hits for hits in aligned.values())
+    judged = {query_id: without_done(rankings.get(query_id, ())) for query_id in qrels}
+    unanswered = sum(not hits for hits in judged.values())
     coverage = Coverage(len(qrels), unanswered, len(rankings.keys() - qrels.keys()))
     if coverage.unanswered:
         log.warning("%s: %d of %d judged queries have no hit; they score 0.", name, unanswered, len(qrels))
     if coverage.unjudged:
         unjudged = counted(coverage.unjudged, "query is", "queries are")
         log.warning("%s: %s not judged by the qrels; ignored.", name, unjudged)
-    return aligned, coverage
+    return judged, coverage
 
 
 def falling(scores: Sequence[float]) -> list[float]:
@@ -215,19 +210,19 @@ def unfit_for_trec(rankings: Mapping[str, Sequence[Hit]]) -> str | None:
     return None
 
 
-def _refuse_white_space(text: str, what: str) -> None:
+def _refuse_white_space(text: str, name: str) -> None:
     if text.split() != [text]:
         raise DataError(
-            f"the {what} {text!r} {'holds white space' if text else 'is empty'}, which a TREC run cannot "
+            f"the {name} {text!r} {'holds white space' if text else 'is empty'}, which a TREC run cannot "
             "carry; rename it, or give a data set, for JSONL."
         )
 
 
-def refuse_unknown(ids: Iterable[str], known: Collection[str], what: str, where: str) -> None:
+def refuse_unknown(ids: Iterable[str], known: Collection[str], name: str, where: str) -> None:
     """Refuse (DataError) results whose ids are not all known."""
     unknown = sorted(set(ids) - set(known))
     if unknown:
         raise DataError(
-            f"the {what} id {unknown[0]!r} of the results is not in {where} ({len(unknown)} such); "
+            f"the {name} id {unknown[0]!r} of the results is not in {where} ({len(unknown)} such); "
             "they belong to other data."
         )

@@ -6,6 +6,9 @@ simpler one is as good a guess, and costs less. So of all settings whose recall 
 of the best one's (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest
 hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
 best setting of several hops, and tried with every number of hops.
+
+For chains the bias on DONE and the choice of a chain are tried together. Of the settings within one standard
+error of the best set F1 the nearest to what the folder has is taken.
 """
 
 from __future__ import annotations
@@ -32,6 +35,79 @@ from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
 
+_FOLDS = 5
+"""Parts of the development queries."""
+
+Model = tuple[float, ...]
+"""A weight for each feature, then the bias."""
+
+
+def learn_onward(seen: Sequence[SeenHop], gold: Sequence[Collection[str]]) -> Model | None:
+    """Learn the onward model: a logistic regression over the features of m hops of chains of Q queries.
+
+    A hop's label is the share of its hits that is gold and not yet in the chain; each hop counts alike. What
+    the model is worth cannot be seen on the queries that it was learned from (:func:`cross_validated`).
+
+    Args:
+        seen: ``[m]`` hops.
+        gold: ``[Q]`` ids of the gold passages.
+
+    Returns:
+        None where no hop finds a gold passage, or none finds another one.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    shares = [sum(share for name, share in hop.shares.items() if name in gold[hop.query]) for hop in seen]
+    labels = np.minimum(np.array(shares, dtype=np.float64), 1.0)
+    if not 0 < labels.sum() < len(labels):
+        return None
+    features = np.array([hop.features for hop in seen]).reshape(-1, len(FEATURES))
+    scaler = StandardScaler().fit(features)
+    scaled = scaler.transform(features)
+    rows = np.concatenate([scaled, scaled])
+    classes = np.repeat([1, 0], len(labels))
+    regression = LogisticRegression(max_iter=1000)
+    regression.fit(rows, classes, sample_weight=np.concatenate([labels, 1 - labels]))
+    weights = regression.coef_[0] / scaler.scale_
+    bias = float(regression.intercept_[0] - weights @ scaler.mean_)
+    return (*(round(float(weight), 6) for weight in weights), round(bias, 6))
+
+
+def cross_validated(
+    seen: Sequence[SeenHop],
+    gold: Sequence[Collection[str]],
+    search: Callable[[Model, list[int]], list[Any]],
+) -> list[Any] | None:
+    """The hits of each query with a model that was learned from the other four fifths of the queries.
+
+    Args:
+        seen: ``[m]`` hops.
+        gold: ``[Q]`` ids of the gold passages.
+        search: Finds something for the queries of these numbers with a model.
+
+    Returns:
+        ``[Q]`` results of ``search``; None where there are too few queries, or a part has no model.
+    """
+    if len(gold) < 2 * _FOLDS:
+        return None
+    results: list[Any] = [None] * len(gold)
+    for fold in range(_FOLDS):
+        model = learn_onward([hop for hop in seen if hop.query % _FOLDS != fold], gold)
+        if model is None:
+            return None
+        numbers = list(range(fold, len(gold), _FOLDS))
+        for number, result in zip(numbers, search(model, numbers), strict=True):
+            results[number] = result
+    return results
+
+
+def inner(tuning: Tuning) -> Any:
+    """The retriever of the hops of a folder."""
+    if tuning.spec.get("kind") != "hops":
+        return tuning.open()
+    return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
+
 
 class TriedHops(NamedTuple):
     """A setting and what it finds.
@@ -57,11 +133,21 @@ class TriedHops(NamedTuple):
         """The mean over the queries."""
         return float(np.mean(self.recalls))
 
+    def rank(self) -> tuple[float, float]:
+        """Recall, then complete recall."""
+        return self.recall, self.complete
+
 
 def ranks_by_hops(tuning: Tuning) -> bool:
     """Whether the folder ranks by hops."""
     hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
     return hops is not None and hops.steps == "ranked"
+
+
+def ends_chains(tuning: Tuning) -> bool:
+    """Whether the folder goes hop by hop until DONE."""
+    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
+    return hops is not None and hops.steps == "dynamic"
 
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
@@ -70,7 +156,6 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     assert hops is not None
     hops = replace(hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
-    memory = tuning.found
     tried: list[TriedHops] = []
     grid = tuning.grid
     dones = (True, False) if usual.ends else (hops.done,)
@@ -78,17 +163,21 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
         for factor in grid.hop_temperatures:
             for done in dones:
                 temperature = hops.temperature if factor == 1 else factor * usual.temperature
-                tried += _measured(tuning, usual.retriever, hops, memory, temperature, done)
+                tried += _searched(tuning, usual.retriever, replace(hops, temperature=temperature, done=done))
                 bar.update()
-    tried += _onward(tuning, usual.retriever, hops, memory, tried)
+    several = [setting for setting in tried if setting.hops > 1]
+    if grid.onward and several:
+        temperature = max(several, key=TriedHops.rank).temperature
+        options = replace(hops, temperature=temperature, done=True)
+        tried += _searched_with_onward(tuning, usual.retriever, options)
     best = chosen_hops(tried)
     chosen = replace(hops, max=best.hops, temperature=best.temperature, done=best.done, onward=best.onward)
-    single = max(one.recall for one in tried if one.hops == 1)
-    what = "a single step" if best.hops == 1 else f"{best.hops} hops"
-    what += "" if best.temperature is None else f", temperature {best.temperature:g}"
+    single = max(setting.recall for setting in tried if setting.hops == 1)
+    words = "a single step" if best.hops == 1 else f"{best.hops} hops"
+    words += "" if best.temperature is None else f", temperature {best.temperature:g}"
     until_done = best.done and usual.ends and best.hops > 1 and best.onward is None
-    what += ", until DONE" if until_done else "" if best.onward is None else ", with an onward model"
-    return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, best.recall, what)
+    words += ", until DONE" if until_done else "" if best.onward is None else ", with an onward model"
+    return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, best.recall, words)
 
 
 def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
@@ -96,101 +185,88 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
 
     Among equals complete recall decides, then what was tried first.
     """
-    best = max(tried, key=lambda one: (one.recall, one.complete))
+    best = max(tried, key=TriedHops.rank)
     near = [
-        one for one in tried if best.recall - one.recall <= paired_error(best.recalls, one.recalls) + 1e-9
+        setting
+        for setting in tried
+        if best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
     ]
-    fewest = min(one.hops for one in near)
-    return max((one for one in near if one.hops == fewest), key=lambda one: (one.recall, one.complete))
+    fewest = min(setting.hops for setting in near)
+    return max((setting for setting in near if setting.hops == fewest), key=TriedHops.rank)
 
 
-def _measured(
-    tuning: Tuning,
-    retriever: Any,
-    hops: HopOptions,
-    memory: dict[Any, Any],
-    temperature: float | None,
-    done: bool,
-) -> list[TriedHops]:
+def _searched(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:
     """Search once with the most hops; the rankings after each number of them that is tried."""
-    k, counts = tuning.grid.k, sorted(set(tuning.grid.hops))
-    how = replace(hops, max=counts[-1], temperature=temperature, done=done)
+    counts = sorted(set(tuning.grid.hops))
+    hops = replace(hops, max=counts[-1])
 
     def measure() -> list[Any]:
-        rankings = RankedHops(retriever, how, memory).retrieve_by_hops(tuning.dev.queries, k)
-        return [_quality(rankings[count - 1], tuning.dev.gold, k) for count in counts]
+        ranked = RankedHops(retriever, hops, tuning.memory)
+        rankings = ranked.retrieve_by_hops(tuning.dev.queries, tuning.grid.k)
+        return [_quality(tuning, rankings[count - 1]) for count in counts]
 
-    found = tuning.journal.measured(_setting(tuning, how, counts), measure)
-    tried = [
-        TriedHops(count, temperature, done, recalls, complete)
-        for count, (recalls, complete) in zip(counts, found, strict=True)
-    ]
-    _say(tried, k, "" if done else ", without DONE")
-    return tried
+    qualities = tuning.journal.measured(_setting(tuning, hops, counts), measure)
+    return _tried(tuning, hops, counts, qualities, "" if hops.done else ", without DONE")
 
 
-def _onward(
-    tuning: Tuning, retriever: Any, hops: HopOptions, memory: dict[Any, Any], tried: Sequence[TriedHops]
-) -> list[TriedHops]:
+def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:
     """Learn the onward model, and rank with it: each query with the model of other queries."""
     k, dev = tuning.grid.k, tuning.dev
     counts = [count for count in sorted(set(tuning.grid.hops)) if count > 1]
-    several = [one for one in tried if one.hops > 1]
-    if not (tuning.grid.onward and several):
-        return []
-    temperature = max(several, key=lambda one: (one.recall, one.complete)).temperature
-    how = replace(hops, max=counts[-1], temperature=temperature, done=True)
+    hops = replace(hops, max=counts[-1])
 
     def search(model: Model, numbers: Sequence[int]) -> list[Any]:
-        ranked = RankedHops(retriever, replace(how, onward=model), memory)
+        ranked = RankedHops(retriever, replace(hops, onward=model), tuning.memory)
         rankings = ranked.retrieve_by_hops([dev.queries[n] for n in numbers], k)
         return list(zip(*[[hits[:k] for hits in rankings[count - 1]] for count in counts], strict=True))
 
     def measure() -> dict[str, Any]:
         seen: list[SeenHop] = []
-        watching = Onward.of(retriever, how, seen)
-        RankedHops(retriever, how, memory, watching).retrieve_by_hops(dev.queries, k)
+        watching = Onward.of(retriever, hops, seen)
+        RankedHops(retriever, hops, tuning.memory, watching).retrieve_by_hops(dev.queries, k)
         gold = [set(ids) for ids in dev.gold]
         model, ranked = learn_onward(seen, gold), cross_validated(seen, gold, search)
         if model is None or ranked is None:
             return {"model": None}
         rankings = list(zip(*ranked, strict=True))
-        return {"model": list(model), "found": [_quality(hits, dev.gold, k) for hits in rankings]}
+        return {"model": list(model), "found": [_quality(tuning, hits) for hits in rankings]}
 
-    result = tuning.journal.measured(_setting(tuning, how, counts) | {"onward": True}, measure)
+    result = tuning.journal.measured(_setting(tuning, hops, counts) | {"onward": True}, measure)
     if result["model"] is None:
         return []
-    model = tuple(result["model"])
-    tried_onward = [
-        TriedHops(count, temperature, True, recalls, complete, model)
-        for count, (recalls, complete) in zip(counts, result["found"], strict=True)
-    ]
-    _say(tried_onward, k, ", onward model, cross-validated")
-    return tried_onward
+    hops = replace(hops, onward=tuple(result["model"]))
+    return _tried(tuning, hops, counts, result["found"], ", onward model, cross-validated")
 
 
-def _setting(tuning: Tuning, how: HopOptions, counts: Sequence[int]) -> dict[str, Any]:
-    """What a measurement depends on."""
+def _setting(tuning: Tuning, hops: HopOptions, counts: Sequence[int]) -> dict[str, Any]:
+    """The setting of a measurement."""
     return {
         "step": "hops",
-        "hops": recorded(how),
+        "hops": recorded(hops),
         "counts": list(counts),
         "k": tuning.grid.k,
         "spec": earlier_choices(tuning.spec),
     }
 
 
-def _say(tried: Sequence[TriedHops], k: int, more: str) -> None:
-    """Print what was found."""
-    for one in tried:
-        shown = f"recall@{k} {100 * one.recall:5.1f}, complete {100 * one.complete:5.1f}"
-        shown += f", {one.hops} hop{'s' if one.hops > 1 else ''}"
-        shown += "" if one.temperature is None else f", temperature {one.temperature:g}"
-        print(f"  {shown}{more}", flush=True)
+def _tried(
+    tuning: Tuning, hops: HopOptions, counts: Sequence[int], qualities: Sequence[Any], note: str
+) -> list[TriedHops]:
+    """The settings of a search, a number of hops each, with their recall; they are printed."""
+    tried = []
+    for count, (recalls, complete) in zip(counts, qualities, strict=True):
+        setting = TriedHops(count, hops.temperature, hops.done, recalls, complete, hops.onward)
+        line = f"recall@{tuning.grid.k} {100 * setting.recall:5.1f}, complete {100 * complete:5.1f}"
+        line += f", {count} hop{'s' if count > 1 else ''}"
+        line += "" if hops.temperature is None else f", temperature {hops.temperature:g}"
+        print(f"  {line}{note}", flush=True)
+        tried.append(setting)
+    return tried
 
 
-def _quality(rankings: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]], k: int) -> list[Any]:
+def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     """Recall of each query, and the share of complete ones."""
+    gold, k = tuning.dev.gold, tuning.grid.k
     ids = [[hit.id for hit in hits[:k]] for hits in rankings]
     recalls = [
         len(set(names) & set(wanted)) / len(set(wanted)) if wanted else 0.0
@@ -200,62 +276,6 @@ def _quality(rankings: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]], k
 
 
 HOPS = Step("hops", tune_hops, ranks_by_hops)
-
-
-# Where chains end, and how one is chosen: the bias on DONE and the choice, tried together.
-#
-# Few development queries mislead, as with the number of hops. So of all settings whose set F1 is within one
-# standard error of the best one's (of the paired difference, query by query), the one nearest to what the
-# folder has is chosen: the nearest bias, and with it the folder's own choice of a chain, if it is among
-# them.
-
-
-def ends_chains(tuning: Tuning) -> bool:
-    """Whether the folder goes hop by hop until DONE."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    return hops is not None and hops.steps == "dynamic"
-
-
-def tune_chains(tuning: Tuning) -> TuneChoice:
-    """Find the bias on DONE and the choice (:func:`chosen_end`); before is the folder's own setting.
-
-    The search remembers the chains, so another bias searches only for chains that have not been met.
-
-    Raises:
-        ConfigError: A choice needs log-probabilities of chains.
-    """
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    assert hops is not None
-    retriever = inner(tuning)
-    walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
-    search = walk.search
-    if walk.probable:
-        search.memory = {}
-    biases = search.stop.biases if tuning.grid.done_biases is None else tuning.grid.done_biases
-    choices = _choices(tuning.grid.choose, walk.probable)
-    stored = hops.done_bias in biases and hops.choose in choices
-    tried: list[TriedEnd] = []
-    with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
-        before = (
-            []
-            if stored
-            else _measured_ends(tuning, search, hops.done_bias, _choices([hops.choose], walk.probable))
-        )
-        bar.update(len(before))
-        for bias in biases:
-            tried += _measured_ends(tuning, search, bias, choices)
-            bar.update()
-    best = chosen_end(tried, hops.done_bias, hops.choose)
-    highest = _best_of(tried)
-    print(f"  best: {100 * highest.f1:.1f} ({highest})", end="")
-    if best != highest:
-        near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
-        print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
-    print(flush=True)
-    _tell_price(tuning, search, best)
-    was = next(one for one in before or tried if (one.bias, one.choose) == (hops.done_bias, hops.choose))
-    chosen = replace(hops, done_bias=best.bias, choose=best.choose)
-    return TuneChoice({"hops": recorded(chosen)}, "set F1", was.f1, best.f1, str(best))
 
 
 class TriedEnd(NamedTuple):
@@ -284,19 +304,58 @@ def chosen_end(tried: Sequence[TriedEnd], bias: float, choose: Choice) -> TriedE
     """Of the settings within one standard error of the best set F1 the nearest to a bias and a choice.
 
     Of equally near ones the higher set F1 decides, then what was tried first.
-
-    Args:
-        tried: At least one.
-        bias: The bias that the folder has.
-        choose: Its choice.
     """
     best = _best_of(tried)
-    near = [one for one in tried if best.f1 - one.f1 <= paired_error(best.f1s, one.f1s) + 1e-9]
-    return min(near, key=lambda one: (abs(one.bias - bias), one.choose != choose, -one.f1))
+    near = [
+        setting for setting in tried if best.f1 - setting.f1 <= paired_error(best.f1s, setting.f1s) + 1e-9
+    ]
+    return min(near, key=lambda setting: (abs(setting.bias - bias), setting.choose != choose, -setting.f1))
 
 
 def _best_of(tried: Sequence[TriedEnd]) -> TriedEnd:
-    return max(tried, key=lambda one: (one.f1, -abs(one.bias)))
+    return max(tried, key=lambda setting: (setting.f1, -abs(setting.bias)))
+
+
+def tune_chains(tuning: Tuning) -> TuneChoice:
+    """Find the bias on DONE and the choice (:func:`chosen_end`); before is the folder's own setting.
+
+    The search remembers the chains, so another bias searches only for chains that have not been met.
+
+    Raises:
+        ConfigError: A choice needs log-probabilities of chains.
+    """
+    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
+    assert hops is not None
+    retriever = inner(tuning)
+    walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
+    search = walk.search
+    if walk.probable:
+        search.memory = {}
+    biases = search.stop.biases if tuning.grid.done_biases is None else tuning.grid.done_biases
+    choices = _choices(tuning.grid.choose, walk.probable)
+    stored = hops.done_bias in biases and hops.choose in choices
+    tried: list[TriedEnd] = []
+    with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
+        before: list[TriedEnd] = []
+        if not stored:
+            own = _choices([hops.choose], walk.probable)
+            before = _measured_ends(tuning, search, hops.done_bias, own)
+            bar.update()
+        for bias in biases:
+            tried += _measured_ends(tuning, search, bias, choices)
+            bar.update()
+    best = chosen_end(tried, hops.done_bias, hops.choose)
+    highest = _best_of(tried)
+    print(f"  best: {100 * highest.f1:.1f} ({highest})", end="")
+    if best != highest:
+        near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
+        print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
+    print(flush=True)
+    _tell_price(tuning, search, best)
+    f1s = {(setting.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
+    chosen = replace(hops, done_bias=best.bias, choose=best.choose)
+    f1 = f1s[hops.done_bias, hops.choose]
+    return TuneChoice({"hops": recorded(chosen)}, "set F1", f1, best.f1, str(best))
 
 
 def _measured_ends(
@@ -307,48 +366,35 @@ def _measured_ends(
 
     def measure() -> dict[str, list[Any]]:
         search.stop = search.stop.biased(bias)
-        every = search.retrieve_chains(tuning.dev.queries)
+        chains_of = search.retrieve_chains(tuning.dev.queries)
         measures: dict[str, list[Any]] = {}
-        for how in choices:  # set F1 of each query, and the share without DONE
-            best = [expected_f1(chains) if how == "expected-f1" else chains[0] for chains in every]
+        for choose in choices:  # set F1 of each query, and the share without DONE
+            best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
             pairs = zip(best, gold, strict=True)
             f1s = [set_scores({hit.id for hit in chain.hits}, wanted).f1 for chain, wanted in pairs]
-            measures[how] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
+            measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
         return measures
 
-    of = {
-        "step": "chains",
-        "bias": bias,
-        "choices": list(choices),
-        "spec": _relevant(tuning.spec),
-    }
-    measures = tuning.journal.measured(of, measure)
-    for how, (f1s, missing) in measures.items():
-        shown = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
-        print(f"  {shown}, done_bias {bias:g}, {how}", flush=True)
-    return [TriedEnd(measures[how][0], bias, how) for how in choices]
+    setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
+    measures = tuning.journal.measured(setting, measure)
+    for choose, (f1s, missing) in measures.items():
+        line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
+        print(f"  {line}, done_bias {bias:g}, {choose}", flush=True)
+    return [TriedEnd(measures[choose][0], bias, choose) for choose in choices]
 
 
 def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
-    """Print what the best end costs beside the known number of passages.
-
-    Each query gets as many hops as it has gold passages. Hops that were met are remembered where others are.
-
-    Args:
-        tuning: The folder.
-        search: Finds chains.
-        best: What was chosen.
-    """
+    """Print what the best end costs beside as many hops as each query has gold passages."""
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> float:
         search.stop, limit = search.stop.biased(search.stop.least_bias), search.hops
         chains: dict[int, list[str]] = {}
         for size in sorted({len(ids) for ids in gold} - {0}):
-            places = [n for n, ids in enumerate(gold) if len(ids) == size]
+            numbers = [n for n, ids in enumerate(gold) if len(ids) == size]
             search.hops = min(size, limit)
-            found = search.retrieve_chains([tuning.dev.queries[n] for n in places])
-            chains |= {n: [hit.id for hit in own[0].hits] for n, own in zip(places, found, strict=True)}
+            walks = search.retrieve_chains([tuning.dev.queries[n] for n in numbers])
+            chains |= {n: [hit.id for hit in walk[0].hits] for n, walk in zip(numbers, walks, strict=True)}
         search.hops = limit
         return known_number([chains.get(n, []) for n in range(len(gold))], gold)["f1_known_number"]
 
@@ -356,99 +402,18 @@ def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
     tell_price(known, best.f1, "DONE")
 
 
-def inner(tuning: Tuning) -> Any:
-    """The retriever of the hops of a folder."""
-    if tuning.spec.get("kind") != "hops":
-        return tuning.open()
-    return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
+CHAINS = Step("chains", tune_chains, ends_chains)
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
-    """What the chains depend on, beside the models."""
+    """The fields that chains depend on, beside the models."""
     hops = {name: value for name, value in spec["hops"].items() if name not in ("done_bias", "choose")}
     return {**earlier_choices(spec), "hops": hops}
 
 
-def _choices(given: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
-    """What is tried for how a chain is chosen.
-
-    Raises:
-        ConfigError: It needs log-probabilities of chains.
-    """
-    choices: Sequence[Choice] = given if given is not None else CHOICES if probable else CHOICES[:1]
+def _choices(wanted: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
+    """The choices of a chain to try; ConfigError if they need log-probabilities, which the chains lack."""
+    choices: Sequence[Choice] = wanted if wanted is not None else CHOICES if probable else CHOICES[:1]
     if "expected-f1" in choices and not probable:
         raise ConfigError(NEEDS_PROBABILITIES)
     return choices
-
-
-CHAINS = Step("chains", tune_chains, ends_chains)
-
-
-# The onward model learned: when does one more hop find a gold passage?
-#
-# Legend: Q development queries, m hops of chains that were seen, f their features.
-#
-# A hop's label is the share of its hits that is gold and not yet in the chain. A logistic regression fits the
-# labels, each hop counting alike. What the model is worth cannot be seen on the queries that it was learned
-# from. So each fifth of the queries is ranked with the model of the other four.
-
-
-_FOLDS = 5
-"""Parts of the development queries."""
-
-Model = tuple[float, ...]
-"""A weight for each feature, then the bias."""
-
-
-def learn_onward(seen: Sequence[SeenHop], gold: Sequence[Collection[str]]) -> Model | None:
-    """Learn the model; None: no hop finds a gold passage, or none finds another one.
-
-    Args:
-        seen: ``[m]`` hops.
-        gold: ``[Q]`` ids of the gold passages.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
-
-    golden = [sum(share for name, share in one.shares.items() if name in gold[one.query]) for one in seen]
-    found = np.minimum(np.array(golden, dtype=np.float64), 1.0)
-    if not 0 < found.sum() < len(found):
-        return None
-    features = np.array([one.features for one in seen]).reshape(-1, len(FEATURES))
-    scaler = StandardScaler().fit(features)
-    scaled = scaler.transform(features)
-    both = np.concatenate([scaled, scaled])
-    labels = np.repeat([1, 0], len(found))
-    regression = LogisticRegression(max_iter=1000)
-    regression.fit(both, labels, sample_weight=np.concatenate([found, 1 - found]))
-    weights = regression.coef_[0] / scaler.scale_
-    bias = float(regression.intercept_[0] - weights @ scaler.mean_)
-    return (*(round(float(weight), 6) for weight in weights), round(bias, 6))
-
-
-def cross_validated(
-    seen: Sequence[SeenHop],
-    gold: Sequence[Collection[str]],
-    search: Callable[[Model, list[int]], list[Any]],
-) -> list[Any] | None:
-    """What is found for each query with a model that was learned without it.
-
-    Args:
-        seen: ``[m]`` hops.
-        gold: ``[Q]`` ids of the gold passages.
-        search: Finds something for the queries of these numbers with a model.
-
-    Returns:
-        ``[Q]`` what was found; None: there are too few queries, or a part has no model.
-    """
-    if len(gold) < 2 * _FOLDS:
-        return None
-    results: list[Any] = [None] * len(gold)
-    for fold in range(_FOLDS):
-        model = learn_onward([one for one in seen if one.query % _FOLDS != fold], gold)
-        if model is None:
-            return None
-        numbers = list(range(fold, len(gold), _FOLDS))
-        for number, result in zip(numbers, search(model, numbers), strict=True):
-            results[number] = result
-    return results

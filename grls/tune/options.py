@@ -1,4 +1,4 @@
-"""What is tried."""
+"""Options of tuning: the settings to try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POSITIVE = (
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What is tried in tuning.
+    """The settings that tuning tries.
 
     Args:
         k: Cut-off of the recall that is to be high (priors, rescoring, cross-encoder, fusion); where it is

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.types import Chain, Hit, Query
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import RunDepth, ndcg
@@ -35,21 +36,32 @@ from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, from_record
 from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
+from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run
 from grls.tune.hops import ends_chains, ranks_by_hops
-from grls.tune.step import DevHops, Step, TuneChoice, Tuning, as_hits, as_pairs, tell_price
+from grls.tune.step import DevHops, Step, TuneChoice, Tuning, tell_price
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
-_KEPT = 200
-"""Most candidates of a query that are kept."""
+_CANDIDATES = 200
+"""Most candidates of a query in the journal."""
+
+
+def _inputs(tuning: Tuning, corpus: Callable[[], Corpus]) -> tuple[DevHops, int, str]:
+    """The inputs to tune on, the cut-off k of their recall, and the name of this measure.
+
+    What ranks in one step does so in every hop, too. So if the folder ranks by hops, every gold passage is a
+    hop with the gold passages before it as evidence, and the first hit counts.
+    """
+    if ranks_by_hops(tuning):
+        return tuning.dev.by_hop(corpus()), 1, "recall@1 of a hop"
+    return tuning.dev.at_once(), tuning.grid.k, f"recall@{tuning.grid.k}"
 
 
 def tune_priors(tuning: Tuning) -> TuneChoice:
     """Find the weights by a few searches (:mod:`grls.retrieve.hybrid.tuning`); a prior that helps at no
     weight gets 0.
 
-    If the folder ranks by hops, every gold passage is a hop with the gold passages before it as evidence, and
-    the first hit counts; of weights that are as good within one standard error the smallest are taken.
+    If the folder ranks by hops, of weights that are as good within one standard error the smallest are taken.
 
     Raises:
         ConfigError: There is nothing to tune.
@@ -70,28 +82,28 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
             "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
         )
     choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
-    # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
-    by_hop = ranks_by_hops(tuning)
-    dev = tuning.dev.by_hop(hybrid.corpus) if by_hop else tuning.dev.at_once()
-    k = 1 if by_hop else grid.k
-    asked = dev.queries, dev.gold, k, choices, dev.evidence, by_hop
-    pool = None if hybrid.normalized else Pool(generator, *asked)
+    dev, k, name = _inputs(tuning, lambda: hybrid.corpus)
+    # Scores that are normalized at every token are no sums, so they do not predict scores of other weights.
+    pool = None
+    if not hybrid.normalized:
+        pool = Pool(generator, dev.queries, dev.gold, k, choices, dev.evidence, dev.hops)
     # A passage that is too low in one ranking may be high under other weights.
     depth = max(k, generator.options.beams)
     alone: list[float] = []  # recall of the generator without any prior, each time that it is measured
 
     def measure(setting: Setting) -> Quality:
         def search() -> list[list[list[Any]]]:
-            own = HybridRetriever(generator, setting, hybrid.done_share, hybrid.normalized)
-            found = own.candidates(dev.queries, depth, dev.evidence)
-            return [[[hit.passage, hit.score] for hit in ranking[: max(_KEPT, k)]] for ranking in found]
+            weighed = HybridRetriever(generator, setting, hybrid.done_share, hybrid.normalized)
+            rankings = weighed.candidates(dev.queries, depth, dev.evidence)
+            size = max(_CANDIDATES, k)
+            return [[[hit.passage, hit.score] for hit in ranking[:size]] for ranking in rankings]
 
         named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
         step: dict[str, Any] = {"step": "priors", "depth": depth, "setting": named}
         if any(dev.evidence):
             step["hops"] = len(dev.queries)
-        kept = tuning.journal.measured(step, search)
-        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
+        stored = tuning.journal.measured(step, search)
+        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in stored]
         if pool is not None:
             pool.add(setting, rankings)
         hits = [generator.hits(ranking[:depth]) for ranking in rankings]
@@ -101,14 +113,13 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
         return quality
 
-    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, by_hop)
+    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, dev.hops)
     *weighed, empty = best.priors
     priors = [
-        {**named, "weight": prior.weight, "temperature": prior.divisor}
-        for named, prior in zip(tuning.spec["priors"], weighed, strict=True)
+        {**fields, "weight": prior.weight, "temperature": prior.divisor}
+        for fields, prior in zip(tuning.spec["priors"], weighed, strict=True)
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
-    name = f"recall@{k}{' of a hop' if by_hop else ''}"
     return TuneChoice(changes, name, alone[0], best.recall, _shown(best.priors))
 
 
@@ -121,12 +132,6 @@ def _shown(priors: Sequence[WeightedSource]) -> str:
 PRIORS = Step("priors", tune_priors)
 
 
-# The weight of rescoring: how much the scores of passages that a generator has read to their end count.
-#
-# The weight holds in every hop. So if the folder ranks by hops, every gold passage is a hop with the gold
-# passages before it as evidence, and the first hit counts, as for priors.
-
-
 def can_rescore(tuning: Tuning) -> bool:
     """Whether the folder has a generator that has learned to rescore."""
     generator = generator_within(tuning.open(rescore=0))
@@ -134,13 +139,14 @@ def can_rescore(tuning: Tuning) -> bool:
 
 
 def tune_rescoring(tuning: Tuning) -> TuneChoice:
-    """Find the weight; one search serves all weights.
+    """Find the weight of the scores of passages that a generator has read to their end.
+
+    One search serves all weights.
 
     Raises:
         ConfigError: The folder has no generator that has learned to rescore.
     """
-    count, by_hop = tuning.grid.rescore_passages, ranks_by_hops(tuning)
-    k = 1 if by_hop else tuning.grid.k
+    count = tuning.grid.rescore_passages
     opened = tuning.open(rescore=0)
     generator = generator_within(opened)
     if generator is None or not isinstance(opened, WritesChains):
@@ -148,16 +154,17 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     generator.refuse_to_rescore()
     if generator.spans is None and generator.options.beams < count:  # as wide as it becomes in any case
         generator.options = replace(generator.options, beams=count)
-    dev = tuning.dev.by_hop(generator.corpus) if by_hop else tuning.dev.at_once()
-    priors = {name: tuning.spec.get(name) for name in ("priors", "empty_weight")}
-    of = {"step": "rescoring", "passages": count, **priors, "k": k}
-    of |= {"hops": len(dev.queries)} if by_hop else {}
-    kept = tuning.journal.measured(of, lambda: _read(opened, generator, dev, count, max(count, k)))
+    corpus = generator.corpus
+    dev, k, name = _inputs(tuning, lambda: corpus)
+    priors = {key: tuning.spec.get(key) for key in ("priors", "empty_weight")}
+    setting = {"step": "rescoring", "passages": count, **priors, "k": k}
+    setting |= {"hops": len(dev.queries)} if dev.hops else {}
+    stored = tuning.journal.measured(setting, lambda: _read(opened, generator, dev, count, max(count, k)))
     tried = []
     for weight in (0.0, *sorted(tuning.grid.rescore_weights)):
         ranked = [
             rescored([ScoredPassage(*pair) for pair in pairs], np.array(odds, np.float64), weight)
-            for pairs, odds in kept
+            for pairs, odds in stored
         ]
         ids = [[hit.id for hit in generator.hits(best[:k])] for best in ranked]
         tried.append((dev.quality(ids, k), -weight))
@@ -168,34 +175,27 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     search_options |= {"rescore": count if weight else 0, "rescore_weight": weight or 1.0}
     if weight and generator.options.beams > search_options.get("beams", 0):
         search_options["beams"] = generator.options.beams
-    what = f"{counted(count, 'passage')}, weight {weight:g}" if weight else "none"
-    name = f"recall@{k}{' of a hop' if by_hop else ''}"
-    return TuneChoice({"search": search_options}, name, tried[0][0].recall, quality.recall, what)
+    words = f"{counted(count, 'passage')}, weight {weight:g}" if weight else "none"
+    return TuneChoice({"search": search_options}, name, tried[0][0].recall, quality.recall, words)
 
 
 def _read(
     opened: WritesChains, generator: GenerativeRetriever, dev: DevHops, count: int, k: int
 ) -> list[Any]:
     """The k best passages of each input, and the log-odds of the first ``count`` of them."""
-    before = [tuple(evidence_numbers(generator.corpus, own)) for own in dev.evidence]
-    under = [Under(n, own, (opened.done, *own)) for n, own in enumerate(before)]
+    evidence = [tuple(evidence_numbers(generator.corpus, passages)) for passages in dev.evidence]
+    under = [Under(n, numbers, (opened.done, *numbers)) for n, numbers in enumerate(evidence)]
     rankings = opened.next_hop(dev.queries, None)(under, 0, k)
-    asked = zip(dev.queries, generator.encode(dev.queries), before, strict=True)
+    encoded = zip(dev.queries, generator.encode(dev.queries), evidence, strict=True)
     inputs = [
-        generator.codec.model_input(tokens, generator.evidence(query.text, own))
-        for query, tokens, own in asked
+        generator.codec.model_input(tokens, generator.evidence(query.text, numbers))
+        for query, tokens, numbers in encoded
     ]
     odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
-    return [[list(map(list, hits)), own.tolist()] for hits, own in zip(rankings, odds, strict=True)]
+    return [[list(map(list, hits)), row.tolist()] for hits, row in zip(rankings, odds, strict=True)]
 
 
 RESCORING = Step("rescoring", tune_rescoring, can_rescore)
-
-
-# How many passages a cross-encoder reads, and what its logits count beside the first retriever's scores.
-#
-# Both hold in every hop. So if the folder ranks by hops, every gold passage is a hop with the gold passages
-# before it as evidence, and the first hit counts, as for priors.
 
 
 _TOGETHER = 32
@@ -206,18 +206,17 @@ Reading = tuple[list[Hit], list[float]]
 
 
 def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
-    """Find the number of passages and the weight; what is read once serves all of them.
+    """Find the number of passages that a cross-encoder reads, and the weight of its logits.
 
-    Of settings of equal quality the one that reads fewer passages is taken, then that of the smaller weight.
+    Of settings of equal quality the fewest passages are taken, then the smallest weight.
     """
-    grid, by_hop = tuning.grid, ranks_by_hops(tuning)
+    grid = tuning.grid
     opened: Callable[[], Any] = cache(tuning.open)
-    dev = tuning.dev.by_hop(opened().corpus) if by_hop else tuning.dev.at_once()
-    k = 1 if by_hop else grid.k
-    named = {name: tuning.spec[name] for name in ("passages", "weight") if name in tuning.spec}
+    dev, k, name = _inputs(tuning, lambda: opened().corpus)
+    named = {key: tuning.spec[key] for key in ("passages", "weight") if key in tuning.spec}
     stored = from_record(Rereading, named, tuning.folder / MANIFEST, "rescored")
-    most = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
-    depth = max(most, stored.passages, *grid.cross_encoder_passages)
+    length = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
+    depth = max(length, stored.passages, *grid.cross_encoder_passages)
     readings = _readings(tuning, opened, dev, depth)
     weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
     weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
@@ -228,12 +227,11 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
             setting = Rereading(passages, weight)
             order = -math.inf if weight is None else -weight
             tried.append((_quality(dev, k, readings, setting), -passages, order, setting))
-        best.append(max(tried, key=lambda one: one[:3]))
+        best.append(max(tried, key=lambda row: row[:3]))
         print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown_rereading(best[-1][3])}", flush=True)
-    quality, _, _, chosen = max(best, key=lambda one: one[:3])
+    quality, _, _, chosen = max(best, key=lambda row: row[:3])
     before = _quality(dev, k, readings, stored).recall
     changes = {"passages": chosen.passages, "weight": chosen.weight}
-    name = f"recall@{k}{' of a hop' if by_hop else ''}"
     return TuneChoice(changes, name, before, quality.recall, _shown_rereading(chosen))
 
 
@@ -243,38 +241,37 @@ def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: in
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:
         for start in range(0, len(queries), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
-            asked, after = queries[part], dev.evidence[part] if dev.hops else None
+            batch = slice(start, start + _TOGETHER)
 
-            def read(asked: Sequence[Query] = asked, after: Any = after) -> list[Any]:
-                return [[as_pairs(hits), logits] for hits, logits in opened().read(asked, depth, after)]
+            def read(batch: slice = batch) -> list[Any]:
+                evidence = dev.evidence[batch] if dev.hops else None
+                pairs = opened().read(queries[batch], depth, evidence)
+                return [[as_pairs(hits), logits] for hits, logits in pairs]
 
-            of = {"step": "cross-encoder", "passages": depth, "queries": [start, start + len(asked)]}
-            of |= {"hops": len(queries)} if dev.hops else {}
-            readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(of, read)]
-            bar.update(len(asked))
+            count = len(queries[batch])
+            setting = {"step": "cross-encoder", "passages": depth, "queries": [start, start + count]}
+            setting |= {"hops": len(queries)} if dev.hops else {}
+            readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(setting, read)]
+            bar.update(count)
     return readings
 
 
-def _quality(dev: DevHops, k: int, readings: Sequence[Reading], how: Rereading) -> Quality:
+def _quality(dev: DevHops, k: int, readings: Sequence[Reading], setting: Rereading) -> Quality:
     """The quality of the rankings with a number of passages and a weight, without the evidence."""
-    rankings = [rank_again(hits, logits[: how.passages], how.weight) for hits, logits in readings]
-    hidden = [{passage.id for passage in evidence} for evidence in dev.evidence]
-    left = [
-        [hit.id for hit in hits if hit.id not in gone] for hits, gone in zip(rankings, hidden, strict=True)
-    ]
-    return dev.quality([ids[:k] for ids in left], k)
+    ids = []
+    for (hits, logits), passages in zip(readings, dev.evidence, strict=True):
+        evidence = {passage.id for passage in passages}
+        ranking = rank_again(hits, logits[: setting.passages], setting.weight)
+        ids.append([hit.id for hit in ranking if hit.id not in evidence][:k])
+    return dev.quality(ids, k)
 
 
-def _shown_rereading(how: Rereading) -> str:
-    weight = "logits alone" if how.weight is None else f"weight {how.weight:g}"
-    return f"{counted(how.passages, 'passage')}, {weight}"
+def _shown_rereading(setting: Rereading) -> str:
+    weight = "logits alone" if setting.weight is None else f"weight {setting.weight:g}"
+    return f"{counted(setting.passages, 'passage')}, {weight}"
 
 
 CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
-
-
-# The weights of the members of a fusion.
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
@@ -284,20 +281,20 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
         ConfigError: The method takes no weights.
     """
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
-    names = [one.name for one in fields(Fusion)]
+    names = [field.name for field in fields(Fusion)]
     fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
     depth = spec.get("depth") or FUSED  # what the folder fuses
-    members = [_asked(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
+    members = [_member_answers(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
     dynamic = all("done" in member[0] for member in members if member)
 
     def rankings(tried: Fusion, query: int) -> list[Hit]:
         answers = [member[query] for member in members]
-        hits = [as_hits(one["hits"]) for one in answers]
+        hits = [as_hits(answer["hits"]) for answer in answers]
         if not dynamic:
             return tried.fuse_first(hits, depth, max(k, depth))
-        chains = [Chain(tuple(own), 0.0, one["done"]) for own, one in zip(hits, answers, strict=True)]
+        chains = [Chain(tuple(own), 0.0, answer["done"]) for own, answer in zip(hits, answers, strict=True)]
         return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
 
     def quality(tried: Fusion) -> tuple[float, float]:
@@ -308,33 +305,30 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
     before = quality(fusion)[0]
     best, (recall, _) = tune_weights(len(members), replace(fusion, weights=None), quality)
     weights = list(best.weights or ())
-    shown = " ".join(f"{weight:g}" for weight in weights)
-    return TuneChoice({"weights": weights}, f"recall@{k}", before, recall, f"weights {shown}")
+    shown = f"weights {shown_weights(weights)}"
+    return TuneChoice({"weights": weights}, f"recall@{k}", before, recall, shown)
 
 
-def _asked(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
-    """What a member finds for every query: hits, and of a chain whether it is done."""
+def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
+    """The hits of a member for every query, and of a chain whether it is done."""
 
     def search() -> list[dict[str, Any]]:
         corpus = tuning.dev.corpus  # of BM25 that names none
         opened = tuning.open_member(member, f"members[{number}]", corpus=corpus)
         queries = tuning.dev.queries
         if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
-            chains = [kept[0] for kept in opened.retrieve_chains(queries)]
+            chains = [ranked[0] for ranked in opened.retrieve_chains(queries)]
             return [{"hits": as_pairs(chain.hits), "done": bool(chain.done)} for chain in chains]
         return [{"hits": as_pairs(hits)} for hits in opened.retrieve(queries, depth)]
 
-    of = {"step": "fusion", "member": number, "named": member, "depth": depth}
-    answers: list[dict[str, Any]] = tuning.journal.measured(of, search)
+    setting = {"step": "fusion", "member": number, "named": member, "depth": depth}
+    answers: list[dict[str, Any]] = tuning.journal.measured(setting, search)
     name = member if isinstance(member, str) else member["kind"]
     print(f"  member {number}" + ("" if is_temporary(name) else f": {name}"), flush=True)
     return answers
 
 
 FUSION = Step("fusion", tune_fusion)
-
-
-# Where rankings end: fitted on the rankings of development queries.
 
 
 def tune_cut(tuning: Tuning) -> TuneChoice:
@@ -346,13 +340,10 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
         opened = tuning.open_member(spec["retriever"], "retriever")
         return [as_pairs(hits) for hits in opened.retrieve(dev.queries, depth)]
 
-    kept = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
-    rankings = [as_hits(pairs) for pairs in kept]
-    gold = [set(ids) for ids in dev.gold]
-    size = SetSize.fit(rankings, dev.gold)
-    before = set_f1([{hit.id for hit in hits} for hits in rankings], gold)["f1"]
-    after = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
+    stored = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
+    rankings = [as_hits(pairs) for pairs in stored]
+    size, after, known = _fitted_cut(rankings, dev.gold)
+    before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
     tell_price(known, after, "the cut")
     mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
     return TuneChoice(
@@ -360,10 +351,15 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     )
 
 
+def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
+    """The cut fitted to rankings, its set F1 on them, and that with the known number of gold passages."""
+    size = SetSize.fit(rankings, gold)
+    fitted = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
+    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
+    return size, fitted, known
+
+
 CUT = Step("cut", tune_cut)
-
-
-# The weights of a fusion of runs: those that are best on runs for development queries.
 
 
 def refuse_untunable(fusion: Fusion) -> None:
@@ -377,7 +373,7 @@ def refuse_untunable(fusion: Fusion) -> None:
         raise ConfigError(f"give either {Option('fusion.weights')} or {Option('tune.runs')}.")
 
 
-def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tuple[Fusion, float]:
+def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> tuple[Fusion, float]:
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
     Of equal recall nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
@@ -390,7 +386,7 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tu
         RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
 
     def quality(tried: Fusion) -> tuple[float, float]:
-        fused = how.fuse(dev.runs, tried).rankings
+        fused = fuser.fuse(dev.runs, tried).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return sequence_recall(ids, gold, [k])[f"recall@{k}"], ndcg(ids, gold)
 
@@ -401,11 +397,6 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tu
 def shown_weights(weights: Sequence[float] | None) -> str:
     """Weights in a line."""
     return " ".join(f"{weight:g}" for weight in weights or ())
-
-
-# Ending the rankings of a run where F1 is expected to be highest, as runs for development queries tell.
-#
-# Where that is says :mod:`grls.retrieve.fusion.runs`.
 
 
 class CutRun(NamedTuple):
@@ -431,12 +422,9 @@ def refuse_uncuttable(run: Run) -> None:
 
 
 def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
-    """Fit a cut to the run for development queries, and cut with it.
+    """Fit a cut to the run of the same system for development queries, and cut a run with it.
 
-    Args:
-        run: The run.
-        dev: The run of the same system for development queries.
-        name: What reports call the result; None: the name of the run, cut.
+    ``name`` is what reports call the result; None: the name of the run, cut.
 
     Raises:
         ConfigError: Queries of the run are among those for development.
@@ -446,13 +434,10 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
         raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
     dev.refuse_shared_queries(run)
     start = perf_counter()
-    gold = list(dev.gold.values())
     rankings = [dev.runs[0].rankings[query] for query in dev.gold]
-    sizes = SetSize.fit(rankings, gold)
-    fitted = set_f1([{hit.id for hit in sizes.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    chains = {query: sizes.cut(hits) for query, hits in run.rankings.items()}
-    kept = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
+    size, fitted, known = _fitted_cut(rankings, list(dev.gold.values()))
+    chains = {query: size.cut(hits) for query, hits in run.rankings.items()}
+    cut = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())
     info = run.info or RunInfo(  # an ensemble of the run alone
         system="ensemble", name="", steps="dynamic", corpus="", queries="", data="",
@@ -467,4 +452,4 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
         options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
         files={},
     )
-    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)
+    return CutRun(Run(cut, chains, info.score_mode, info), mean, fitted, known)

@@ -26,27 +26,26 @@ def tune_folder(
     folder: str | Path,
     dev: DevQueries,
     grid: TuneOptions,
-    how: Opening,
+    opening: Opening,
     fingerprint: str,
     options: dict[str, Any] | None = None,
     single: bool = False,
-    found: dict[Any, Any] | None = None,
+    memory: dict[Any, Any] | None = None,
 ) -> list[TuneChoice]:
-    """Tune what a folder has, and write what is best into its ``grls.json``.
+    """Tune a folder, and write the best settings into its ``grls.json``.
 
     Measurements stand in ``FOLDER.tune.jsonl`` until then, so that a killed run goes on.
 
     Args:
         folder: The retriever folder, of any kind; of a link the folder that it names.
         dev: The development queries.
-        grid: What is tried.
-        how: How the folder is opened.
+        grid: The settings to try.
+        opening: How the folder is opened.
         fingerprint: Of the retriever's models and corpus: measurements depend on it.
-        options: Options (``search``, ``hops``) that are written into the folder, too; None: those that it
-            holds.
+        options: Options (``search``, ``hops``) that are written into the folder, too; None: its own.
         single: Tune the single step alone; hops that the folder stores stay as they are.
-        found: Filled with what ranked hops have found, which the tuned folder finds again
-            (:attr:`Tuning.found`).
+        memory: Filled with what ranked hops have found, which the tuned folder finds again
+            (:attr:`Tuning.memory`).
 
     Raises:
         ConfigError: There is nothing to tune.
@@ -63,12 +62,12 @@ def tune_folder(
             "retriever": fingerprint,
             "queries": fingerprint_queries(dev.queries),
             "gold": dev.gold,
-            "precision": how.precision,
+            "precision": opening.precision,
             "search": search,
             "spec": {name: value for name, value in spec.items() if name not in _TUNED},
         }
         journal = Journal(f"{path}.tune.jsonl", settings)
-        tuning = Tuning(path, spec, dev, grid, how, journal, {} if found is None else found)
+        tuning = Tuning(path, spec, dev, grid, opening, journal, {} if memory is None else memory)
         steps = [step for step in _steps_of(spec, path) if step.applies(tuning)]
         by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
         steps += [] if single else by_hops

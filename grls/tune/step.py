@@ -12,7 +12,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -29,7 +29,7 @@ CHOSEN = ("priors", "empty_weight", "search", "weights", "passages", "weight", "
 
 
 class TuneChoice(NamedTuple):
-    """What a step has chosen.
+    """The choice of a step.
 
     Attributes:
         changes: Fields of the folder's ``grls.json``.
@@ -47,15 +47,12 @@ class TuneChoice(NamedTuple):
     what: str
 
 
-def tell_price(known: float, ended: float, what: str) -> None:
-    """Print what the end of chains or rankings costs (:mod:`grls.evaluation.price`).
+def tell_price(known: float, ended: float, ending: str) -> None:
+    """Print what an end (DONE, or the cut) costs (:mod:`grls.evaluation.price`).
 
-    Args:
-        known: Set F1 with the known number of gold passages, in [0, 1].
-        ended: Set F1 with the chosen end.
-        what: What ends: DONE, or the cut.
+    ``known`` and ``ended`` are the set F1, in [0, 1], with the known number of gold passages and as it ended.
     """
-    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {what}"
+    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {ending}"
     print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
 
 
@@ -89,39 +86,36 @@ class Tuning:
         folder: The retriever folder.
         spec: What stands in its ``grls.json``, with what earlier steps have chosen.
         dev: The development queries.
-        grid: What is tried.
-        how: How the folder is opened.
-        journal: What was measured.
-        found: What hops have found, for the memory of :class:`~grls.retrieve.hops.retriever.RankedHops`.
+        grid: The settings to try.
+        opening: How the folder is opened.
+        journal: The measurements.
+        memory: The hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
     folder: Path
     spec: dict[str, Any]
     dev: DevQueries
     grid: TuneOptions
-    how: Opening
+    opening: Opening
     journal: Journal
-    found: dict[Any, Any] = field(default_factory=dict)
+    memory: dict[Any, Any] = field(default_factory=dict)
 
     def open(self, **search: Any) -> Retriever:
         """The retriever as it is so far, in a single step, with some options of search."""
-        how = replace(self.how, hop_by_hop=False)
+        opening = replace(self.opening, hop_by_hop=False)
         spec = self.spec
         if search:
             spec = {**spec, "search": {**spec.get("search", {}), **search}}
-        return open_spec(self.folder, spec, how)
+        return open_spec(self.folder, spec, opening)
 
     def open_member(self, member: Member, field: str, **changes: Any) -> Retriever:
-        """A member as the folder asks it, with the search that the folder stores.
+        """A member, by its path or specification, with the search that the folder stores.
 
-        Args:
-            member: Its path, relative to the folder, or its specification.
-            field: Where in the folder's ``grls.json`` it is named, for errors.
-            changes: Other fields of how it is opened.
+        ``field`` names it in the folder's ``grls.json``, for errors; ``changes`` are fields of the opening.
         """
         search = stored_search(self.spec, self.folder / MANIFEST)
-        how = replace(self.how, search=self.how.search or search, **changes)
-        return open_member(member, self.folder, field, how)
+        opening = replace(self.opening, search=self.opening.search or search, **changes)
+        return open_member(member, self.folder, field, opening)
 
 
 def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,24 +123,11 @@ def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec.get(name) for name in CHOSEN}
 
 
-def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
-    """Hits as JSON values."""
-    return [[hit.id, float(hit.score)] for hit in hits]
-
-
-def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
-    """Hits from JSON values."""
-    return [Hit(name, score) for name, score in pairs]
-
-
-# The measurements of tuning, kept as they come, so that a killed run goes on where it stopped.
-
-
 _JSON = (dict, list, str, int, float, type(None))
 
 
 class Journal:
-    """Measurements, each by its setting.
+    """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
 
     Args:
         path: The file.
@@ -160,17 +141,12 @@ class Journal:
         self._file = GrowingFile(path, settings, fields={"of": dict, "found": _JSON})
         self._known = {_key(record["of"]): record["found"] for record in self._file.records}
 
-    def measured(self, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """A measurement of before, or else a new one.
-
-        Args:
-            of: The setting that is measured: JSON values.
-            measure: Measures it; gives JSON values.
-        """
-        key = _key(of)
+    def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        """The measurement of a setting, of before or a new one; both are JSON values."""
+        key = _key(setting)
         if key not in self._known:
             values = measure()
-            self._file.add([{"of": of, "found": values}])
+            self._file.add([{"of": setting, "found": values}])
             self._known[key] = json.loads(json.dumps(values))
         return self._known[key]
 
@@ -179,11 +155,8 @@ class Journal:
         self._file.remove()
 
 
-def _key(of: dict[str, Any]) -> str:
-    return json.dumps(of, sort_keys=True)
-
-
-# Development queries with their gold passages, and the quality of rankings.
+def _key(setting: dict[str, Any]) -> str:
+    return json.dumps(setting, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -206,9 +179,9 @@ class DevHops:
         """Recall and nDCG of the first k passages of each input."""
         recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
         if self.hops:
-            found = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
-            most = [max(1, min(k, len({*names}))) for names in self.gold]
-            recall = mean(n / m for n, m in zip(found, most, strict=True))
+            hits = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
+            counts = [max(1, min(k, len({*names}))) for names in self.gold]
+            recall = mean(n / m for n, m in zip(hits, counts, strict=True))
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
 
@@ -232,12 +205,7 @@ class DevQueries:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
-        """Read them.
-
-        Args:
-            data: The data set folder.
-            split: Which queries.
-            limit: Number of first queries; None: all.
+        """Read the queries of a split, or the first ``limit`` of them.
 
         Raises:
             ConfigError: The limit is below 1.
@@ -253,10 +221,12 @@ class DevQueries:
 
     def by_hop(self, corpus: Corpus) -> DevHops:
         """Every gold passage as a hop, with the gold passages before it as evidence."""
-        wanted = list(dict.fromkeys(name for names in self.gold for name in names))
-        numbers = corpus.numbers(wanted) if wanted else []
-        known = {name: number for name, number in zip(wanted, numbers, strict=True) if number is not None}
-        texts = dict(zip(known, corpus.passages([*known.values()]), strict=True)) if known else {}
+        ids = list(dict.fromkeys(name for names in self.gold for name in names))
+        numbers = corpus.numbers(ids) if ids else []
+        numbers_of = {name: number for name, number in zip(ids, numbers, strict=True) if number is not None}
+        texts = (
+            dict(zip(numbers_of, corpus.passages([*numbers_of.values()]), strict=True)) if numbers_of else {}
+        )
         hops: list[tuple[Query, list[Passage], list[str]]] = []
         for query, names in zip(self.queries, self.gold, strict=True):
             for hop in range(max(1, len(names))):

@@ -64,11 +64,10 @@ def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_passages_without_room_are_left_out_from_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    free = ScriptedWriter(lambda text: "so")
-    lengths = []
-    for ranking in ([], hits("m"), hits("m", "o")):
-        reader = DirectReader(free, CORPUS)
-        lengths.append(len(reader._fitted(WHO, CORPUS.passages(CORPUS.numbers([h.id for h in ranking])))[0]))
+    reader = DirectReader(ScriptedWriter(lambda text: "so"), CORPUS)
+    lengths = [
+        len(reader._prompt(WHO, CORPUS.passages(CORPUS.numbers(ids)))) for ids in ([], ["m"], ["m", "o"])
+    ]
     for room, kept, cut in (
         (lengths[2], ("m", "o"), 0),
         (lengths[2] - 1, ("m",), 1),

@@ -105,7 +105,7 @@ def test_what_is_saved_in_parts_is_what_a_whole_run_saves(
 ) -> None:
     info = replace(INFO, steps="dynamic")
     Run.of(chains=CHAINS, info=info).save(tmp_path / "whole", QUERIES, CORPUS)
-    monkeypatch.setattr("grls.runs.results._AT_ONCE", 2)
+    monkeypatch.setattr("grls.runs.results._BATCH", 2)
     retrieved = [Retrieved.chained(query, chain) for query, chain in CHAINS.items()]
     save_retrieved(tmp_path / "parts", QUERIES, CORPUS, retrieved, info)
     for ending in (".trec", ".jsonl"):

@@ -34,22 +34,13 @@ def answer_with_program(
 ) -> None:  # fmt: skip
     """Answer questions with a program; save the answers and the run, and print scores and costs.
 
-    Args:
-        questions: The questions.
-        program: The name of the program.
-        opened: The program's retriever.
-        retriever: The name of the retriever.
-        model: The name of the language model.
-        k: Passages of a retrieval.
-        dsp: Options of the program.
-        device: Device of a model in this process.
-        output: Path without ending; the record of a query is in OUTPUT.trace.jsonl as soon as it is answered.
-        name: Name of the run; None: by the program and the retriever.
+    The arguments are the options of ``grls answer dsp``; ``opened`` is the retriever. The record of a query
+    is in OUTPUT.trace.jsonl as soon as it is answered.
 
     Raises:
         ConfigError: The model cannot be opened, or the program needs a retriever.
     """
-    calls, how = dsp.calls, dsp.demonstrations
+    calls, demos = dsp.calls, dsp.demonstrations
     template, new_tokens = calls.filled(model)
     scale: Scale = "log" if opened is not None and is_probable(opened) else "softmax"
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
@@ -69,18 +60,20 @@ def answer_with_program(
 
     taught: list[Query] = []  # to make demonstrations of
     shown: list[Any] = []  # the same, as DSPy examples
-    if how.how != "none":
-        every = read_split(questions.data, how.split, questions.corpus)[0]
-        taught = [query for query in every if query.answers or query.evidence][: how.examples]
+    if demos.how != "none":
+        every = read_split(questions.data, demos.split, questions.corpus)[0]
+        taught = [query for query in every if query.answers or query.evidence][: demos.examples]
         shown = dspy_examples(taught, program == "conversational")
     everything = {**settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
     file = GrowingFile(f"{output}.trace.jsonl", everything)
     programs.refuse_other(file, [query.id for query in questions.every])
     with programs.settings(lm, adapter):
         demonstrations = f"{output}.program.json"
-        branched.program = programs.demonstrated(built, how, shown, calls.threads, demonstrations, everything)
-    inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
-    quietly = hushed() if how.how == "nearest" else nullcontext()
+        branched.program = programs.demonstrated(
+            built, demos, shown, calls.threads, demonstrations, everything
+        )
+    inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.queries}
+    quietly = hushed() if demos.how == "nearest" else nullcontext()
     with Progress(len(inputs), program, "queries") as bar, quietly:
         records = programs.answer_all(branched, inputs, lm, adapter, file, calls.threads, bar.update)
 
@@ -103,7 +96,7 @@ def answer_with_program(
     )
     readings = [reading_of(record) for record in records]
     save_readings(questions, output, readings, info, [kept_of(record) for record in records])
-    shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent.items())
+    shares = (f"{total / len(records):,.1f} {key.replace('_', ' ')}" for key, total in spent.items())
     print(f"a query cost {', '.join(shares)}")
     warn_of_faults(records)
 

@@ -1,8 +1,10 @@
-"""Language models for DSPy: a transformers model in this process, or an endpoint.
+"""Language models for DSPy, the adapters that ask them, and the trace of what they answered.
 
-Both are ``dspy.LM``. The local one is an engine of ours that takes DSPy's requests from any thread and
-batches the waiting requests (see ``gather``); DSPy's client asks an endpoint, again if it fails for a while.
-Neither keeps a cache, in memory or on disk. The module does not know the task.
+A model is a ``dspy.LM`` without a cache: of a transformers model in this process (:class:`LocalEngine`, which
+batches the requests of several threads), or of an endpoint, which DSPy's client asks again if it fails.
+:class:`LinesAdapter` is the paper's plain template, :class:`Patience` draws again an output that cannot be
+read. The trace is made of DSPy's history of a call; it belongs to a thread, so steps in threads that a
+program starts are not noted. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -24,6 +26,110 @@ from grls.data.codec import foreign_ids
 from grls.errors import ConfigError, at_least
 
 
+@dataclass
+class ProgramTrace:
+    """The steps of one query, in order.
+
+    Attributes:
+        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
+            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
+            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
+            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
+            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
+    """
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call that the model answered."""
+        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
+
+    def cost(self) -> dict[str, int]:
+        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
+        calls = self.calls()
+        return {
+            "calls": len(calls),
+            "tokens_read": sum(call["tokens_read"] for call in calls),
+            "tokens_written": sum(call["tokens_written"] for call in calls),
+            "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
+        }
+
+
+_current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def recorded_calls() -> Iterator[ProgramTrace]:
+    """Within this block, the steps of this thread are noted in the trace that it yields."""
+    trace = ProgramTrace()
+    before = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(before)
+
+
+def note(kind: str, **fields: Any) -> None:
+    """Note a step, if a trace is recorded."""
+    trace = _current.get()
+    if trace is not None:
+        trace.steps.append({"kind": kind, **fields})
+
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+class Gathered(Generic[Request, Result]):
+    """A function of a list of requests, called by several threads with one request each.
+
+    A thread that makes a request while no batch is computed takes all waiting requests and computes them;
+    requests made meanwhile wait for the next batch. There is no extra thread and no timer, and the function
+    is never called twice at once.
+
+    Args:
+        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
+            is computed alone, so that an error reaches only the thread that caused it.
+        batch_size: Most requests computed together.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], batch_size: int):
+        self._compute = compute
+        self._batch_size = batch_size
+        self._waiting: list[tuple[Request, Future[Result]]] = []
+        self._list_lock = threading.Lock()
+        self._compute_lock = threading.Lock()
+
+    def __call__(self, request: Request) -> Result:
+        """The result of a request, computed together with other waiting requests."""
+        mine: Future[Result] = Future()
+        with self._list_lock:
+            self._waiting.append((request, mine))
+        while not mine.done():
+            with self._compute_lock:
+                if mine.done():  # another thread computed it while this one waited
+                    break
+                with self._list_lock:
+                    batch = self._waiting[: self._batch_size]
+                    self._waiting = self._waiting[self._batch_size :]
+                self._settle(batch)
+        return mine.result()
+
+    def _settle(self, batch: Sequence[tuple[Request, Future[Result]]]) -> None:
+        """Compute a batch; the requests of a failed batch are computed one by one."""
+        try:
+            results = self._compute([request for request, _ in batch])
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
+        except BaseException as error:
+            waiting = [pair for pair in batch if not pair[1].done()]
+            for pair in waiting:
+                if len(batch) == 1 or not isinstance(error, Exception):
+                    pair[1].set_exception(error)
+                else:
+                    self._settle([pair])
+
+
 class _Job(NamedTuple):
     prompt: list[int]
     stops: tuple[str, ...]
@@ -36,8 +142,8 @@ class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
     Temperature 0, or no temperature, is greedy. At any other temperature, the draw depends on the prompt and
-    the request's seed, not on the rest of the batch. A request for log-probabilities gets those of the tokens
-    that were written, without alternatives.
+    the request's seed, not on the rest of the batch. A request for log-probabilities gets the written tokens'
+    log-probabilities, without alternatives.
 
     Args:
         model: A causal model or an encoder-decoder.
@@ -73,8 +179,8 @@ class LocalEngine:
         limit = config.max_tokens or self.max_new_tokens
         turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
         if request.system is not None:
-            said = request.system
-            system = said if isinstance(said, str) else "".join(part.text for part in said)
+            parts = request.system
+            system = parts if isinstance(parts, str) else "".join(part.text for part in parts)
             turns.insert(0, {"role": "system", "content": system})
         if self.chat:
             prompt = in_turns(self.tokenizer, turns)
@@ -128,19 +234,13 @@ class LocalEngine:
         """Write for several requests; those with the same stops, limit and wish for scores share a batch."""
         continuations: dict[int, Continuation] = {}
         for kind in dict.fromkeys((job.stops, job.limit, job.scored) for job in jobs):
-            places = [n for n, job in enumerate(jobs) if (job.stops, job.limit, job.scored) == kind]
-            group = [jobs[place] for place in places]
+            numbers = [n for n, job in enumerate(jobs) if (job.stops, job.limit, job.scored) == kind]
             stops, limit, scored = kind
             written = self._writer(stops, limit).write(
-                [job.prompt for job in group], draws=[job.draw for job in group], scored=scored
+                [jobs[n].prompt for n in numbers], draws=[jobs[n].draw for n in numbers], scored=scored
             )
-            continuations |= zip(places, written, strict=True)
-        return [continuations[place] for place in range(len(jobs))]
-
-
-def local_lm(engine: LocalEngine, name: str) -> Any:
-    """A ``dspy.LM`` of a model in this process; ``name`` is what DSPy calls it."""
-    return dspy.LM(f"local/{name}", engine=engine, cache=False, num_retries=0)
+            continuations |= zip(numbers, written, strict=True)
+        return [continuations[n] for n in range(len(jobs))]
 
 
 def endpoint_lm(
@@ -169,7 +269,7 @@ def endpoint_lm(
             "expected max_new_tokens of at least 1 and a timeout above 0, got "
             f"{max_new_tokens} and {timeout}."
         )
-    where = {} if url is None else {"api_base": url, "api_key": os.environ.get("VLLM_API_KEY", "none")}
+    address = {} if url is None else {"api_base": url, "api_key": os.environ.get("VLLM_API_KEY", "none")}
     try:
         return dspy.LM(
             name if url is None else f"hosted_vllm/{name}",
@@ -179,25 +279,23 @@ def endpoint_lm(
             temperature=0.0,
             max_tokens=max_new_tokens,
             timeout=timeout,
-            **where,
+            **address,
         )
     except (ValueError, TypeError, dspy.DSPyError) as error:
         raise ConfigError(f"DSPy cannot use the language model {name!r}: {error}") from None
-
-
-# The paper's plain template as a DSPy adapter: a line a field, solved examples above, the next label last.
-#
-# It is for models that were not trained to keep to a format. If the model left out a field, the adapter
-# appends the label of the field and asks again, as DSP does, so an output is complete unless the model writes
-# nothing. The adapter makes DSPy requests, which any engine of ``dspy.LM`` takes. The module does not know
-# the programs.
 
 
 BLANK = "\n\n"
 
 
 class LinesAdapter(dspy.Adapter):
-    """One user message: instructions, demonstrations, and the fields so far; blank lines between them."""
+    """The paper's plain template: a line a field, solved examples above, the next label last.
+
+    It is one user message, of instructions, demonstrations, and the fields so far, with blank lines between
+    them, for models that were not trained to keep to a format. If the model left out a field, the adapter
+    appends the label of the field and asks again, as DSP does, so an output is complete unless the model
+    writes nothing.
+    """
 
     def __call__(
         self,
@@ -210,22 +308,22 @@ class LinesAdapter(dspy.Adapter):
         """Have the model write the output fields.
 
         Raises:
-            AdapterParseError: The model wrote nothing for one of them.
+            AdapterParseError: The model wrote nothing for an output field.
         """
         written: dict[str, Any] = {}
         names = list(signature.output_fields)
-        for place, name in enumerate(names):
+        for n, name in enumerate(names):
             if name in written:
                 continue
             prompt = self.prompt(signature, demos, {**inputs, **written}, name)
-            stop = ("\n",) if place == len(names) - 1 else (BLANK,)
+            stop = ("\n",) if n == len(names) - 1 else (BLANK,)
             settings = {**lm.kwargs, **lm_kwargs}
             known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
             scores = 0 if settings.get("logprobs") else None  # of the tokens themselves, without alternatives
             config = dspy.lm15.Config(stop=stop, logprobs=scores, **known)
             message = dspy.lm15.Message.user(prompt)
             text = lm(dspy.lm15.Request(model=lm.model, messages=(message,), config=config)).text or ""
-            written |= _fields(names[place:], text)
+            written |= _fields(names[n:], text)
             if name not in written:
                 raise dspy.AdapterParseError(
                     "LinesAdapter", signature, text, f"nothing is written for {name!r}."
@@ -243,22 +341,8 @@ class LinesAdapter(dspy.Adapter):
             for demo in demos
             if any(_says(demo, field) for field in outputs)
         ]
-        asked = [
-            *(_line(field, values[field]) for field in fields if _says(values, field)),
-            f"{_label(name)}:",
-        ]
-        return BLANK.join([signature.instructions, *solved, "\n".join(asked)])
-
-    def format(
-        self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """The prompt for the first output field, as DSPy shows it."""
-        first = next(iter(signature.output_fields))
-        return [{"role": "user", "content": self.prompt(signature, demos, inputs, first)}]
-
-    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-        """The output fields of a text that continues the first field's label; missing fields are absent."""
-        return _fields(list(signature.output_fields), completion)
+        lines = [_line(field, values[field]) for field in fields if _says(values, field)]
+        return BLANK.join([signature.instructions, *solved, "\n".join([*lines, f"{_label(name)}:"])])
 
 
 def _says(fields: Mapping[str, Any], name: str) -> bool:
@@ -294,26 +378,21 @@ def _fields(names: Sequence[str], text: str) -> dict[str, Any]:
     return {name: value for name, value in texts.items() if value}
 
 
-# A DSPy adapter that draws again where an output cannot be read, and notes every call in the trace.
-#
-# A greedy model would write the same unreadable output again, so the next call draws at a temperature. An
-# endpoint that fails is asked again by DSPy (``num_retries`` of the LM), which also counts tokens and keeps
-# the history of which the trace is made. The module does not know the task.
-
-
 TEMPERATURE = 0.7
 LIKELIHOOD = "log_probability"
 """The field of a prediction with the mean log-probability of its tokens (nats), where the caller asks for it
 (``logprobs``) and the model gives it."""
 APART = 1_000_003
-"""Distance between the seeds of two attempts, so that they differ from those of draws and branches."""
+"""Distance between the seeds of two attempts: no draw or branch has such a seed."""
 
 _NAMELESS = "StringSignature"
 """DSPy's name for every signature that it makes itself."""
 
 
 class Patience(dspy.Adapter):
-    """Draws an output again that another adapter cannot read.
+    """Draws an output again that another adapter cannot read, and notes every call in the trace.
+
+    A greedy model would write the same unreadable output again, so the next call draws at a temperature.
 
     Args:
         inner: The adapter that asks.
@@ -348,10 +427,10 @@ class Patience(dspy.Adapter):
         options = dict(lm_kwargs)
         for attempt in range(1, self.attempts + 1):
             history: list[dict[str, Any]] = []
-            asked = lm.copy(update_history=history.append)  # DSPy's history, of this output alone
+            watched = lm.copy(update_history=history.append)  # DSPy's history, of this output alone
             step = {"signature": named(signature), "inputs": inputs}
             try:
-                outputs = list(self.inner(asked, dict(options), signature, demos, inputs))
+                outputs = list(self.inner(watched, dict(options), signature, demos, inputs))
             except dspy.DSPyError as error:
                 calls = [_call(entry) for entry in history]
                 unread = isinstance(error, dspy.AdapterParseError)
@@ -360,11 +439,12 @@ class Patience(dspy.Adapter):
                 note("lm", **step, calls=calls, failed=why)
                 if attempt == self.attempts or not unread:
                     raise
-                now = {**lm.kwargs, **lm_kwargs}  # a seed that no other draw of the program has
-                seed = int(now.get("seed") or 0) + APART * attempt
-                options |= {"temperature": now.get("temperature") or TEMPERATURE, "seed": seed}
+                usual = {**lm.kwargs, **lm_kwargs}
+                seed = int(usual.get("seed") or 0) + APART * attempt  # no other draw of the program has it
+                options |= {"temperature": usual.get("temperature") or TEMPERATURE, "seed": seed}
             else:
-                fields = [{k: v for k, v in one.items() if k in signature.output_fields} for one in outputs]
+                names = signature.output_fields
+                fields = [{name: output[name] for name in output if name in names} for output in outputs]
                 scores = [entry["response"].logprobs for entry in history]
                 tokens = [token.logprob for score in scores for token in score or ()]
                 if tokens and None not in scores:
@@ -381,21 +461,21 @@ def named(signature: Any) -> str:
     """
     if signature.__name__ != _NAMELESS:
         return str(signature.__name__)
-    like = (each for each in dspy.Signature.__subclasses__() if each.instructions == signature.instructions)
-    names = (each.__name__ for each in like if each.__name__ != _NAMELESS)
+    kinds = (kind for kind in dspy.Signature.__subclasses__() if kind.instructions == signature.instructions)
+    names = (kind.__name__ for kind in kinds if kind.__name__ != _NAMELESS)
     return next(names, str(signature.signature))
 
 
 def error_line(error: BaseException) -> str:
     """An error on one line: its class and its message."""
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, dspy.AdapterParseError):
-        said = f"no field can be read from {error.lm_response!r}"
-    return f"{type(error).__name__}: {said[:500]}"
+        message = f"no field can be read from {error.lm_response!r}"
+    return f"{type(error).__name__}: {message[:500]}"
 
 
 def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of the trace (:class:`~grls.answer.dsp.lm.ProgramTrace`) from an entry of DSPy's history."""
+    """A call of :class:`ProgramTrace` from an entry of DSPy's history."""
     turns = [[message["role"], message["content"]] for message in entry["messages"]]
     response = entry["response"]
     usage = entry["usage"]
@@ -406,121 +486,3 @@ def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
         "tokens_written": int(usage.get("completion_tokens") or 0),
     }
     return call | ({"cut": True} if response.finish_reason == "length" else {})
-
-
-# Batches of the requests that several threads make at the same time.
-#
-# A thread that makes a request while no batch is computed takes all waiting requests and computes them;
-# requests made meanwhile wait for the next batch. There is no extra thread and no timer, and a single thread
-# gets batches of one. The function is never called twice at once, so it need not be thread-safe. The module
-# does not know what is computed.
-
-
-Request = TypeVar("Request")
-Result = TypeVar("Result")
-
-
-class Gathered(Generic[Request, Result]):
-    """A function of a list of requests, called with one request at a time.
-
-    Args:
-        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
-            is computed alone, so that an error reaches only the thread that caused it.
-        most: Most requests computed together.
-    """
-
-    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], most: int):
-        self._compute = compute
-        self._most = most
-        self._waiting: list[tuple[Request, Future[Result]]] = []
-        self._list_lock = threading.Lock()
-        self._compute_lock = threading.Lock()
-
-    def __call__(self, asked: Request) -> Result:
-        """The result of a request, computed together with other waiting requests."""
-        mine: Future[Result] = Future()
-        with self._list_lock:
-            self._waiting.append((asked, mine))
-        while not mine.done():
-            with self._compute_lock:
-                if mine.done():  # another thread computed it while this one waited
-                    break
-                with self._list_lock:
-                    batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                try:
-                    results = self._compute([asked for asked, _ in batch])
-                    for (_, future), one in zip(batch, results, strict=True):
-                        future.set_result(one)
-                except BaseException as error:
-                    self._fail(batch, error)
-        return mine.result()
-
-    def _fail(self, batch: Sequence[tuple[Request, Future[Result]]], error: BaseException) -> None:
-        """Compute the requests of a failed batch one by one; a request that was alone fails."""
-        for asked, future in batch:
-            if future.done():
-                continue
-            if len(batch) == 1 or not isinstance(error, Exception):
-                future.set_exception(error)
-                continue
-            try:
-                (result,) = self._compute([asked])
-                future.set_result(result)
-            except BaseException as own_error:
-                future.set_exception(own_error)
-
-
-# The trace of a program for a query: each call of the model, each retrieval, and the cost.
-#
-# A trace belongs to a thread (a context variable holds it): steps in threads that a program starts are not
-# noted. The module does not know what the steps mean.
-
-
-@dataclass
-class ProgramTrace:
-    """The steps of one query, in order.
-
-    Attributes:
-        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
-            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
-            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
-            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
-            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
-    """
-
-    steps: list[dict[str, Any]] = field(default_factory=list)
-
-    def calls(self) -> list[dict[str, Any]]:
-        """Every call that the model answered."""
-        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
-
-    def cost(self) -> dict[str, int]:
-        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
-        calls = self.calls()
-        return {
-            "calls": len(calls),
-            "tokens_read": sum(call["tokens_read"] for call in calls),
-            "tokens_written": sum(call["tokens_written"] for call in calls),
-            "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
-        }
-
-
-_current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
-
-
-@contextmanager
-def recorded_calls() -> Iterator[ProgramTrace]:
-    """Within this block, the steps of this thread are noted in the trace that it yields."""
-    trace = ProgramTrace()
-    before = _current.set(trace)
-    try:
-        yield trace
-    finally:
-        _current.reset(before)
-
-
-def note(kind: str, **what: Any) -> None:
-    """Note a step, if a trace is recorded."""
-    trace = _current.get()
-    if trace is not None:
-        trace.steps.append({"kind": kind, **what})

@@ -10,11 +10,7 @@ from grls.io.recipes import rare
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
-"""``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
-answers correctly; ``nearest``: the same, for each query from the examples most like it; ``search``: the best
-of several bootstrapped sets on held-out examples."""
 Keep = Literal["answer", "passage", "overlap"]
-"""Which examples count as answered correctly; see :class:`DemonstrationOptions`."""
 Summary = Literal["first", "likeliest"]
 Vote = Literal["majority", "choice"]
 Template = Literal["lines", "chat"]

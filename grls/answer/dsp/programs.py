@@ -39,7 +39,6 @@ from grls.answer.dsp.lm import (
     Patience,
     endpoint_lm,
     error_line,
-    local_lm,
     note,
     recorded_calls,
 )
@@ -119,17 +118,102 @@ class ConversationAnswer(dspy.Signature):
     answer: str = dspy.OutputField()
 
 
+class Ask(dspy.Signature):
+    """Answer the question in a few words."""
+
+    question: str = dspy.InputField()
+    answer: str = dspy.OutputField()
+
+
+class FollowUp(dspy.Signature):
+    """Write the follow-up question to ask next, or N/A if the question can be answered now."""
+
+    question: str = dspy.InputField()
+    known: list[str] = dspy.InputField(desc="follow-up questions and their answers so far")
+    follow_up: str = dspy.OutputField()
+
+
+class Conclude(dspy.Signature):
+    """Answer the question in a few words, from the follow-up questions and their answers."""
+
+    question: str = dspy.InputField()
+    known: list[str] = dspy.InputField(desc="follow-up questions and their answers")
+    answer: str = dspy.OutputField()
+
+
+class Choose(dspy.Signature):
+    """Choose the right answer to the question from the choices, from the context; write the chosen answer."""
+
+    context: list[str] = dspy.InputField()
+    question: str = dspy.InputField()
+    choices: list[str] = dspy.InputField()
+    answer: str = dspy.OutputField()
+
+
+def sampled(
+    predict: Callable[..., Any], n: int, temperature: float, scored: bool = False, **inputs: Any
+) -> list[Any]:
+    """Predictions of one predictor: a single plain call for n = 1, else n draws at a temperature.
+
+    ``scored`` asks the model for the log-probabilities of several draws (:func:`likeliest`).
+    """
+    if n == 1:
+        return [predict(**inputs)]
+    first = int(dspy.settings.lm.kwargs.get("seed") or 0)
+    wish = {"logprobs": True} if scored else {}
+    draws = ({"temperature": temperature, "seed": first + number, **wish} for number in range(1, n + 1))
+    return [predict(**inputs, config=draw) for draw in draws]
+
+
+def likeliest(drawn: Sequence[Any]) -> Any:
+    """The prediction of the highest average log-probability of its tokens; of equal ones the first.
+
+    Raises:
+        ConfigError: There are several, and the model gave no log-probabilities for one.
+    """
+    if len(drawn) == 1:
+        return drawn[0]
+    scores: list[Any] = [getattr(draw, LIKELIHOOD, None) for draw in drawn]
+    if None in scores:
+        raise ConfigError(
+            f"the language model {dspy.settings.lm.model} gives no log-probabilities of its tokens, which "
+            f"{Option('dsp.summary', 'likeliest')} compares: take {Option('dsp.summary', 'first')}, or a "
+            "model that gives them (one in this process, or an OpenAI-compatible endpoint with logprobs)."
+        )
+    return drawn[scores.index(max(scores))]
+
+
+def stops(query: str) -> bool:
+    """Whether a query says that no query is needed."""
+    return query.strip().strip(".'\"`").casefold() in ("", STOP.casefold())
+
+
+def _searched(drawn: Sequence[Any]) -> list[str]:
+    """The queries to retrieve for."""
+    return [draw.query for draw in drawn if not stops(draw.query)]
+
+
+def context(passages: Sequence[RetrievedPassage]) -> list[str]:
+    """Passages as the context of a prompt."""
+    return [passage.text for passage in passages] or [NOTHING]
+
+
+def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
+    """The passages of all hops as one ranking: the best of each hop in turn."""
+    texts = {passage.id: passage.text for hop in hops for passage in hop}
+    order = interleave([[Hit(passage.id, passage.score) for passage in hop] for hop in hops])
+    return [RetrievedPassage(hit.id, texts[hit.id], hit.score, 0.0) for hit in order]
+
+
+def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
+    """A program's prediction."""
+    return dspy.Prediction(answer=written.answer, found=list(ranking), read=list(read))
+
+
 class OpenQA(dspy.Module):
     """Open-domain questions: retrieve for the question and for queries that the model writes, then answer.
 
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-        queries: Queries that the model writes; 0 retrieves for the question only. The rankings of these
-            queries and of the question are fused.
-        temperature: Temperature of the queries, if there are several.
-
-    Raises:
-        ConfigError: ``queries`` is negative.
+    Without queries (0) it retrieves for the question only. The retrieval says how many passages are read.
     """
 
     def __init__(self, retrieval: Retrieval, queries: int = 1, temperature: float = 0.7):
@@ -146,7 +230,7 @@ class OpenQA(dspy.Module):
         written: list[Any] = []
         if self.queries:
             written = sampled(self.query, self.queries, self.temperature, question=question)
-        passages = self.retrieval.fused([question, *(one.query for one in written)])
+        passages = self.retrieval.fused([question, *(draw.query for draw in written)])
         return answered(self.answer(context=context(passages), question=question), passages, passages)
 
 
@@ -154,18 +238,10 @@ class MultiHop(dspy.Module):
     """Questions that need several passages: a query, a summary of its passages, the next query, ….
 
     The hops end if a query is N/A or empty (for several draws: half of them). Then the model writes the
-    answer from the summaries and passages. The first hop is always taken; it retrieves
-    for the question itself if the model writes no query.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read in a hop.
-        hops: Most hops.
-        queries: Queries of a hop. Several queries are drawn at a temperature, each with a summary; one
-            summary is kept, and the rankings are fused.
-        temperature: Temperature of several queries.
-        summary: The summary that is kept: the ``first``, or the ``likeliest``, of the highest average
-            log-probability over the tokens of summary and query (arXiv 2212.14024, section 4).
-        passages: Most passages of all hops that the answer is written from; None: those of the last hop.
+    answer from the summaries and passages. The first hop is always taken; it retrieves for the question
+    itself if the model writes no query. Of several draws of a hop one summary is kept (``likeliest``: of the
+    highest average log-probability over the tokens of summary and query, arXiv 2212.14024, section 4), and
+    the rankings are fused. The options are those of :class:`~grls.answer.dsp.options.ProgramOptions`.
 
     Raises:
         ConfigError: A count is below 1; or, when it runs, the model gives no log-probabilities.
@@ -198,34 +274,26 @@ class MultiHop(dspy.Module):
         hops = [self.retrieval.fused(_searched(drawn) or [question])]
         notes: list[str] = []
         while len(hops) < self.hops:
-            asked = {"notes": list(notes), "context": context(hops[-1]), "question": question}
+            inputs = {"notes": list(notes), "context": context(hops[-1]), "question": question}
             scored = self.summary == "likeliest"
-            drawn = sampled(self.next, self.queries, self.temperature, scored, **asked)
+            drawn = sampled(self.next, self.queries, self.temperature, scored, **inputs)
             notes.append((likeliest(drawn) if scored else drawn[0]).summary)
             queries = _searched(drawn)
             if 2 * len(queries) <= len(drawn):
-                note("stop", hop=len(hops) + 1, queries=[one.query for one in drawn])
+                note("stop", hop=len(hops) + 1, queries=[draw.query for draw in drawn])
                 break
             hops.append(self.retrieval.fused(queries))
-        found = in_turn(hops)
-        read = hops[-1] if self.passages is None else found[: self.passages]
+        ranking = in_turn(hops)
+        read = hops[-1] if self.passages is None else ranking[: self.passages]
         prediction = self.answer(context=[*notes, *context(read)], question=question)
-        return answered(prediction, found, found if self.passages is None else read)
+        return answered(prediction, ranking, ranking if self.passages is None else read)
 
 
 class Conversational(dspy.Module):
     """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer it.
 
-    The first question of a conversation stands alone and is not rewritten.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-        queries: Number of rewrites. Several are drawn at a temperature, and their rankings are fused.
-        temperature: Temperature of several rewrites.
-        fuse_question: Also retrieve for the question as it stands (arXiv 2212.14024, section 4).
-
-    Raises:
-        ConfigError: ``queries`` is below 1.
+    The first question of a conversation stands alone and is not rewritten. ``fuse_question`` also retrieves
+    for the question as it stands (arXiv 2212.14024, section 4).
     """
 
     def __init__(
@@ -246,24 +314,75 @@ class Conversational(dspy.Module):
 
     def forward(self, question: str, history: str = "") -> Any:
         """Answer a question; ``history`` holds the turns before it, a turn a line."""
-        asked: dict[str, Any] = {"history": history, "question": question}
+        inputs: dict[str, Any] = {"history": history, "question": question}
         written = [question]
         if history.strip():
-            drawn = sampled(self.rewrite, self.queries, self.temperature, **asked)
+            drawn = sampled(self.rewrite, self.queries, self.temperature, **inputs)
             written = _searched(drawn)
             if self.fuse_question or not written:
                 written.append(question)
         passages = self.retrieval.fused(written)
-        return answered(self.answer(context=context(passages), **asked), passages, passages)
+        return answered(self.answer(context=context(passages), **inputs), passages, passages)
 
 
-class Choose(dspy.Signature):
-    """Choose the right answer to the question from the choices, from the context; write the chosen answer."""
+class Vanilla(dspy.Module):
+    """The model alone."""
 
-    context: list[str] = dspy.InputField()
-    question: str = dspy.InputField()
-    choices: list[str] = dspy.InputField()
-    answer: str = dspy.OutputField()
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = dspy.Predict(Ask)
+
+    def forward(self, question: str) -> Any:
+        """Answer a question."""
+        return answered(self.answer(question=question), (), ())
+
+
+class RetrieveThenRead(dspy.Module):
+    """Retrieve for the question, then answer from the passages."""
+
+    def __init__(self, retrieval: Retrieval):
+        super().__init__()
+        self.retrieval = retrieval
+        self.answer = dspy.Predict(Answer)
+
+    def forward(self, question: str) -> Any:
+        """Answer a question."""
+        passages = self.retrieval.find(question)
+        return answered(self.answer(context=context(passages), question=question), passages, passages)
+
+
+class SelfAsk(dspy.Module):
+    """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
+
+    It ends with N/A, an empty or repeated follow-up, or after ``hops`` follow-ups; then the model writes the
+    answer.
+    """
+
+    def __init__(self, retrieval: Retrieval, hops: int = 2):
+        super().__init__()
+        check_counts(hops=hops)
+        self.retrieval = retrieval
+        self.hops = hops
+        self.follow_up = dspy.Predict(FollowUp)
+        self.reply = dspy.Predict(Answer)
+        self.answer = dspy.Predict(Conclude)
+
+    def forward(self, question: str) -> Any:
+        """Answer a question."""
+        hops: list[list[RetrievedPassage]] = []
+        known: list[str] = []
+        asked: set[str] = set()
+        for hop in range(1, self.hops + 1):
+            follow = self.follow_up(question=question, known=list(known)).follow_up
+            if stops(follow) or follow.casefold() in asked:
+                note("stop", hop=hop, queries=[follow])
+                break
+            asked.add(follow.casefold())
+            hops.append(self.retrieval.find(follow))
+            reply = self.reply(context=context(hops[-1]), question=follow).answer
+            known.append(f"{follow} {reply}")
+        passages = in_turn(hops)
+        return answered(self.answer(question=question, known=list(known)), passages, passages)
 
 
 class Branch(dspy.Module):
@@ -323,199 +442,41 @@ class Branch(dspy.Module):
         if failure is not None and not runs:
             raise failure
         answers = [run.answer for run in runs]
-        won = dspy.majority([{"answer": answer} for answer in answers], normalize=_normalised).answer
-        note("majority", answers=answers, answer=won)
+        winner = dspy.majority([{"answer": answer} for answer in answers], normalize=_normalised).answer
+        note("majority", answers=answers, answer=winner)
         if self.vote == "choice" and len(choices := commonest(answers)) > 1:
             question = inputs["question"]
             passages = self.program.retrieval.fused([f"{question} {answer}" for answer in choices])
-            said = self.choose(context=context(passages), question=question, choices=choices).answer
-            won = chosen(said, choices) or won
-            note("choice", choices=choices, answer=won)
-            prediction = next(run for run in runs if run.answer == won)
+            reply = self.choose(context=context(passages), question=question, choices=choices).answer
+            winner = chosen(reply, choices) or winner
+            note("choice", choices=choices, answer=winner)
+            prediction = next(run for run in runs if run.answer == winner)
             return answered(prediction, prediction.found, passages)
-        return next(run for run in runs if run.answer == won)
+        return next(run for run in runs if run.answer == winner)
 
 
 def commonest(answers: Sequence[str]) -> list[str]:
     """The commonest answers, at most four, each as it was first written; empty ones are left out."""
     counts = Counter(filter(None, map(_normalised, answers)))  # equal counts: the earliest first
-    return [next(a for a in answers if _normalised(a) == key) for key, _ in counts.most_common(CHOICES)]
+    return [
+        next(answer for answer in answers if _normalised(answer) == key)
+        for key, _ in counts.most_common(CHOICES)
+    ]
 
 
-def chosen(said: str, choices: Sequence[str]) -> str | None:
+def chosen(reply: str, choices: Sequence[str]) -> str | None:
     """The choice that a model named by its text, its number (``[2]``) or both; None for anything else."""
     texts = {_normalised(choice): choice for choice in choices}
-    numbered = re.fullmatch(r"\W*(\d+)\W*(.*)", said, re.DOTALL)
-    if _normalised(said) in texts or numbered is None:
-        return texts.get(_normalised(said))
+    numbered = re.fullmatch(r"\W*(\d+)\W*(.*)", reply, re.DOTALL)
+    if _normalised(reply) in texts or numbered is None:
+        return texts.get(_normalised(reply))
     number, text = int(numbered[1]), _normalised(numbered[2])
     by_number = choices[number - 1] if 0 < number <= len(choices) else None
     return by_number if text is None else texts.get(text)
 
 
-def sampled(
-    predict: Callable[..., Any], n: int, temperature: float, scored: bool = False, **inputs: Any
-) -> list[Any]:
-    """Predictions of one predictor: a single plain call for n = 1, else n draws at a temperature.
-
-    Args:
-        predict: The predictor.
-        n: Number of predictions.
-        temperature: Temperature of several draws.
-        scored: Ask the model for the log-probabilities of several draws; see :func:`likeliest`.
-        inputs: The predictor's inputs.
-    """
-    if n == 1:
-        return [predict(**inputs)]
-    first = int(dspy.settings.lm.kwargs.get("seed") or 0)
-    wish = {"logprobs": True} if scored else {}
-    draws = ({"temperature": temperature, "seed": first + number, **wish} for number in range(1, n + 1))
-    return [predict(**inputs, config=draw) for draw in draws]
-
-
-def likeliest(drawn: Sequence[Any]) -> Any:
-    """The prediction of the highest average log-probability of its tokens; of equal ones the first.
-
-    Raises:
-        ConfigError: There are several, and the model gave no log-probabilities for one.
-    """
-    if len(drawn) == 1:
-        return drawn[0]
-    scores: list[Any] = [getattr(one, LIKELIHOOD, None) for one in drawn]
-    if None in scores:
-        raise ConfigError(
-            f"the language model {dspy.settings.lm.model} gives no log-probabilities of its tokens, which "
-            f"{Option('dsp.summary', 'likeliest')} compares: take {Option('dsp.summary', 'first')}, or a "
-            "model that gives them (one in this process, or an OpenAI-compatible endpoint with logprobs)."
-        )
-    return drawn[scores.index(max(scores))]
-
-
 def _normalised(answer: str) -> str | None:
     return normalise_answer(answer) or None
-
-
-def stops(query: str) -> bool:
-    """Whether a query says that no query is needed."""
-    return query.strip().strip(".'\"`").casefold() in ("", STOP.casefold())
-
-
-def _searched(drawn: Sequence[Any]) -> list[str]:
-    """The queries to retrieve for."""
-    return [one.query for one in drawn if not stops(one.query)]
-
-
-def context(found: Sequence[RetrievedPassage]) -> list[str]:
-    """Passages as the context of a prompt."""
-    return [one.text for one in found] or [NOTHING]
-
-
-def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
-    """The passages of all hops as one ranking: the best of each hop in turn."""
-    texts = {one.id: one.text for hop in hops for one in hop}
-    order = interleave([[Hit(one.id, one.score) for one in hop] for hop in hops])
-    return [RetrievedPassage(hit.id, texts[hit.id], hit.score, 0.0) for hit in order]
-
-
-def answered(written: Any, found: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
-    """A program's prediction."""
-    return dspy.Prediction(answer=written.answer, found=list(found), read=list(read))
-
-
-class Ask(dspy.Signature):
-    """Answer the question in a few words."""
-
-    question: str = dspy.InputField()
-    answer: str = dspy.OutputField()
-
-
-class FollowUp(dspy.Signature):
-    """Write the follow-up question to ask next, or N/A if the question can be answered now."""
-
-    question: str = dspy.InputField()
-    known: list[str] = dspy.InputField(desc="follow-up questions and their answers so far")
-    follow_up: str = dspy.OutputField()
-
-
-class Conclude(dspy.Signature):
-    """Answer the question in a few words, from the follow-up questions and their answers."""
-
-    question: str = dspy.InputField()
-    known: list[str] = dspy.InputField(desc="follow-up questions and their answers")
-    answer: str = dspy.OutputField()
-
-
-class Vanilla(dspy.Module):
-    """The model alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answer = dspy.Predict(Ask)
-
-    def forward(self, question: str) -> Any:
-        """Answer a question."""
-        return answered(self.answer(question=question), (), ())
-
-
-class RetrieveThenRead(dspy.Module):
-    """Retrieve for the question, then answer from the passages.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read.
-    """
-
-    def __init__(self, retrieval: Retrieval):
-        super().__init__()
-        self.retrieval = retrieval
-        self.answer = dspy.Predict(Answer)
-
-    def forward(self, question: str) -> Any:
-        """Answer a question."""
-        passages = self.retrieval.find(question)
-        return answered(self.answer(context=context(passages), question=question), passages, passages)
-
-
-class SelfAsk(dspy.Module):
-    """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
-
-    It ends with N/A, an empty follow-up, or one that was asked before; then the model writes the answer.
-
-    Args:
-        retrieval: The retriever, with the number of passages to read for a follow-up.
-        hops: Most follow-ups.
-
-    Raises:
-        ConfigError: ``hops`` is below 1.
-    """
-
-    def __init__(self, retrieval: Retrieval, hops: int = 2):
-        super().__init__()
-        check_counts(hops=hops)
-        self.retrieval = retrieval
-        self.hops = hops
-        self.follow_up = dspy.Predict(FollowUp)
-        self.reply = dspy.Predict(Answer)
-        self.answer = dspy.Predict(Conclude)
-
-    def forward(self, question: str) -> Any:
-        """Answer a question."""
-        hops: list[list[RetrievedPassage]] = []
-        known: list[str] = []
-        asked: set[str] = set()
-        for hop in range(1, self.hops + 1):
-            follow = self.follow_up(question=question, known=list(known)).follow_up
-            if stops(follow) or follow.casefold() in asked:
-                note("stop", hop=hop, queries=[follow])
-                break
-            asked.add(follow.casefold())
-            hops.append(self.retrieval.find(follow))
-            reply = self.reply(context=context(hops[-1]), question=follow).answer
-            known.append(f"{follow} {reply}")
-        passages = in_turn(hops)
-        return answered(self.answer(question=question, known=list(known)), passages, passages)
-
-
-# Programs, models and demonstrations by their names on the command line.
 
 
 def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -> Any:
@@ -542,12 +503,7 @@ def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -
 
 
 class NamedLM(NamedTuple):
-    """A language model opened by name.
-
-    Attributes:
-        lm: A ``dspy.LM``.
-        weights: Fingerprint of a model in this process; None for a served model.
-    """
+    """A ``dspy.LM``, and the fingerprint of the weights of a model in this process."""
 
     lm: Any
     weights: str | None
@@ -561,13 +517,12 @@ def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto"
     """
     new_tokens = calls.filled(name)[1]
     if calls.is_remote(name):
-        served = endpoint_lm(
-            name.removeprefix(API), calls.endpoint, new_tokens, calls.timeout, calls.attempts - 1
-        )
-        return NamedLM(served, None)
+        model, retries = name.removeprefix(API), calls.attempts - 1
+        return NamedLM(endpoint_lm(model, calls.endpoint, new_tokens, calls.timeout, retries), None)
     model, tokenizer = load_language_model(name, device)
     engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
-    return NamedLM(local_lm(engine, Path(name).name), weights_fingerprint(model))
+    local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
+    return NamedLM(local, weights_fingerprint(model))
 
 
 def adapter_named(template: str, attempts: int) -> Patience:
@@ -582,19 +537,12 @@ def demonstrated(
     train: Sequence[Any],
     threads: int,
     file: str | Path,
-    made: Mapping[str, Any],
+    setting: Mapping[str, Any],
 ) -> Any:
-    """A program with demonstrations, read from a file; a missing file is made and written.
+    """A program with demonstrations (:func:`demonstrate`), read from a file; a missing file is written.
 
-    Demonstrations that depend on the query (``nearest``) have no file.
-
-    Args:
-        program: The program.
-        options: How to make demonstrations.
-        train: Examples to make demonstrations of.
-        threads: Examples tried at the same time.
-        file: The file of the demonstrations.
-        made: Everything that demonstrations depend on, as JSON values; a file with other settings is refused.
+    ``setting`` is everything that the demonstrations depend on, as JSON values. Demonstrations that depend on
+    the query (``nearest``) have no file.
 
     Raises:
         DataError: The file belongs to another program.
@@ -605,13 +553,13 @@ def demonstrated(
         return demonstrate(program, options, train)
     if path.is_file():
         try:
-            kept = read_json(path)
-            if kept["settings"] != made:
+            content = read_json(path)
+            if content["settings"] != setting:
                 raise MismatchError(
                     f"{path} holds demonstrations that were made with other settings; give another output, "
                     "or remove the file."
                 )
-            program.load_state(kept["program"])
+            program.load_state(content["program"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"these are no demonstrations of this program ({error!r}); remove the file.", path
@@ -622,7 +570,7 @@ def demonstrated(
         log.warning(
             "no demonstration could be made of %d examples: the program answers none correctly.", len(train)
         )
-    write_json(path, {"settings": dict(made), "program": taught.dump_state()})
+    write_json(path, {"settings": dict(setting), "program": taught.dump_state()})
     return taught
 
 
@@ -662,24 +610,18 @@ OVERLAP_PRECISION = 0.8
 
 
 def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
-    """Whether an example is answered correctly.
+    """Whether an example is answered correctly; DSPy's optimizers also pass a trace.
 
-    An example with gold passages only is answered correctly if all of them are retrieved.
-
-    Args:
-        example: The example.
-        prediction: The program's prediction.
-        trace: Unused; DSPy's optimizers pass it.
-        keep: ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
-            ``passage``: and a passage that was read has an accepted answer (``answer_match`` and
-            ``passage_match`` of arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of
-            at least 0.75 with an accepted one, and a passage that was read has at least 0.8 of the words of
-            an accepted one (its conversations).
+    An example with gold passages only is answered correctly if all of them are retrieved. Else ``keep``
+    decides. ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
+    ``passage``: and a passage that was read has an accepted answer (``answer_match`` and ``passage_match`` of
+    arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of at least 0.75 with an accepted
+    one, and a passage that was read has at least 0.8 of the words of an accepted one (its conversations).
     """
     if not example.answers:
-        return set(example.evidence) <= {one.id for one in prediction.found}
+        return set(example.evidence) <= {passage.id for passage in prediction.found}
     exact, f1 = answer_scores(str(prediction.answer), example.answers)
-    texts = [one.text for one in prediction.read]
+    texts = [passage.text for passage in prediction.read]
     if keep == "overlap":
         pairs = ((answer, text) for answer in example.answers for text in texts)
         return f1 >= OVERLAP_F1 and any(share_within(*pair) >= OVERLAP_PRECISION for pair in pairs)
@@ -689,28 +631,23 @@ def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer
 def demonstrate(
     program: Any, options: DemonstrationOptions, train: Sequence[Any], candidates: int = 4, threads: int = 1
 ) -> Any:
-    """A copy of a program with demonstrations.
+    """A copy of a program with demonstrations of DSPy examples (:func:`dspy_examples`).
 
-    Args:
-        program: The program.
-        options: How to make demonstrations.
-        train: DSPy examples (:func:`dspy_examples`). ``search`` holds out every second one to compare sets.
-        candidates: Random bootstrapped sets to choose from (``search``), beside one set in the order of the
-            examples, the labeled examples, and no demonstrations.
-        threads: Held-out examples answered at the same time (``search``).
+    ``search`` holds out every second example to compare sets, on several threads: as many random bootstrapped
+    sets as there are candidates, one set in the order of the examples, the labeled ones, and none.
 
     Raises:
         ConfigError: There are too few examples to hold some out, no example has an answer to show, or the
             model failed for all of them.
     """
-    how, demos = options.how, options.count
-    if how == "none":
+    method, demos = options.how, options.count
+    if method == "none":
         return program
-    if how == "search" and (len(train) < 2 or candidates < 1):
+    if method == "search" and (len(train) < 2 or candidates < 1):
         raise ConfigError(
             f"expected at least 1 candidate and 2 examples to search, got {candidates} and {len(train)}."
         )
-    if how == "labeled":
+    if method == "labeled":
         labeled = [example for example in train if example.answers]
         if not labeled:
             raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
@@ -718,14 +655,14 @@ def demonstrate(
     shown = demos + options.labeled if options.labeled else 0
     metric = partial(right, keep=options.keep)
     settings = {"metric": metric, "max_bootstrapped_demos": demos, "max_labeled_demos": shown}
-    if how == "nearest":
+    if method == "nearest":
         near = min(4 * demos, len(train))
         return dspy.KNNFewShot(near, list(train), vectors(train), **settings, max_errors=near + 1).compile(
             program
         )
     try:
         with hushed():
-            if how == "bootstrap":
+            if method == "bootstrap":
                 bootstrap = dspy.BootstrapFewShot(**settings, max_errors=len(train))
                 return bootstrap.compile(program, trainset=list(train))
             settings |= {"max_labeled_demos": max(demos, shown)}  # for the set of labeled examples
@@ -759,13 +696,6 @@ def hushed() -> Iterator[None]:
         yield
 
 
-# Queries answered by a program, many at once; each is on disk as soon as it is answered.
-#
-# If the model fails for good, the query is recorded as failed, with its steps so far, and the other queries
-# go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
-# unpaid account, an unknown provider) ends the run instead. No answer is lost.
-
-
 def settings(lm: Any, adapter: Any) -> Any:
     """DSPy's settings within a run: this model, and this adapter, which takes the history of each call."""
     return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=False, callbacks=[])
@@ -773,26 +703,23 @@ def settings(lm: Any, adapter: Any) -> Any:
 
 def answer_all(
     program: Any,
-    asked: Mapping[str, Mapping[str, str]],
+    inputs: Mapping[str, Mapping[str, str]],
     lm: Any,
     adapter: Any,
     file: GrowingFile,
     threads: int = 8,
     decided: Callable[[int], object] | None = None,
 ) -> list[dict[str, Any]]:
-    """Answer the queries that the file does not hold yet.
+    """Answer the queries that the file does not hold yet; each is on disk as soon as it is answered.
 
-    Args:
-        program: The program, called from several threads.
-        asked: Query id -> inputs of the program.
-        lm: The model.
-        adapter: The adapter that asks the model; see :class:`~grls.answer.dsp.lm.Patience`.
-        file: Holds the records; a query that failed before is tried again.
-        threads: Queries answered at the same time.
-        decided: Called with the number of queries done since the last call.
+    If the model fails for good, the query is recorded as failed, with its steps so far, and the other queries
+    go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
+    unpaid account, an unknown provider) ends the run instead. No answer is lost.
+
+    ``inputs`` holds the program's inputs by query id; ``decided`` is called with the number of queries done.
 
     Returns:
-        The record of each query, in the order of ``asked``: ``query_id``, ``answer``, ``found`` and ``read``
+        The record of each query, in the order of ``inputs``: ``query_id``, ``answer``, ``found`` and ``read``
         (pairs of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it);
         ``failed`` says why a query has no answer, ``ended`` is false if the length limit cut the answer.
 
@@ -800,23 +727,23 @@ def answer_all(
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
     """
     check_counts(threads=threads)
-    answered = {record["query_id"] for record in file.records if "failed" not in record}
-    waiting = {name: inputs for name, inputs in asked.items() if name not in answered}
+    complete = {record["query_id"] for record in file.records if "failed" not in record}
+    waiting = {name: fields for name, fields in inputs.items() if name not in complete}
     if decided is not None:
-        decided(len(asked) - len(waiting))
-    kept: set[str] = set()
+        decided(len(inputs) - len(waiting))
+    recorded: set[str] = set()
     clock = perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         futures = [
-            pool.submit(answer_one, program, name, inputs, lm, adapter) for name, inputs in waiting.items()
+            pool.submit(answer_one, program, name, fields, lm, adapter) for name, fields in waiting.items()
         ]
         try:
             for future in as_completed(futures):
-                now = perf_counter()
-                record = future.result() | {"seconds": now - clock}  # since the last record, in any thread
-                clock = now
+                time = perf_counter()
+                record = future.result() | {"seconds": time - clock}  # since the last record, in any thread
+                clock = time
                 file.add([record])
-                kept.add(record["query_id"])
+                recorded.add(record["query_id"])
                 if decided is not None:
                     decided(1)
         except BaseException:
@@ -824,19 +751,15 @@ def answer_all(
             # Keep the answers that came while the run ended.
             done = [future for future in futures if future.done() and not future.cancelled()]
             records = [future.result() for future in done if future.exception() is None]
-            file.add([record for record in records if record["query_id"] not in kept])
+            file.add([record for record in records if record["query_id"] not in recorded])
             raise
     last = {record["query_id"]: record for record in file.records}
-    return [last[name] for name in asked]
+    return [last[name] for name in inputs]
 
 
-def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
-    """Refuse a file that answers a query twice, or a query that is not asked.
-
-    Raises:
-        DataError: The file has such a line.
-    """
-    waiting = set(asked)
+def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
+    """Refuse (DataError) a file that answers a query twice, or a query whose id is not among ``queries``."""
+    waiting = set(queries)
     for line, record in enumerate(file.each(), 2):
         name = record.get("query_id")
         if name not in waiting:
@@ -851,18 +774,7 @@ def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
 
 
 def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
-    """The record of one query, without the seconds; see :func:`answer_all`.
-
-    Args:
-        program: The program.
-        name: The id of the query.
-        inputs: Inputs of the program.
-        lm: The model.
-        adapter: The adapter that asks the model.
-
-    Raises:
-        ConfigError: The endpoint refuses every query.
-    """
+    """The record of the query of this id, without the seconds; arguments and errors as :func:`answer_all`."""
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:
@@ -886,8 +798,8 @@ def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adap
         return record | {"trace": trace.steps, "cost": trace.cost()}
 
 
-def _pairs(found: Sequence[RetrievedPassage]) -> list[list[Any]]:
-    return [[one.id, one.score] for one in found]
+def _pairs(passages: Sequence[RetrievedPassage]) -> list[list[Any]]:
+    return [[passage.id, passage.score] for passage in passages]
 
 
 def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

@@ -1,9 +1,9 @@
-"""A retriever as a DSPy module, with DSP's operations: fused queries, ranking of candidates.
+"""A retriever as a DSPy module, with DSP's fused queries.
 
-The queries of several threads share a batch, and one thread at a time retrieves, so a retriever need not be
-thread-safe (see ``gather``). A hit keeps its score and gets a probability. A generator's score s is a
-log-probability, so the probability is exp(s); other scores become probabilities by the softmax over the hits,
-as in DSP's retrieval server. CombSUM adds the probabilities. The module does not know the programs.
+The queries of several threads share a batch, and only one thread at a time retrieves, so a retriever need not
+be thread-safe. A hit keeps its score and gets a probability. A generator's score s is a log-probability, so
+the probability is exp(s); other scores become probabilities by the softmax over the hits, as in DSP's
+retrieval server. CombSUM adds the probabilities. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from grls.answer.dsp.lm import Gathered, note
 from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError
+from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.retriever import comb_sum
 from grls.retrieve.queries import check_counts
@@ -49,11 +48,6 @@ class RetrievedPassage(NamedTuple):
 class _Request(NamedTuple):
     text: str
     k: int
-    allow: tuple[str, ...] | None
-
-
-_Result = tuple[list[Hit], dict[str, Passage]]
-"""Hits, and the passages of the hits and of the filter, by id."""
 
 
 class Retrieval(dspy.Module):
@@ -95,14 +89,13 @@ class Retrieval(dspy.Module):
         Returns:
             A ``dspy.Prediction``: ``passages`` (texts) and ``found`` (:class:`RetrievedPassage`), best first.
         """
-        found = self.find(query, k)
-        return dspy.Prediction(passages=[one.text for one in found], found=found)
+        hits = self.find(query, k)
+        return dspy.Prediction(passages=[hit.text for hit in hits], found=hits)
 
     def find(self, query: str, k: int | None = None) -> list[RetrievedPassage]:
         """The best passages for a query; none for an empty query."""
-        found = self._search(query, self.k if k is None else k)
-        self._note([query], found)
-        return found
+        passages = self._search(query, self.k if k is None else k)
+        return self._noted([query], passages)
 
     def fused(self, queries: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
         """DSP's ``fused_retrieval``: the best passages by the sum of probabilities over several queries.
@@ -113,68 +106,45 @@ class Retrieval(dspy.Module):
             The best k; their score and probability are the sums.
         """
         k = self.k if k is None else k
-        asked = [query for query in queries if query.strip()]
-        if len(asked) <= 1:
-            return self.find(asked[0] if asked else "", k)
-        each = {query: self._search(query, DEEPER * k) for query in dict.fromkeys(asked)}
-        texts = {one.id: one.text for found in each.values() for one in found}
-        rankings = [[Hit(one.id, one.probability) for one in each[query]] for query in asked]
-        found = [
-            RetrievedPassage(hit.id, texts[hit.id], hit.score, hit.score) for hit in comb_sum(rankings)[:k]
+        queries = [query for query in queries if query.strip()]
+        if len(queries) <= 1:
+            return self.find(queries[0] if queries else "", k)
+        by_query = {query: self._search(query, DEEPER * k) for query in dict.fromkeys(queries)}
+        texts = {passage.id: passage.text for passages in by_query.values() for passage in passages}
+        rankings = [
+            [Hit(passage.id, passage.probability) for passage in by_query[query]] for query in queries
         ]
-        self._note(asked, found)
-        return found
-
-    def rank(self, query: str, candidates: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
-        """The best of several candidate passages (by their ids) for a query.
-
-        Candidates that the retriever does not find follow in their order, with score and probability 0.
-
-        Raises:
-            DataError: A candidate is not in the corpus.
-            ConfigError: There is no candidate.
-        """
-        ids = tuple(dict.fromkeys(candidates))
-        if not ids:
-            raise ConfigError("there is no candidate to rank; expected passage ids.")
-        result = self._find(_Request(query, len(ids), ids))
-        found, texts = self._found(result), result[1]
-        missing = set(ids) - {one.id for one in found}
-        found += [RetrievedPassage(i, shown(texts[i]), 0.0, 0.0) for i in ids if i in missing]
-        self._note([query], found := found[:k])
-        return found
+        hits = comb_sum(rankings)[:k]
+        fused = [RetrievedPassage(hit.id, texts[hit.id], hit.score, hit.score) for hit in hits]
+        return self._noted(queries, fused)
 
     def _search(self, query: str, k: int) -> list[RetrievedPassage]:
-        return self._found(self._find(_Request(query, k, None))) if query.strip() else []
+        return self._find(_Request(query, k)) if query.strip() else []
 
-    def _found(self, result: _Result) -> list[RetrievedPassage]:
-        hits, texts = result
-        pairs = zip(hits, probabilities(hits, self.scale), strict=True)
-        return [RetrievedPassage(hit.id, shown(texts[hit.id]), hit.score, p) for hit, p in pairs]
+    def _noted(self, queries: list[str], passages: list[RetrievedPassage]) -> list[RetrievedPassage]:
+        """The passages; the trace notes the retrieval."""
+        note("retrieval", queries=queries, found=[[passage.id, passage.score] for passage in passages])
+        return passages
 
-    def _batch(self, asked: Sequence[_Request]) -> list[_Result]:
+    def _batch(self, requests: Sequence[_Request]) -> list[list[RetrievedPassage]]:
         """Retrieve for several requests at once; the same thread also reads the texts.
 
         Only requests of the same depth share a batch: a generator's beam is as wide as the depth, so results
         would otherwise depend on the other requests of the batch.
         """
-        hits: list[list[Hit]] = [[] for _ in asked]
-        for k in sorted({one.k for one in asked}):
-            places = [place for place, one in enumerate(asked) if one.k == k]
-            queries = [Query(str(place), asked[place].text) for place in places]
-            allow = [asked[place].allow for place in places]
-            found = self.retriever.retrieve(queries, k, allow if any(a is not None for a in allow) else None)
-            for place, ranking in zip(places, found, strict=True):
-                hits[place] = list(ranking)
-        wanted = [
-            [*(hit.id for hit in ranking), *(one.allow or ())]
-            for ranking, one in zip(hits, asked, strict=True)
-        ]
-        texts = find_passages(self.corpus, (i for ids in wanted for i in ids))
-        return [(ranking, {i: texts[i] for i in ids}) for ranking, ids in zip(hits, wanted, strict=True)]
-
-    def _note(self, queries: list[str], found: Sequence[RetrievedPassage]) -> None:
-        note("retrieval", queries=queries, found=[[one.id, one.score] for one in found])
+        rankings: dict[int, list[Hit]] = {}
+        for k in sorted({request.k for request in requests}):
+            numbers = [n for n, request in enumerate(requests) if request.k == k]
+            queries = [Query(str(n), requests[n].text) for n in numbers]
+            rankings |= zip(numbers, self.retriever.retrieve(queries, k), strict=True)
+        passages = find_passages(self.corpus, (hit.id for hits in rankings.values() for hit in hits))
+        results = []
+        for n in range(len(requests)):
+            pairs = zip(rankings[n], probabilities(rankings[n], self.scale), strict=True)
+            results.append(
+                [RetrievedPassage(hit.id, shown(passages[hit.id]), hit.score, p) for hit, p in pairs]
+            )
+        return results
 
 
 def probabilities(hits: Sequence[Hit], scale: Scale) -> list[float]:

@@ -9,9 +9,18 @@ found for the last tokens before it. The perplexity of the whole text is
 The first token of a text is scored only if the tokenizer puts a token before it. Any
 :class:`grls.retrieve.base.Retriever` will do.
 
-Which of the retrieved documents the model reads (section "Reranking" there) says a rule: it takes the strides
-of a text with their candidates (numbers of passages in the retriever's order), and returns the candidates
-reordered, best first.
+Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens before it (equation 4 there:
+q_j = x[s j - l + 1 .. s j], counted from 1), so its documents do not depend on tokens that are still to be
+predicted. Before the stride stand the b tokens that the tokenizer puts before every text, its documents, then
+as much of the text as fits into the window: the text is cut at its start by the excess over the window
+(section 3.1), so a short document leaves room for more text.
+
+Which of the retrieved documents the model reads (section "Reranking" there) says a :class:`Chooser`: it takes
+the strides of a text with their candidates (numbers of passages in the retriever's order), and returns the
+candidates reordered, best first.
+
+Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
+before every text; B sequences of a batch, L tokens of the longest, V vocabulary, R rows asked of the head.
 """
 
 from __future__ import annotations
@@ -40,6 +49,245 @@ from grls.retrieve.base import Retriever
 Candidates = Sequence[Sequence[int]]
 
 
+@dataclass(frozen=True)
+class WindowOptions:
+    """The strides of a text, and the documents and tokens that a language model reads before each.
+
+    Args:
+        stride: Tokens predicted between two retrievals, s.
+        query_tokens: Tokens before a stride that form the query, l.
+        documents: Documents put before the text; 0 for no retrieval.
+        document_tokens: Most tokens of a document; a longer one is cut at its end.
+        window: Most tokens that the model sees, w: documents, text, and the stride itself.
+        cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
+            in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
+            sees up to c - 1 tokens less, and strides with the same document share its computation.
+        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
+            does. They count in the window, and the first token of a text is then predicted as well.
+
+    Raises:
+        ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
+    """
+
+    stride: int = 4
+    query_tokens: int = rare(32)
+    documents: int = 1
+    document_tokens: int = rare(256)
+    window: int = rare(1024)
+    cut: int = rare(64)
+    bos: bool = rare(True)
+
+    def __post_init__(self) -> None:
+        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
+        at_least(1, **{name: getattr(self, name) for name in counts})
+        at_least(0, documents=self.documents)
+        self.refuse_small()
+
+    def refuse_small(self, begin: int = 0) -> None:
+        """Refuse (ConfigError) a window that cannot hold b, D, cut and stride; ``begin`` is b."""
+        needed = begin + self.documents * self.document_tokens + self.stride + self.cut
+        if needed > self.window:
+            first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
+            raise ConfigError(
+                f"a window of {self.window} tokens is too small: {first}{self.documents} documents of "
+                f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
+                f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
+            )
+
+    def start(self, before: int, last: int) -> int:
+        """The first token of a text that the model sees if it sees the tokens up to ``last``.
+
+        Args:
+            before: Tokens before the text: b, and the tokens of the documents.
+            last: The token after the last predicted one.
+        """
+        over = max(0, before + last - self.window)
+        return -(-over // self.cut) * self.cut
+
+
+USUAL_WINDOW = WindowOptions()
+
+
+class Stride(NamedTuple):
+    """A stretch of a text between two retrievals.
+
+    Attributes:
+        first: Its first token.
+        last: The token after its last.
+    """
+
+    first: int
+    last: int
+
+    def asks(self, tokens: int) -> slice:
+        """The tokens of the text that form its query."""
+        return slice(max(0, self.first - tokens), self.first)
+
+
+def strides(length: int, options: WindowOptions) -> list[Stride]:
+    """The strides of a text of ``length`` tokens, in order; the last may be shorter."""
+    step = options.stride
+    return [Stride(first, min(first + step, length)) for first in range(0, length, step)]
+
+
+Floats = npt.NDArray[np.float64]
+
+
+_HEAD_ROWS = 256
+"""Rows of logits at a time: 50 MB for a vocabulary of 50,000."""
+_WHOLE_LOGITS = 1024
+"""Tokens at a time for a model that changes logits behind its head: it needs the logits of all tokens."""
+
+
+class Wanted(NamedTuple):
+    """A stretch of a text to score.
+
+    Attributes:
+        documents: Names of the documents before it, in order; see :class:`TextScorer`.
+        start: The first token of the text that the model sees.
+        first: Its first token, behind ``start``, a document or the tokens that the tokenizer puts first.
+        last: The token after its last.
+    """
+
+    documents: tuple[int, ...]
+    start: int
+    first: int
+    last: int
+
+
+class _Sequence(NamedTuple):
+    """A sequence of one pass: tokens, and positions ``[m]`` whose next token is a target."""
+
+    tokens: list[int]
+    positions: list[int]
+    targets: list[int]
+
+
+class TextScorer:
+    """Scores stretches of texts under a causal language model; documents are token ids.
+
+    One pass over ``document + text`` yields the predictions of *every* stretch of the text behind that
+    document. Stretches are therefore grouped by documents and start of the text, and each group is one
+    sequence, up to its last stretch: consecutive strides with the same document cost little more than one,
+    and so do the sixteen candidates that neighbouring strides share in reranking. The head, the most
+    expensive layer of a small model, sees only the positions whose prediction is asked for.
+
+    Args:
+        model: A transformers causal language model.
+        document: Returns the token ids of a document by its name.
+        window: How the text is cut to the window.
+        begin: Token ids that stand before every input.
+        batch_tokens: Tokens of a batch, padding included.
+
+    Attributes:
+        computed: Tokens computed so far, without padding.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        document: Callable[[int], Sequence[int]],
+        window: WindowOptions | None = None,
+        begin: Sequence[int] = (),
+        batch_tokens: int = 4096,
+    ):
+        if model.config.is_encoder_decoder:
+            raise ConfigError(
+                f"{type(model).__name__} is an encoder-decoder; perplexity needs a causal language model."
+            )
+        self.model = model.eval()
+        refuse_foresight(self.model)
+        self.document = document
+        self.window = window or WindowOptions()
+        self.begin = tuple(begin)
+        self.computed = 0
+        self._head = Head(model)
+        self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
+
+    def before(self, documents: Sequence[int]) -> list[int]:
+        """The tokens before the text: the tokenizer's first tokens, then the documents."""
+        return [*self.begin, *(token for name in documents for token in self.document(name))]
+
+    def start(self, documents: Sequence[int], last: int) -> int:
+        """The first token of the text that the model sees behind documents, to predict up to ``last``."""
+        length = len(self.begin) + sum(len(self.document(name)) for name in documents)
+        return self.window.start(length, last)
+
+    def wanted(self, documents: tuple[int, ...], stride: Stride) -> Wanted:
+        """The stretch to score for a stride behind documents: every token that has a token before it."""
+        alone = not stride.first and not documents and not self.begin
+        return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
+
+    def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
+        """Log-probability (nats) of each token of stretches.
+
+        Args:
+            text: Token ids.
+            wanted: The stretches.
+
+        Returns:
+            ``[last - first]`` for each.
+
+        Raises:
+            ValueError: A stretch begins at a token that has no token before it.
+        """
+        groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
+        for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
+            groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
+        sequences: list[_Sequence] = []
+        columns_of: list[dict[int, int]] = []  # target -> its column among the targets of the sequence
+        for (before, start), members in groups.items():
+            targets = sorted({t for n in members for t in range(wanted[n].first, wanted[n].last)})
+            if targets and targets[0] + len(before) <= start:
+                raise ValueError(f"token {targets[0]} has nothing before it")
+            tokens = [*before, *text[start : targets[-1]]] if targets else []
+            positions = [len(before) + t - start - 1 for t in targets]
+            sequences.append(_Sequence(tokens, positions, [text[t] for t in targets]))
+            columns_of.append({target: n for n, target in enumerate(targets)})
+        values: list[Floats] = [np.empty(0)] * len(sequences)
+        order = sorted(
+            (n for n in range(len(sequences)) if sequences[n].tokens), key=lambda n: -len(sequences[n].tokens)
+        )
+        while order:  # similar lengths together
+            size = max(1, self.batch_tokens // len(sequences[order[0]].tokens))
+            batch, order = order[:size], order[size:]
+            ends = np.cumsum([len(sequences[n].targets) for n in batch])
+            parts = np.split(self._batch([sequences[n] for n in batch]), ends[:-1])
+            for n, part in zip(batch, parts, strict=True):
+                values[n] = part
+        scores: list[Floats] = [np.empty(0)] * len(wanted)
+        for members, columns, row in zip(groups.values(), columns_of, values, strict=True):
+            for n in members:
+                first, last = wanted[n].first, wanted[n].last
+                if last > first:
+                    scores[n] = row[columns[first] : columns[first] + last - first]
+        return scores
+
+    @torch.inference_mode()
+    def _batch(self, sequences: Sequence[_Sequence]) -> Floats:
+        device = self.model.device
+        tokens = torch.zeros((len(sequences), len(sequences[0].tokens)), dtype=torch.long)
+        rows, positions, targets = [], [], []
+        for row, sequence in enumerate(sequences):  # padding stands behind, so a causal model does not see it
+            tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
+            self.computed += len(sequence.tokens)
+            rows += [row] * len(sequence.positions)
+            positions += sequence.positions
+            targets += sequence.targets
+        read = self._head.read(input_ids=tokens.to(device), use_cache=False)
+        hidden = read[torch.tensor(rows, device=device), torch.tensor(positions, device=device)]
+        wanted = torch.tensor(targets, device=device)
+        parts = []
+        for n in range(0, len(hidden), _HEAD_ROWS):
+            logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
+            chosen = logits.gather(1, wanted[n : n + _HEAD_ROWS, None])[:, 0]
+            parts.append(chosen - logits.logsumexp(-1))
+        scores: Floats = torch.cat(parts).double().cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise ConfigError(f"the model's logits are not numbers; try another {Option('precision')}.")
+        return scores
+
+
 class Chooser(Protocol):
     """A rule that orders the candidates of strides."""
 
@@ -51,12 +299,9 @@ class Chooser(Protocol):
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates of each stride, best first.
+        """The candidates of each stride of a text (its token ids), best first.
 
-        Args:
-            text: Token ids of the whole text.
-            strides: Strides of the text.
-            candidates: Numbers of the passages of each stride, in the retriever's order.
+        ``candidates`` are numbers of passages, in the retriever's order.
         """
         ...
 
@@ -95,8 +340,7 @@ class ZeroShot:
     candidates: int = 16
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ConfigError(f"reranking needs at least 1 token to predict, got {self.tokens}.")
+        at_least(1, tokens=self.tokens)
 
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
@@ -110,7 +354,7 @@ class ZeroShot:
             (max(start, stride.first - self.tokens, 0), stride.first)
             for start, stride in zip(starts, strides, strict=True)
         ]
-        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+        return by_score(candidates, likelihoods(self.scorer, text, strides, candidates, spans))
 
 
 @dataclass(frozen=True)
@@ -132,7 +376,7 @@ class Oracle:
     ) -> list[list[int]]:
         """The candidates by the likelihood of the stride."""
         spans = [(stride.first, stride.last) for stride in strides]
-        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+        return by_score(candidates, likelihoods(self.scorer, text, strides, candidates, spans))
 
 
 def likelihoods(
@@ -163,187 +407,57 @@ def likelihoods(
     return np.split(sums, np.cumsum([len(numbers) for numbers in candidates])[:-1])
 
 
-def _by_likelihood(
-    scorer: TextScorer,
-    text: Sequence[int],
-    strides: Sequence[Stride],
-    candidates: Candidates,
-    spans: Sequence[tuple[int, int]],
-) -> list[list[int]]:
-    """Candidates by likelihood; equal ones stay in the retriever's order."""
-    scores = likelihoods(scorer, text, strides, candidates, spans)
+def by_score(candidates: Candidates, scores: Sequence[np.ndarray]) -> list[list[int]]:
+    """Candidates by their scores, best first; equal ones stay in the retriever's order."""
     return [
         [numbers[n] for n in np.argsort(-values, kind="stable")]
         for numbers, values in zip(candidates, scores, strict=True)
     ]
 
 
-# Log-probabilities of stretches of a text behind documents; shared computation is done once.
-#
-# Legend: B sequences, L tokens of the longest, d model width, V vocabulary, R rows asked of the head.
-#
-# Every sequence begins with the tokens that the tokenizer puts before a text. A causal model predicts a token
-# from the tokens before it, so one pass over ``document + text`` yields the predictions of *every* stretch of
-# the text behind that document. Stretches are therefore grouped by documents and start of the text, and each
-# group is one sequence, up to its last stretch: consecutive strides with the same document cost little more
-# than one, and so do the sixteen candidates that neighbouring strides share in reranking. The head, the most
-# expensive layer of a small model, sees only the positions whose prediction is asked for.
-#
-# The module does not know of retrieval: documents are token ids.
-
-
-Floats = npt.NDArray[np.float64]
-_HEAD_ROWS = 256
-"""Rows of logits at a time: 50 MB for a vocabulary of 50,000."""
-_WHOLE_LOGITS = 1024
-"""Tokens at a time for a model that changes logits behind its head: it needs the logits of all tokens."""
-
-
-class Wanted(NamedTuple):
-    """A stretch of a text to score.
-
-    Attributes:
-        documents: Names of the documents before it, in order; see :class:`TextScorer`.
-        start: The first token of the text that the model sees.
-        first: Its first token, behind ``start``, a document or the tokens that the tokenizer puts first.
-        last: The token after its last.
-    """
-
-    documents: tuple[int, ...]
-    start: int
-    first: int
-    last: int
-
-
-class _Sequence(NamedTuple):
-    """A sequence of one pass: tokens, and places ``[m]`` whose next token is a target."""
-
-    tokens: list[int]
-    places: list[int]
-    targets: list[int]
-
-
-class TextScorer:
-    """Scores stretches of texts under a causal language model.
-
-    Args:
-        model: A transformers causal language model.
-        document: Returns the token ids of a document by its name.
-        window: How the text is cut to the window.
-        begin: Token ids that stand before every input.
-        batch_tokens: Tokens of a batch, padding included.
-
-    Attributes:
-        computed: Tokens computed so far, without padding.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        document: Callable[[int], Sequence[int]],
-        window: WindowOptions | None = None,
-        begin: Sequence[int] = (),
-        batch_tokens: int = 4096,
-    ):
-        if model.config.is_encoder_decoder:
-            raise ConfigError(
-                f"{type(model).__name__} is an encoder-decoder; perplexity needs a causal language model."
-            )
-        self.model = model.eval()
-        refuse_foresight(self.model)
-        self.document = document
-        self.window = window or WindowOptions()
-        self.begin = tuple(begin)
-        self.computed = 0
-        self._head = Head(model)
-        self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
-
-    def before(self, documents: Sequence[int]) -> list[int]:
-        """The tokens before the text: those that the tokenizer puts first, then the documents."""
-        return [*self.begin, *(token for name in documents for token in self.document(name))]
-
-    def start(self, documents: Sequence[int], last: int) -> int:
-        """The first token of the text that the model sees behind documents, to predict up to ``last``."""
-        length = len(self.begin) + sum(len(self.document(name)) for name in documents)
-        return self.window.start(length, last)
-
-    def wanted(self, documents: tuple[int, ...], stride: Stride) -> Wanted:
-        """The stretch to score for a stride behind documents: every token that has a token before it."""
-        alone = not stride.first and not documents and not self.begin
-        return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
-
-    def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
-        """Log-probability (nats) of each token of stretches.
-
-        Args:
-            text: Token ids.
-            wanted: The stretches.
-
-        Returns:
-            ``[last - first]`` for each.
-
-        Raises:
-            ValueError: A stretch begins at a token that has no token before it.
-        """
-        groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
-        for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
-            groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
-        laid: list[_Sequence] = []
-        places: list[dict[int, int]] = []  # target -> its place among the targets of the sequence
-        for (before, start), members in groups.items():
-            targets = sorted({t for n in members for t in range(wanted[n].first, wanted[n].last)})
-            if targets and targets[0] + len(before) <= start:
-                raise ValueError(f"token {targets[0]} has nothing before it")
-            tokens = [*before, *text[start : targets[-1]]] if targets else []
-            asked = [len(before) + t - start - 1 for t in targets]
-            laid.append(_Sequence(tokens, asked, [text[t] for t in targets]))
-            places.append({target: n for n, target in enumerate(targets)})
-        values: list[Floats] = [np.empty(0)] * len(laid)
-        order = sorted((n for n in range(len(laid)) if laid[n].tokens), key=lambda n: -len(laid[n].tokens))
-        while order:  # similar lengths together
-            size = max(1, self.batch_tokens // len(laid[order[0]].tokens))
-            batch, order = order[:size], order[size:]
-            ends = np.cumsum([len(laid[n].targets) for n in batch])
-            parts = np.split(self._batch([laid[n] for n in batch]), ends[:-1])
-            for n, part in zip(batch, parts, strict=True):
-                values[n] = part
-        scores: list[Floats] = [np.empty(0)] * len(wanted)
-        for members, place, row in zip(groups.values(), places, values, strict=True):
-            for n in members:
-                first, last = wanted[n].first, wanted[n].last
-                if last > first:
-                    scores[n] = row[place[first] : place[first] + last - first]
-        return scores
-
-    @torch.inference_mode()
-    def _batch(self, laid: Sequence[_Sequence]) -> Floats:
-        device = self.model.device
-        tokens = torch.zeros((len(laid), len(laid[0].tokens)), dtype=torch.long)
-        for row, sequence in enumerate(laid):  # padding stands behind, so a causal model does not see it
-            tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
-            self.computed += len(sequence.tokens)
-        read = self._head.read(input_ids=tokens.to(device), use_cache=False)
-        rows = torch.tensor(
-            [row for row, sequence in enumerate(laid) for _ in sequence.places], device=device
-        )
-        places = torch.tensor([place for sequence in laid for place in sequence.places], device=device)
-        targets = torch.tensor([target for sequence in laid for target in sequence.targets], device=device)
-        hidden = read[rows, places]
-        parts = []
-        for n in range(0, len(hidden), _HEAD_ROWS):
-            logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
-            chosen = logits.gather(1, targets[n : n + _HEAD_ROWS, None])[:, 0]
-            parts.append(chosen - logits.logsumexp(-1))
-        scores: Floats = torch.cat(parts).double().cpu().numpy()
-        if not np.isfinite(scores).all():
-            raise ConfigError(f"the model's logits are not numbers; try another {Option('precision')}.")
-        return scores
-
-
 _BLOCK_TOKENS = 1024
 """Tokens of the text in a block: its strides are retrieved for and scored together."""
 _RETRIEVED = 256
 """Queries of one call of the retriever."""
+
+
+class Documents:
+    """Passages as a language model reads them: title, text and an end of line, cut to ``limit`` tokens."""
+
+    def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
+        self._tokenizer = tokenizer
+        self._corpus = corpus
+        self._limit = limit
+        self._known: dict[int, list[int]] = {}
+        self._end = _tokens(tokenizer, "\n")
+
+    def tokens(self, number: int) -> list[int]:
+        """Token ids of a passage by its number."""
+        if number not in self._known:
+            if self._corpus is None:
+                raise ValueError("there is no corpus")
+            passage = self._corpus[number]
+            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+            room = self._limit - len(self._end)
+            self._known[number] = _tokens(self._tokenizer, text)[: max(0, room)] + self._end[: self._limit]
+        return self._known[number]
+
+
+def refuse_long_window(model: Any, window: int, name: str) -> None:
+    """Refuse (ConfigError) a window that a model has no positions for."""
+    positions = positions_in(model.config)
+    if positions is not None and window > positions:
+        raise ConfigError(
+            f"a window of {window} tokens, but {name} has {positions} positions; lower the window."
+        )
+
+
+def _tokens(tokenizer: Any, text: str) -> list[int]:
+    return foreign_ids(tokenizer, [text])[0]
+
+
+def _exp(value: float) -> float:
+    return float(np.exp(value)) if value < 700 else math.inf
 
 
 class ScoredStride(NamedTuple):
@@ -455,12 +569,7 @@ class InContextRalm:
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
         """Score the strides of a text, block by block, so that a run can be kept as it goes.
 
-        Args:
-            text: Token ids.
-            begin: Strides to skip, because an earlier run has done them.
-
-        Yields:
-            The strides of a block.
+        The first ``begin`` strides are skipped, because an earlier run has done them.
         """
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
@@ -483,25 +592,27 @@ class InContextRalm:
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""
         candidates = self.candidates_for(text, block)
-        asked = [n for n, numbers in enumerate(candidates) if numbers]
+        retrieved = [n for n, numbers in enumerate(candidates) if numbers]
         chosen: list[tuple[int, ...]] = [()] * len(block)
-        if asked:
-            ordered = self.chooser.order(text, [block[n] for n in asked], [candidates[n] for n in asked])
-            for n, numbers in zip(asked, ordered, strict=True):
+        if retrieved:
+            ordered = self.chooser.order(
+                text, [block[n] for n in retrieved], [candidates[n] for n in retrieved]
+            )
+            for n, numbers in zip(retrieved, ordered, strict=True):
                 chosen[n] = tuple(numbers[: self.options.documents])
         return chosen
 
     def candidates_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[list[int]]:
         """Numbers of the passages retrieved for each stride, in the retriever's order."""
-        if self.retriever is None or self.corpus is None:
-            return [[] for _ in block]
         candidates: list[list[int]] = [[] for _ in block]
+        if self.retriever is None or self.corpus is None:
+            return candidates
         texts = self.tokenizer.batch_decode(
             [text[stride.asks(self.options.query_tokens)] for stride in block]
         )
         # A query of white space finds nothing, and many retrievers refuse it.
-        asked = [n for n, words in enumerate(texts) if block[n].first > 0 and words.strip()]
-        queries = [Query(str(block[n].first), texts[n]) for n in asked]
+        searched = [n for n, words in enumerate(texts) if block[n].first > 0 and words.strip()]
+        queries = [Query(str(block[n].first), texts[n]) for n in searched]
         k = max(self.options.documents, self.chooser.candidates)
         rankings = [
             ranking
@@ -509,154 +620,7 @@ class InContextRalm:
             for ranking in self.retriever.retrieve(queries[n : n + _RETRIEVED], k, self.allow)
         ]
         numbers = iter(self.corpus.numbers([hit.id for ranking in rankings for hit in ranking]))
-        for n, ranking in zip(asked, rankings, strict=True):
-            of_stride = [next(numbers) for _ in ranking]
-            candidates[n] = [number for number in of_stride if number is not None]
+        for n, ranking in zip(searched, rankings, strict=True):
+            found = [next(numbers) for _ in ranking]
+            candidates[n] = [number for number in found if number is not None]
         return candidates
-
-
-class Documents:
-    """Passages as a language model reads them: title, text and an end of line, cut to a number of tokens.
-
-    Args:
-        tokenizer: The model's tokenizer.
-        corpus: The passages; None without retrieval.
-        limit: Most tokens of a passage, the end of line included.
-    """
-
-    def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
-        self._tokenizer = tokenizer
-        self._corpus = corpus
-        self._limit = limit
-        self._known: dict[int, list[int]] = {}
-        self._end = _tokens(tokenizer, "\n")
-
-    def tokens(self, number: int) -> list[int]:
-        """Token ids of a passage by its number."""
-        if number not in self._known:
-            if self._corpus is None:
-                raise ValueError("there is no corpus")
-            passage = self._corpus[number]
-            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-            room = self._limit - len(self._end)
-            self._known[number] = _tokens(self._tokenizer, text)[: max(0, room)] + self._end[: self._limit]
-        return self._known[number]
-
-
-def refuse_long_window(model: Any, window: int, name: str) -> None:
-    """Refuse a window that a model has no positions for.
-
-    Raises:
-        ConfigError: The model has fewer positions than ``window``.
-    """
-    most = positions_in(model.config)
-    if most is not None and window > most:
-        raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower the window.")
-
-
-def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return foreign_ids(tokenizer, [text])[0]
-
-
-def _exp(value: float) -> float:
-    return float(np.exp(value)) if value < 700 else math.inf
-
-
-# Cuts a text into strides, and says what a language model sees before each (arXiv 2302.00083).
-#
-# Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
-# that the tokenizer puts before every text (beginning of sequence).
-#
-# Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens before it (equation 4 there:
-# q_j = x[s j - l + 1 .. s j], counted from 1), so its documents do not depend on tokens that are still to be
-# predicted. Before the stride stand the b tokens, its documents, then as much of the text as fits into the
-# window: the text is cut at its start by the excess over the window (section 3.1), so a short document leaves
-# room for more text. The module does not know of models or of retrievers.
-
-
-@dataclass(frozen=True)
-class WindowOptions:
-    """What a language model sees.
-
-    Args:
-        stride: Tokens predicted between two retrievals, s.
-        query_tokens: Tokens before a stride that form the query, l.
-        documents: Documents put before the text; 0 for no retrieval.
-        document_tokens: Most tokens of a document; a longer one is cut at its end.
-        window: Most tokens that the model sees, w: documents, text, and the stride itself.
-        cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
-            in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
-            sees up to c - 1 tokens less, and strides with the same document share its computation.
-        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
-            does. They count in the window, and the first token of a text is then predicted as well.
-
-    Raises:
-        ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
-    """
-
-    stride: int = 4
-    query_tokens: int = rare(32)
-    documents: int = 1
-    document_tokens: int = rare(256)
-    window: int = rare(1024)
-    cut: int = rare(64)
-    bos: bool = rare(True)
-
-    def __post_init__(self) -> None:
-        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
-        at_least(1, **{name: getattr(self, name) for name in counts})
-        at_least(0, documents=self.documents)
-        self.refuse_small()
-
-    def refuse_small(self, begin: int = 0) -> None:
-        """Refuse a window that the longest documents would fill.
-
-        Args:
-            begin: Tokens before every input, b.
-
-        Raises:
-            ConfigError: The window cannot hold b, D, cut and stride.
-        """
-        needed = begin + self.documents * self.document_tokens + self.stride + self.cut
-        if needed > self.window:
-            first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
-            raise ConfigError(
-                f"a window of {self.window} tokens is too small: {first}{self.documents} documents of "
-                f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
-                f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
-            )
-
-    def start(self, before: int, last: int) -> int:
-        """The first token of a text that the model sees if it sees the tokens up to ``last``.
-
-        Args:
-            before: Tokens before the text: b and those of the documents.
-            last: The token after the last predicted one.
-        """
-        over = max(0, before + last - self.window)
-        return -(-over // self.cut) * self.cut
-
-
-USUAL_WINDOW = WindowOptions()
-
-
-class Stride(NamedTuple):
-    """A stretch of a text between two retrievals.
-
-    Attributes:
-        first: Its first token.
-        last: The token after its last.
-    """
-
-    first: int
-    last: int
-
-    def asks(self, tokens: int) -> slice:
-        """The tokens of the text that form its query."""
-        return slice(max(0, self.first - tokens), self.first)
-
-
-def strides(length: int, options: WindowOptions) -> list[Stride]:
-    """The strides of a text of ``length`` tokens, in order; the last may be shorter."""
-    step = options.stride
-    return [Stride(first, min(first + step, length)) for first in range(0, length, step)]

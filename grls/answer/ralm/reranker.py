@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from grls.answer.ralm.reader import Candidates, Stride
+from grls.answer.ralm.reader import Candidates, Stride, by_score
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
@@ -80,10 +80,10 @@ class Reranker:
     ):
         if model.config.num_labels != 1:
             raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train a reranker.")
-        most = encoder_positions(model.config) or max_tokens
-        if max_tokens > most:
+        positions = encoder_positions(model.config) or max_tokens
+        if max_tokens > positions:
             raise ConfigError(
-                f"max_tokens of {max_tokens}, but the encoder has {most} positions; lower max_tokens."
+                f"max_tokens of {max_tokens}, but the encoder has {positions} positions; lower max_tokens."
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -168,10 +168,10 @@ class Reranker:
 
     def _ends(self, prefixes: Sequence[str]) -> list[str]:
         """Prefixes cut at their start to half of ``max_tokens``, so that the document gets the other half."""
-        most = self.max_tokens // 2
+        length = self.max_tokens // 2
         return [
-            prefix if len(places) <= most else prefix[places[-most][0] :]
-            for prefix, (_, places) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
+            prefix if len(spans) <= length else prefix[spans[-length][0] :]
+            for prefix, (_, spans) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
         ]
 
     @torch.inference_mode()
@@ -182,21 +182,17 @@ class Reranker:
         scores = np.empty(len(pairs))
         order = np.argsort([len(document) for _, document in pairs], kind="stable")
         for n in range(0, len(order), _BATCH):
-            places = order[n : n + _BATCH]
-            values = self.logits([pairs[i][0] for i in places], [pairs[i][1] for i in places])
+            batch = order[n : n + _BATCH]
+            values = self.logits([pairs[i][0] for i in batch], [pairs[i][1] for i in batch])
             refuse_nan_logits(values)
-            scores[places] = values.cpu().numpy()
+            scores[batch] = values.cpu().numpy()
         return scores[numbers]
 
 
 class Trained:
     """The order of a trained reranker; a :class:`grls.answer.ralm.reader.Chooser`.
 
-    Args:
-        reranker: The judge.
-        tokenizer: The tokenizer of the language model, in whose tokens the text comes.
-        corpus: The passages.
-        candidates: Documents to choose from.
+    The text comes in tokens of ``tokenizer``, the language model's.
     """
 
     def __init__(self, reranker: Reranker, tokenizer: Any, corpus: Corpus, candidates: int = 16):
@@ -215,11 +211,8 @@ class Trained:
             [prefix for prefix, numbers in zip(prefixes, candidates, strict=True) for _ in numbers],
             [texts[number] for numbers in candidates for number in numbers],
         )
-        bounds = np.cumsum([0, *(len(numbers) for numbers in candidates)])
-        return [
-            [numbers[n] for n in np.argsort(-values[a:b], kind="stable")]
-            for numbers, a, b in zip(candidates, bounds[:-1], bounds[1:], strict=True)
-        ]
+        ends = np.cumsum([len(numbers) for numbers in candidates])
+        return by_score(candidates, np.split(values, ends[:-1]))
 
 
 def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:

@@ -1,4 +1,7 @@
-"""Opens the models, retriever and texts of a run of In-Context RALM by their names in the options."""
+"""Runs of In-Context RALM: measure texts, continue them, or collect examples for a reranker.
+
+Models, retriever and texts are opened by their names in the options. A killed run goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenizedText(NamedTuple):
-    """A text.
-
-    Attributes:
-        name: The name of its file.
-        words: Number of words of its tokens.
-        tokens: Its token ids.
-    """
+    """The token ids of a text, the number of their words, and the name of its file."""
 
     name: str
     words: int
@@ -62,13 +59,7 @@ class TokenizedText(NamedTuple):
 
 
 class RalmTask(NamedTuple):
-    """A run of In-Context RALM.
-
-    Attributes:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-    """
+    """A run of In-Context RALM; ``settings`` is everything that results depend on, as JSON values."""
 
     reader: InContextRalm
     texts: list[TokenizedText]
@@ -140,12 +131,9 @@ def _digest(text: str) -> str:
 
 
 def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
-    """The texts of a file or folder, cut to a limit; words behind the cut are not counted.
+    """The texts of a file, or of the .txt files of a folder, cut to ``limit`` tokens.
 
-    Args:
-        path: A text file, or a folder with .txt files.
-        loaded: The language model, whose tokenizer is used.
-        limit: Most tokens of a text; None: all.
+    Words behind the cut are not counted.
 
     Raises:
         ConfigError: The limit is below 2.
@@ -158,19 +146,13 @@ def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[Tok
     texts = []
     for file in files:
         text = read_text(file)
-        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens, spans = foreign_places(loaded.tokenizer, [text])[0]
         tokens = tokens[:limit]
         if not tokens:
             raise DataError("the text is empty; fill the file, or remove it.", file)
-        end = places[len(tokens) - 1][1]
+        end = spans[len(tokens) - 1][1]
         texts.append(TokenizedText(file.name, count(text[:end]), tokens))
     return texts
-
-
-# Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.
-#
-# A file names the passages, a title or a passage id a line. White space around titles is ignored, ids must
-# match exactly. A warning lists lines that match nothing: they may be misspelled titles.
 
 
 _SHOWN = 5
@@ -178,9 +160,10 @@ _SHOWN = 5
 
 
 def without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages except those whose title or id stands in a file.
+    """All passages except those whose title or id stands in a file, such as the passages of the texts read.
 
-    A warning counts lines that are no title and no id, and lists the first few.
+    White space around titles is ignored, ids must match exactly. A warning counts lines that are no title and
+    no id, and lists the first few: they may be misspelled titles.
 
     Raises:
         DataError: The file is missing or no text, or none of its lines matches.
@@ -189,12 +172,12 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     titled: dict[str, list[str]] = {}
     for line in named:
         titled.setdefault(line.strip(), []).append(line)
-    kept, matched = [], set()
+    numbers, matched = [], set()
     for number, passage in enumerate(corpus):
         names = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
         matched |= names
         if not names:
-            kept.append(number)
+            numbers.append(number)
     if not matched:
         raise DataError(f"no passage of {corpus.source} has a title or id that stands in this file.", file)
     missing = [name for name in named if name not in matched]
@@ -204,10 +187,7 @@ def without(corpus: Corpus, file: Path) -> Numbered:
             "%s: %d of %d lines are no title and no id of a passage of %s, so they exclude nothing: %s",
             file, len(missing), len(named), corpus.source, listed,
         )  # fmt: skip
-    return Numbered(np.array(kept, dtype=np.int64))
-
-
-# Measures texts, continues them, or collects examples; a killed run goes on where it stopped.
+    return Numbered(np.array(numbers, dtype=np.int64))
 
 
 def measure(
@@ -215,17 +195,12 @@ def measure(
 ) -> None:
     """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json.
 
-    Args:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-        output: Path without ending.
-        begun: Start of the run, on the clock of ``perf_counter``.
+    ``begun`` is the start of the run, on the clock of ``perf_counter``.
     """
     due = [
         (text.name, stride.first) for text in texts for stride in strides(len(text.tokens), reader.options)
     ]
-    file = _kept(f"{output}.strides.jsonl", settings, ("text", "first"), due)
+    file = _opened_file(f"{output}.strides.jsonl", settings, ("text", "first"), due)
     computed = reader.scorer.computed
     with Progress(len(due), "ralm", "strides", file.count) as bar:
         for text in texts:
@@ -263,30 +238,24 @@ def collect_examples(
 ) -> None:
     """Collect training examples of a reranker, a line a stride in OUTPUT.examples.jsonl.
 
-    Args:
-        reader: The language model with its retriever.
-        texts: The texts.
-        settings: Everything that results depend on, as JSON values.
-        output: Path without ending.
-        every: Take one stride out of this many.
-        prefix_tokens: Tokens before a stride that the reranker will read.
+    ``every`` and ``prefix_tokens`` are those of :func:`collect`.
     """
     due = [
         (text.name, stride.first)
         for text in texts
         for stride in strides(len(text.tokens), reader.options)[1::every]
     ]
-    file = _kept(f"{output}.examples.jsonl", settings, ("text", "first"), due)
+    file = _opened_file(f"{output}.examples.jsonl", settings, ("text", "first"), due)
     with Progress(len(due), "examples", "strides", file.count) as bar:
         for text in texts:
             done = sum(record["text"] == text.name for record in file.records)
             for block in collect(reader, text.tokens, prefix_tokens, every, done):
                 empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
-                places = due[file.count : file.count + len(block)]
+                firsts = due[file.count : file.count + len(block)]
                 file.add(
                     [
                         {"text": text.name, "first": first, **(row._asdict() if row else empty)}
-                        for (_, first), row in zip(places, block, strict=True)
+                        for (_, first), row in zip(firsts, block, strict=True)
                     ]
                 )
                 bar.update(len(block))
@@ -298,7 +267,7 @@ def write_on(
     reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
     """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
-    file = _kept(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
+    file = _opened_file(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
     done = {record["name"] for record in file.records}
     waiting: Iterator[TokenizedText] = (text for text in texts if text.name not in done)
     with Progress(len(texts), "write", "texts", len(done)) as bar:
@@ -310,21 +279,10 @@ def write_on(
         print(f"{record['name']}: … {record['text']}\n")
 
 
-def _kept(
+def _opened_file(
     path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
 ) -> GrowingFile:
-    """The file of a run's records.
-
-    Args:
-        path: The file.
-        settings: Everything that records depend on.
-        fields: The fields that identify a record, the name of its text first.
-        due: The values of these fields for all records of the run, in order.
-
-    Raises:
-        MismatchError: The file names a text that the run does not have, perhaps a renamed one.
-        DataError: A record is repeated, or left out.
-    """
+    """The file of a run's records, whose values of ``fields`` (the text's name first) must be ``due``."""
     file = GrowingFile(path, settings)
     gone = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
     if gone:
@@ -336,18 +294,13 @@ def _kept(
     return file
 
 
-# Training examples of a reranker: the likelihood of the next stride behind each candidate.
-#
-# Method: arXiv 2302.00083. Training: grls.train.reranker.
-
-
 _BLOCK = 64
 
 
 def collect(
     ralm: InContextRalm, text: Sequence[int], prefix_tokens: int = 64, every: int = 1, begin: int = 0
 ) -> Iterator[list[RerankExample | None]]:
-    """Score the candidates of the strides of a text, block by block.
+    """Score the candidates of the strides of a text, block by block: examples for :mod:`grls.train.reranker`.
 
     Args:
         ralm: Model, retriever and options; its chooser sets the number of candidates.
@@ -381,12 +334,6 @@ def collect(
         ]
 
 
-# Text written with retrieval: a new retrieval every s tokens (arXiv 2302.00083, generation).
-#
-# Within a stride the model continues from its cache. For the next stride the documents before the text may
-# change, and then everything behind them is computed again. transformers' ``generate`` does the writing.
-
-
 class RalmContinuation(NamedTuple):
     """The continuation of a prompt.
 
@@ -402,16 +349,13 @@ class RalmContinuation(NamedTuple):
 
 
 def continue_texts(
-    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int, **sampling: Any
+    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int
 ) -> list[RalmContinuation]:
-    """Continue several prompts together.
+    """Continue several prompts together, greedily, with a new retrieval every s tokens.
 
-    Args:
-        ralm: Model, retriever and options.
-        prompts: The texts, or their token ids: a text that was cut at a token may end within a character.
-        max_new_tokens: Most tokens to write.
-        **sampling: Options of transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by
-            default.
+    Within a stride the model continues from its cache. For the next stride the documents before the text may
+    change, and then everything behind them is computed again. A prompt may be token ids: a text that was cut
+    at a token may end within a character.
 
     Raises:
         ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
@@ -438,8 +382,8 @@ def continue_texts(
             passages_of[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
-        for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
-            stop = next((place for place, token in enumerate(tokens) if token in ends), None)
+        for n, tokens in zip(live, _write(ralm, inputs, count, ends), strict=True):
+            stop = next((length for length, token in enumerate(tokens) if token in ends), None)
             written[n] += tokens if stop is None else tokens[:stop]
             ended[n] = stop is not None
     return [
@@ -450,7 +394,7 @@ def continue_texts(
 
 @torch.inference_mode()
 def _write(
-    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int], sampling: dict[str, Any]
+    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int]
 ) -> list[list[int]]:
     """Up to ``count`` tokens behind each input, padded on the left."""
     device = ralm.model.device
@@ -458,8 +402,9 @@ def _write(
     filling = next(iter(ends), 0)
     ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
     mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
-    options = {"do_sample": False, "pad_token_id": filling, **sampling}
     with turn(ralm.model):
-        output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
+        output = ralm.model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=filling
+        )
     rows: list[list[int]] = output[:, width:].tolist()
     return rows

@@ -121,6 +121,36 @@ class Written(NamedTuple):
         return [Hit(passage, float(-rank)) for rank, passage in enumerate(passages, 1)]
 
 
+_ENGLISH = Analyzer("en")
+
+
+_DIGITS = 9
+"""Similarities are compared at this many digits, so that rounding errors do not matter."""
+
+
+def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
+    """The order of texts by the cosine of their TF-IDF vectors with that of a query, best first.
+
+    A title names an article and a header a section of it, so one key stands for several passages; TF-IDF
+    ranks them, as in arXiv 2407.00361 ("retrieval keys"). Weights are those of scikit-learn's
+    ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n texts
+    alone, of words as an :class:`grls.data.words.Analyzer` splits them, function words left out (those that
+    BM25 leaves out; scikit-learn's list has "fire" and "mill").
+
+    Returns:
+        Indices of the texts; equally similar texts (such as those without a shared word) keep their order.
+    """
+    if len(texts) < 2:
+        return list(range(len(texts)))
+    vectorizer = TfidfVectorizer(analyzer=analyzer.words, sublinear_tf=True)
+    if not any(map(vectorizer.build_analyzer(), texts)):
+        return list(range(len(texts)))
+    rows = vectorizer.fit_transform(texts)
+    similarity = (rows @ vectorizer.transform([query]).T).toarray()[:, 0]
+    order: list[int] = np.argsort(-similarity.round(_DIGITS), kind="stable").tolist()
+    return order
+
+
 class Riches:
     """Answers questions with interlaced retrieval.
 
@@ -157,9 +187,9 @@ class Riches:
             ("corpus", keys.origin.corpus, corpus.fingerprint),
             ("markers", keys.origin.markers, tuple(self.prompt.markers)),
         )
-        for what, made, expected in belongs:
-            if made != expected:
-                raise MismatchError(f"the keys were made with another {what}; make them again (build_keys).")
+        for name, actual, expected in belongs:
+            if actual != expected:
+                raise MismatchError(f"the keys were made with another {name}; make them again (build_keys).")
         self.markers = TextMarkers(tokenizer, *self.prompt.markers)
 
     def answer(
@@ -185,9 +215,9 @@ class Riches:
         failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
         if decided is not None and failed:
             decided(len(failed))
-        written = {place: Written((), (), "", 0.0, False, why) for place, why in failed.items()}
-        asked = [place for place in range(len(inputs)) if place not in failed]
-        rows = [inputs[place] for place in asked]
+        written = {index: Written((), (), "", 0.0, False, why) for index, why in failed.items()}
+        answerable = [index for index in range(len(inputs)) if index not in failed]
+        rows = [inputs[index] for index in answerable]
         if rows:
             with turn(self.model):
                 refuse_larger_tokenizer(self.model, self.tokenizer)
@@ -203,14 +233,14 @@ class Riches:
                 )
             ends = end_tokens(self.model, self.tokenizer)
             writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
-            for place, outputs in zip(asked, writer.write(rows, 1, decided), strict=True):
+            for index, outputs in zip(answerable, writer.write(rows, 1, decided), strict=True):
                 try:
-                    written[place] = self._read(outputs[0], queries[place].text)
+                    written[index] = self._read(outputs[0], queries[index].text)
                 except InventedError as error:
-                    name = queries[place].id
+                    name = queries[index].id
                     log.error("query %r has no answer: %s. Make the keys again (build_keys).", name, error)
-                    written[place] = Written((), (), "", outputs[0].score, False, str(error))
-        return [written[place] for place in range(len(inputs))]
+                    written[index] = Written((), (), "", outputs[0].score, False, str(error))
+        return [written[index] for index in range(len(inputs))]
 
     def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
         """Token ids that the model reads for each question."""
@@ -229,14 +259,14 @@ class Riches:
 
     def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
         """The free texts before, between and after the quotes, without markers."""
-        texts, place = [], 0
+        texts, end = [], 0
         opening = self.prompt.markers[0]
         for span in spans:
-            before = self.tokenizer.decode(tokens[place : span.first], skip_special_tokens=True)
+            before = self.tokenizer.decode(tokens[end : span.first], skip_special_tokens=True)
             texts.append(before.rstrip().removesuffix(opening).rstrip(" "))
-            place = span.last + (len(self.markers.closing) if span.closed else 0)
+            end = span.last + (len(self.markers.closing) if span.closed else 0)
         unfinished = bool(spans) and not spans[-1].closed
-        texts.append("" if unfinished else self.tokenizer.decode(tokens[place:], skip_special_tokens=True))
+        texts.append("" if unfinished else self.tokenizer.decode(tokens[end:], skip_special_tokens=True))
         return texts
 
     def _read(self, output: Interlaced, query: str = "") -> Written:
@@ -253,7 +283,7 @@ class Riches:
             numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
             if self.keys.origin.kind in SHARED:
                 texts = [passage.text for passage in self.corpus.passages(numbers)]
-                numbers = [numbers[place] for place in by_similarity(texts, before, self._analyzer)]
+                numbers = [numbers[row] for row in by_similarity(texts, before, self._analyzer)]
             keys = tuple(self.keys.texts[key] for key in span.keys)
             ids = tuple(self.corpus.ids(numbers))
             quotes.append(Quote(quoted, keys, ids, span.score, span.closed, span.held))
@@ -275,12 +305,9 @@ class Riches:
         return Written(tuple(pieces), tuple(quotes), answer, output.score, output.ended)
 
     def _refuse_invented(self, output: Interlaced) -> None:
-        """Check that the quotes of an output are in the keys that they name, as tokens and as text.
+        """Refuse (InventedError) an output whose quotes are not in the keys they name, as tokens and as text.
 
         A key made from passages must be part of each of them, except for white space.
-
-        Raises:
-            InventedError: A quote is not, which is a fault of the decoder or of a stored index.
         """
         of_passages = self.keys.origin.kind in ("sentence", "paragraph", "titled", "title")
         for span in output.spans:
@@ -301,50 +328,6 @@ def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
 
 
-# Ranks the passages under a title or a section header by similarity to the query.
-#
-# A title names an article and a header a section of it, so one key stands for several passages. TF-IDF ranks
-# them, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). scikit-learn counts document
-# frequencies over the passages under the key only: a word of all of them distinguishes none, and the rest of
-# the corpus is not needed.
-
-
-_ENGLISH = Analyzer("en")
-_DIGITS = 9
-"""Similarities are compared at this many digits, so that rounding errors do not matter."""
-
-
-def by_similarity(texts: Sequence[str], wanted: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
-    """Places of texts by the cosine of their TF-IDF vectors with that of a text, best first.
-
-    Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
-    (1 + ln((1 + n) / (1 + df)))`` over the n texts, of words as an :class:`grls.data.words.Analyzer` splits
-    them, function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
-
-    Args:
-        texts: The texts to order.
-        wanted: The text to compare them with.
-        analyzer: Splits texts into words.
-
-    Returns:
-        The places of the texts; equally similar texts (such as those without a shared word) keep their order.
-    """
-    if len(texts) < 2:
-        return list(range(len(texts)))
-    vectorizer = TfidfVectorizer(analyzer=analyzer.words, sublinear_tf=True)
-    if not any(map(vectorizer.build_analyzer(), texts)):
-        return list(range(len(texts)))
-    rows = vectorizer.fit_transform(texts)
-    similarity = (rows @ vectorizer.transform([wanted]).T).toarray()[:, 0]
-    order: list[int] = np.argsort(-similarity.round(_DIGITS), kind="stable").tolist()
-    return order
-
-
-# Answers with quotes are written to a file as they come, so that a killed run goes on where it stopped.
-#
-# All answers together may not fit into memory, so they are read from the file one at a time.
-
-
 def run_riches(
     questions: Questions,
     model: str,
@@ -358,27 +341,22 @@ def run_riches(
 ) -> None:
     """Answer questions with quotes; save the answers, their page and the run, and print the scores.
 
-    Args:
-        questions: The questions.
-        model: The name of the language model.
-        keys: Options of the keys that may be quoted.
-        prompt: Options of the prompt.
-        search: Options of decoding.
-        device: Device of the model.
-        output: Path without ending; outputs are kept in OUTPUT.written.jsonl until all are there.
-        name: Name of the run; None: by the options.
-        portion: Batches between two points where a run can go on.
+    Answers are written to a file as they come, so that a killed run goes on where it stopped. All of them may
+    not fit into memory, so they are read from the file one at a time.
+
+    The arguments are the options of ``grls answer riches``; ``portion`` is the number of batches between two
+    points where a run can go on.
     """
-    corpus, queries = questions.corpus, questions.asked
+    corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
-    options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-    made = (
-        build_keys(corpus, tokenizer, *options) if keys.folder is None
-        else keys_in(keys.folder, corpus, tokenizer, *options)
+    key_options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+    corpus_keys = (
+        build_keys(corpus, tokenizer, *key_options) if keys.folder is None
+        else keys_in(keys.folder, corpus, tokenizer, *key_options)
     )  # fmt: skip
-    program = Riches(loaded, tokenizer, corpus, made, Prompt(**asdict(prompt)), search)
+    program = Riches(loaded, tokenizer, corpus, corpus_keys, Prompt(**asdict(prompt)), search)
     names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
-    how = {
+    options = {
         "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
         "chat": prompt.chat, **{name: getattr(search, name) for name in names},
     }  # fmt: skip
@@ -386,7 +364,7 @@ def run_riches(
         **model_settings(model, loaded, tokenizer), **questions.fingerprints,
         "metadata": corpus.metadata_fingerprint, "markers": list(prompt.markers),
         "propositions": None if keys.propositions is None else sha256(keys.propositions),
-        "max_key_tokens": search.max_key_tokens, **how,
+        "max_key_tokens": search.max_key_tokens, **options,
     }  # fmt: skip
 
     file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
@@ -410,12 +388,16 @@ def run_riches(
         stream.writelines(page)
 
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    mode = how.pop("mode")
+    mode = options.pop("mode")
     # No limit of passages: as many quotes as were written, nothing was cut off.
-    recorded = {"model": Path(model).name, **how, "k": None}
+    recorded = {"model": Path(model).name, **options, "k": None}
     title = name or f"RICHES, {keys.kind}, {search.beam}"
     info = questions.info("generator", title, mode, seconds, recorded)
-    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
+
+    def retrieved(query_id: str, record: Record) -> Retrieved:
+        return Retrieved.ranked(query_id, written_of(record).ranking())
+
+    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
     scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus)
     print(summary(scores, seconds))
     every = (quote for written in outputs(file, queries) for quote in written.quotes)
@@ -439,8 +421,8 @@ def written_of(record: dict[str, Any]) -> Written:
         for quote in record["quotes"]
     ]
     pieces = tuple(Piece(**piece) for piece in record["pieces"])
-    said = record["answer"], record["score"], record["ended"], record.get("failed", "")
-    return Written(pieces, tuple(quotes), *said)
+    rest = record["answer"], record["score"], record["ended"], record.get("failed", "")
+    return Written(pieces, tuple(quotes), *rest)
 
 
 def record_of(query: Query, written: Written) -> dict[str, Any]:
@@ -455,10 +437,6 @@ def record_of(query: Query, written: Written) -> dict[str, Any]:
         "quotes": [quote._asdict() for quote in written.quotes],
         **({"failed": written.failed} if written.failed else {}),
     }
-
-
-def _retrieved(query_id: str, record: Record) -> Retrieved:
-    return Retrieved.ranked(query_id, written_of(record).ranking())
 
 
 _COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}

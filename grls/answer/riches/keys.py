@@ -3,7 +3,9 @@
 Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
 sentences, its title, its title with the header of its section (``metadata.section``), or propositions: short
 statements of one fact each, read from a file that :mod:`grls.answer.riches.propositions` or another program
-has written.
+has written. A quote is written with the constraint of an index over the keys.
+
+Legend: N keys, B bytes of their texts, M passages of all keys together.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import hashlib
 import json
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -38,14 +40,164 @@ from grls.io.resumable import read_jsonl
 log = logging.getLogger(__name__)
 
 
-__all__ = ["SHARED", "Keys", "build_keys", "keys_in", "sentences"]
-
 SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; :mod:`grls.answer.riches.answerer` ranks these."""
 
-
+FORMAT = 1
+MANIFEST = "keys.json"
+_INDEX = "index"
+_ARRAYS = ("texts", "text_offsets", "passages", "passage_offsets")
+_Entry = TypeVar("_Entry")
+_REMEDY = "name another folder, or remove this folder and run the command again"
 _BATCH = 1000
 _LINES = 10_000
+
+
+class KeyOrigin(NamedTuple):
+    """The data and options that keys were made from: two sets of keys of one origin are the same.
+
+    Attributes:
+        kind: The kind of key, see :data:`grls.answer.riches.options.KeyKind`.
+        anywhere: Whether a quote may begin anywhere in a key.
+        markers: The texts that open and close a quote; no key holds them.
+        tokenizer: Fingerprint of the tokenizer.
+        corpus: Fingerprint of the corpus.
+        source: Fingerprint of the file of propositions, or of the sections of the passages; empty for the
+            other kinds.
+    """
+
+    kind: str
+    anywhere: bool
+    markers: tuple[str, str]
+    tokenizer: str
+    corpus: str
+    source: str
+
+
+class _Stored(Sequence[_Entry], Generic[_Entry]):
+    """N entries that stand one after another in an array.
+
+    Args:
+        parts: ``[B]`` or ``[M]``.
+        offsets: ``[N + 1]`` start of each entry, and the end.
+        read: Makes an entry of its part of the array.
+    """
+
+    def __init__(self, parts: Array, offsets: Array, read: Callable[[Array], _Entry]):
+        self._parts = parts
+        self._offsets = offsets
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> _Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[_Entry, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> _Entry | tuple[_Entry, ...]:
+        if isinstance(index, slice):
+            return tuple(self[n] for n in range(*index.indices(len(self))))
+        number = range(len(self))[index]
+        return self._read(self._parts[int(self._offsets[number]) : int(self._offsets[number + 1])])
+
+
+def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
+    """Rows one after another, and their offsets."""
+    arrays = list(rows)
+    return np.concatenate(arrays), np.concatenate(
+        ([0], np.cumsum([len(row) for row in arrays], dtype=np.int64))
+    )
+
+
+@dataclass(frozen=True)
+class Keys:
+    """N keys and their index, in memory or in a folder.
+
+    The folder has ``keys.json`` (the manifest), four ``.npy`` files with the texts and the passages, and the
+    index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The manifest carries the
+    format version, checksums, and the origin of the keys; keys of another origin are refused.
+
+    Attributes:
+        texts: The text of each key.
+        passages: Numbers of the passages that each key stands for, ascending.
+        index: The constraint index over the keys.
+        origin: The data and options that the keys were made from.
+    """
+
+    texts: Sequence[str]
+    passages: Sequence[tuple[int, ...]]
+    index: KeyIndex
+    origin: KeyOrigin
+
+    def save(self, folder: str | Path) -> None:
+        """Write the keys to a folder, atomically; earlier keys there are replaced.
+
+        Raises:
+            ConfigError: The folder holds other files.
+            WriteError: The disk is full or the folder cannot be written.
+        """
+        with atomic_folder(folder, MANIFEST) as new:
+            octets, starts = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
+            numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
+            for name, array in zip(_ARRAYS, (octets, starts, numbers, offsets), strict=True):
+                np.save(new / f"{name}.npy", array, allow_pickle=False)
+            self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
+            manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
+            write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
+
+    @classmethod
+    def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
+        """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does.
+
+        Raises:
+            IndexFormatError: A file is missing or damaged, or the format is another one.
+            MismatchError: The keys have another origin.
+        """
+        path = Path(folder)
+        file = path / MANIFEST
+        if not file.is_file():
+            raise IndexFormatError(f"{path}: no keys here ({MANIFEST} is missing); {_REMEDY}.")
+        try:
+            manifest = read_json(file)
+        except DataError as error:
+            raise IndexFormatError(f"{error} {_REMEDY}.") from None
+        version = manifest.get("format") if isinstance(manifest, dict) else None
+        if version != FORMAT:
+            raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
+        files = manifest.get("files")
+        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
+            raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
+        stored = {name: manifest.get(name) for name in KeyOrigin._fields}
+        for name, expected in origin._asdict().items():
+            if stored[name] == (list(expected) if isinstance(expected, tuple) else expected):
+                continue
+            difference = f"with {name} {stored[name]!r}, expected {expected!r}"
+            if name == "source":
+                difference = "from other propositions or sections than those given"
+            elif name in ("tokenizer", "corpus"):
+                difference = f"with another {name} than this one"
+            raise MismatchError(f"{path}: these keys were made {difference}; {_REMEDY}.")
+        try:
+            arrays = load_arrays(path, {name: files[name] for name in _ARRAYS}, verify)
+            kind = SubstringIndex if origin.anywhere else PrefixKeys
+            index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
+        except (IndexFormatError, DataError) as error:
+            problem = str(error).removesuffix(f"; {REBUILD}").removesuffix("; build it again.")
+            raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
+        texts = _Stored(arrays["texts"], arrays["text_offsets"], lambda part: part.tobytes().decode())
+        passages = _Stored(arrays["passages"], arrays["passage_offsets"], lambda part: tuple(part.tolist()))
+        if not len(index) == len(texts) == len(passages) == manifest.get("keys"):
+            raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {_REMEDY}.")
+        return cls(texts, passages, index, origin)
+
+
+def letters(text: str) -> str:
+    """The characters of a text without case and form, white space and punctuation."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(character for character in plain if unicodedata.category(character)[0] in "LNS")
 
 
 def build_keys(
@@ -79,15 +231,15 @@ def build_keys(
     origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
     source = corpus.source if propositions is None else str(propositions)
     pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
-    places: dict[str, list[int]] = {}
+    passages_of: dict[str, list[int]] = {}
     for text, number in pairs:
-        numbers = places.setdefault(text, [])
+        numbers = passages_of.setdefault(text, [])
         if number not in numbers[-1:]:  # a file of propositions may return to a passage: see `set` below
             numbers.append(number)
-    if not places:
+    if not passages_of:
         raise DataError(f"there is no {kind} to quote: every one is empty.", source)
-    texts = tuple(places)
-    for text, numbers in places.items():
+    texts = tuple(passages_of)
+    for text, numbers in passages_of.items():
         if held := [marker for marker in markers if marker in text]:
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
@@ -97,7 +249,7 @@ def build_keys(
     rows = list(_tokenized(tokenizer, texts))
     barred = {*controls(tokenizer), tokenizer.unk_token_id}
     decoded = tokenizer.batch_decode(rows)
-    for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
+    for (text, numbers), row, written in zip(passages_of.items(), rows, decoded, strict=True):
         unknown = not barred.isdisjoint(row.tolist())
         if not len(row) or unknown or set(letters(text)) - set(letters(written)):
             raise DataError(
@@ -105,8 +257,8 @@ def build_keys(
                 f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
                 source,
             )
-    for (text, numbers), row in zip(places.items(), rows, strict=True):
-        if not anywhere and len(row) >= MAX_LENGTH:  # the end token takes one place
+    for (text, numbers), row in zip(passages_of.items(), rows, strict=True):
+        if not anywhere and len(row) >= MAX_LENGTH:  # the end token is one of them
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
                 f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Split the passage into shorter ones, or "
@@ -118,7 +270,7 @@ def build_keys(
         SubstringIndex.build(rows) if anywhere
         else PrefixKeys(index_sequences([np.append(row, end) for row in rows], end))
     )  # fmt: skip
-    passages = tuple(tuple(sorted(set(numbers))) for numbers in places.values())
+    passages = tuple(tuple(sorted(set(numbers))) for numbers in passages_of.values())
     return Keys(texts, passages, index, origin)
 
 
@@ -131,16 +283,7 @@ def keys_in(
     propositions: str | Path | None = None,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """Open the keys of a folder; if the folder is empty, make the keys and store them there.
-
-    Args:
-        folder: The folder.
-        corpus: The passages.
-        tokenizer: The model's tokenizer.
-        kind: The kind of key.
-        anywhere: A quote may begin anywhere in a key.
-        propositions: The file of propositions.
-        markers: The texts that open and close a quote.
+    """Open the keys of a folder; if the folder is empty, make the keys (:func:`build_keys`) and store them.
 
     Raises:
         ConfigError: As :func:`build_keys`, or the folder holds other files.
@@ -153,9 +296,9 @@ def keys_in(
         return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
     refuse_foreign(folder, MANIFEST)
     refuse_unwritable(folder, folder=True)
-    made = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
-    made.save(folder)
-    return made
+    keys = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
+    keys.save(folder)
+    return keys
 
 
 def _origin(
@@ -166,13 +309,7 @@ def _origin(
     propositions: str | Path | None,
     markers: tuple[str, str],
 ) -> KeyOrigin:
-    """The origin of keys.
-
-    Raises:
-        ConfigError: The kind is unknown, or ``propositions`` is missing for the kind proposition or set for
-            another one.
-        DataError: The file of propositions is missing, or a section is no text.
-    """
+    """The origin of keys; errors as :func:`build_keys`."""
     one_of(get_args(KeyKind), "keys.", kind=kind)
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError(
@@ -194,11 +331,7 @@ def _origin(
 
 
 def _sections(corpus: Corpus) -> Iterator[str]:
-    """The header of each passage's section; empty if the metadata do not name it.
-
-    Raises:
-        DataError: A header is no text.
-    """
+    """The header of each passage's section, which must be a text; empty if the metadata do not name it."""
     for number, metadata in enumerate(corpus.metadata()):
         section = metadata.get("section") or ""
         if not isinstance(section, str):
@@ -258,178 +391,3 @@ def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
         batch = [f" {text}" for text in texts[first : first + _BATCH]]
         for row in encoded_texts(tokenizer, batch)["input_ids"]:
             yield np.array(row, dtype=np.int64)
-
-
-def letters(text: str) -> str:
-    """The characters of a text without case and form, white space and punctuation."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(character for character in plain if unicodedata.category(character)[0] in "LNS")
-
-
-# The keys of a corpus with their index, in memory or in a folder.
-#
-# Legend: N keys, B bytes of their texts, M passages of all keys together.
-#
-# On disk keys are a folder: ``keys.json`` (the manifest), four ``.npy`` files with the texts and the
-# passages, and the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The
-# manifest carries the format version, checksums, and the origin of the keys; keys of another origin are
-# refused.
-
-
-FORMAT = 1
-MANIFEST = "keys.json"
-_INDEX = "index"
-_ARRAYS = ("texts", "text_offsets", "passages", "passage_offsets")
-_Entry = TypeVar("_Entry")
-_REMEDY = "name another folder, or remove this folder and run the command again"
-
-
-class KeyOrigin(NamedTuple):
-    """The data and options that keys were made from: two sets of keys of one origin are the same.
-
-    Attributes:
-        kind: The kind of key, see :data:`grls.answer.riches.options.KeyKind`.
-        anywhere: Whether a quote may begin anywhere in a key.
-        markers: The texts that open and close a quote; no key holds them.
-        tokenizer: Fingerprint of the tokenizer.
-        corpus: Fingerprint of the corpus.
-        source: Fingerprint of the file of propositions, or of the sections of the passages; empty for the
-            other kinds.
-    """
-
-    kind: str
-    anywhere: bool
-    markers: tuple[str, str]
-    tokenizer: str
-    corpus: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Keys:
-    """N keys and their index.
-
-    Attributes:
-        texts: The text of each key.
-        passages: Numbers of the passages that each key stands for, ascending.
-        index: The constraint index over the keys.
-        origin: The data and options that the keys were made from.
-    """
-
-    texts: Sequence[str]
-    passages: Sequence[tuple[int, ...]]
-    index: KeyIndex
-    origin: KeyOrigin
-
-    def save(self, folder: str | Path) -> None:
-        """Write the keys to a folder, atomically; earlier keys there are replaced.
-
-        Raises:
-            ConfigError: The folder holds other files.
-            WriteError: The disk is full or the folder cannot be written.
-        """
-        with atomic_folder(folder, MANIFEST) as new:
-            octets, places = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
-            numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
-            for name, array in zip(_ARRAYS, (octets, places, numbers, offsets), strict=True):
-                np.save(new / f"{name}.npy", array, allow_pickle=False)
-            self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
-            manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
-            write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
-
-    @classmethod
-    def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
-        """Open keys, memory-mapped.
-
-        Args:
-            folder: A folder that :meth:`save` wrote.
-            origin: The origin that the keys must have.
-            verify: Compare checksums; see :func:`grls.index.array.load_arrays`.
-
-        Raises:
-            IndexFormatError: A file is missing or damaged, or the format is another one.
-            MismatchError: The keys have another origin.
-        """
-        path = Path(folder)
-        file = path / MANIFEST
-        if not file.is_file():
-            raise IndexFormatError(f"{path}: no keys here ({MANIFEST} is missing); {_REMEDY}.")
-        try:
-            manifest = read_json(file)
-        except DataError as error:
-            raise IndexFormatError(f"{error} {_REMEDY}.") from None
-        version = manifest.get("format") if isinstance(manifest, dict) else None
-        if version != FORMAT:
-            raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
-        files = manifest.get("files")
-        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
-            raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
-        made = {name: manifest.get(name) for name in KeyOrigin._fields}
-        for name, expected in origin._asdict().items():
-            if made[name] == (list(expected) if isinstance(expected, tuple) else expected):
-                continue
-            with_what = f"with {name} {made[name]!r}, expected {expected!r}"
-            if name == "source":
-                with_what = "from other propositions or sections than those given"
-            elif name in ("tokenizer", "corpus"):
-                with_what = f"with another {name} than this one"
-            raise MismatchError(f"{path}: these keys were made {with_what}; {_REMEDY}.")
-        try:
-            arrays = load_arrays(path, {name: files[name] for name in _ARRAYS}, verify)
-            kind = SubstringIndex if origin.anywhere else PrefixKeys
-            index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
-        except (IndexFormatError, DataError) as error:
-            problem = str(error).removesuffix(f"; {REBUILD}").removesuffix("; build it again.")
-            raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
-        texts = _Texts(arrays["texts"], arrays["text_offsets"])
-        passages = _Numbers(arrays["passages"], arrays["passage_offsets"])
-        if not len(index) == len(texts) == len(passages) == manifest.get("keys"):
-            raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {_REMEDY}.")
-        return cls(texts, passages, index, origin)
-
-
-class _Stored(Sequence[_Entry], Generic[_Entry]):
-    """N entries that stand one after another in an array.
-
-    Args:
-        entries: ``[B]`` or ``[M]``.
-        offsets: ``[N + 1]`` start of each entry, and the end.
-    """
-
-    def __init__(self, entries: Array, offsets: Array):
-        self._entries = entries
-        self._offsets = offsets
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    @overload
-    def __getitem__(self, place: int) -> _Entry: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[_Entry, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> _Entry | tuple[_Entry, ...]:
-        if isinstance(place, slice):
-            return tuple(self[n] for n in range(*place.indices(len(self))))
-        number = range(len(self))[place]
-        return self._read(self._entries[int(self._offsets[number]) : int(self._offsets[number + 1])])
-
-    def _read(self, part: Array) -> _Entry:
-        raise NotImplementedError
-
-
-class _Texts(_Stored[str]):
-    def _read(self, part: Array) -> str:
-        return part.tobytes().decode()
-
-
-class _Numbers(_Stored[tuple[int, ...]]):
-    def _read(self, part: Array) -> tuple[int, ...]:
-        return tuple(part.tolist())
-
-
-def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
-    """Rows one after another, and their offsets."""
-    kept = list(rows)
-    return np.concatenate(kept), np.concatenate(([0], np.cumsum([len(row) for row in kept], dtype=np.int64)))

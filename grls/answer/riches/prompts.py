@@ -22,13 +22,7 @@ _TASK = (
 
 
 class SolvedQuestion(NamedTuple):
-    """A solved question.
-
-    Attributes:
-        question: The question.
-        steps: Pairs of words to look for and their evidence.
-        answer: The answer.
-    """
+    """A question, its steps (pairs of words to look for and their evidence), and its answer."""
 
     question: str
     steps: tuple[tuple[str, str], ...]
@@ -107,8 +101,8 @@ class Prompt(PromptOptions):
         task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
         examples = _EXAMPLES[self.kind]
         solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]
-        asked = [Dialogue(f"question: {question}") for question in questions]
-        return few_shot(tokenizer, task if examples else "", solved, asked, self.chat)
+        dialogues = [Dialogue(f"question: {question}") for question in questions]
+        return few_shot(tokenizer, task if examples else "", solved, dialogues, self.chat)
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
@@ -129,8 +123,8 @@ def split_answer(text: str) -> tuple[str, str, str] | None:
 
     None if there is no ``answer:``.
     """
-    place = text.lower().rfind(ANSWER)
-    if place < 0:
+    start = text.lower().rfind(ANSWER)
+    if start < 0:
         return None
-    answer, _, rest = text[place + len(ANSWER) :].lstrip(" ").partition("\n")
-    return text[:place].strip(), answer.strip(), rest.strip()
+    answer, _, rest = text[start + len(ANSWER) :].lstrip(" ").partition("\n")
+    return text[:start].strip(), answer.strip(), rest.strip()

@@ -1,9 +1,13 @@
 """Propositions of passages, written by a language model: the best keys of RICHES.
 
-Any causal or encoder-decoder model writes them, greedily, with transformers' ``generate``: a batch of
-passages of similar length at a time. A causal model reads the prefix that all inputs share only once; the
-keys and values of the prefix stand before every batch, and the padding behind them. A model that repeats a
-line is in a loop, and is stopped.
+A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
+2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand
+in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a
+proposition is true to its passage.
+
+The models write greedily, with transformers' ``generate``: a batch of passages of similar length at a time,
+in this process or by workers. A shard holds whole batches, so workers write the bytes that one process
+writes, where their machines round alike.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 import torch
-from torch import Tensor
-from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers import DynamicCache, StoppingCriteriaList
 
 from grls.answer.dialogue import in_turns
 from grls.answer.riches.prompts import common
+from grls.answer.writer import StoppedRows
 from grls.cluster.options import Workers
 from grls.cluster.plan import (
     Shard,
@@ -50,193 +54,12 @@ from grls.io.resumable import LockedFile
 from grls.models.base import cache_argument, positions_in
 from grls.models.load.build import end_tokens, load_language_model, weights_fingerprint
 
-_TAIL = 8
-"""Number of last tokens that are searched for the end of a line."""
-
-
-class Propositions(NamedTuple):
-    """The propositions of a passage.
-
-    Attributes:
-        passage: Its id.
-        texts: The propositions.
-        by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
-        dropped: Reason -> number of lines of the model that were left out (see
-            :class:`Parsed`); ``unread`` if the passage is too long.
-    """
-
-    passage: str
-    texts: tuple[str, ...]
-    by: Literal["model", "sentences"]
-    dropped: dict[str, int]
-
-
-class Propositionizer:
-    """Writes propositions.
-
-    Args:
-        model: A transformers model, causal or encoder-decoder.
-        tokenizer: Its tokenizer.
-        prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
-        max_new_tokens: Length limit of the output for a passage.
-        longest: Most characters of a proposition.
-        fallback: Take the sentences of a passage if the model wrote no proposition.
-
-    Raises:
-        ConfigError: A limit is not positive, or the prompt does not fit the model.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        prompt: PropositionPrompt | None = None,
-        max_new_tokens: int = 256,
-        longest: int = 300,
-        fallback: bool = True,
-    ):
-        at_least(1, max_new_tokens=max_new_tokens, longest=longest)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.encoder_decoder = bool(model.config.is_encoder_decoder)
-        self.prompt = prompt or PropositionPrompt(examples=not self.encoder_decoder)
-        self.max_new_tokens = max_new_tokens
-        self.longest = longest
-        self.fallback = fallback
-        pad = tokenizer.pad_token_id
-        self._pad = int(tokenizer.eos_token_id if pad is None else pad)
-        self._head = self._without_end(self.prompt.head(tokenizer))
-        self._read: tuple[int, DynamicCache] | None = None
-        positions = positions_in(model.config) or sys.maxsize
-        self._room = positions - (0 if self.encoder_decoder else max_new_tokens)
-        if len(self._head) >= self._room or max_new_tokens >= positions:
-            raise ConfigError(
-                f"the prompt takes {len(self._head)} tokens, the propositions up to {max_new_tokens}, but "
-                f"the model has {positions} positions; lower {Option('max_new_tokens')}."
-            )
-
-    def write(self, passages: Sequence[Passage]) -> list[Propositions]:
-        """The propositions of a batch of passages, in their order."""
-        rows = [self._without_end(row) for row in self.prompt.inputs(self.tokenizer, passages)]
-        asked = [n for n, p in enumerate(passages) if p.text.strip() and len(rows[n]) <= self._room]
-        outputs = dict(zip(asked, self._generate([rows[n] for n in asked]), strict=True))
-        results = []
-        for n, passage in enumerate(passages):
-            texts: tuple[str, ...] = ()
-            dropped = {"unread": 1} if passage.text.strip() else {}
-            if n in outputs:
-                texts, dropped = parse_propositions(*outputs[n], passage, self.longest)
-            by: Literal["model", "sentences"] = "model"
-            if not texts and self.fallback:
-                texts, by = tuple(" ".join(s.split()) for s in sentences(passage.text)), "sentences"
-            results.append(Propositions(passage.id, tuple(dict.fromkeys(texts)), by, dropped))
-        return results
-
-    @torch.inference_mode()
-    def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
-        """The output for each input, and whether it is complete."""
-        if not rows:
-            return
-        with turn(self.model):
-            cache = None if self.encoder_decoder else self._prompt_read(rows)
-            shared = 0 if cache is None else cache.get_seq_length()
-            # Padded behind the first `shared` tokens; an encoder is padded at the end, since some encoders
-            # count positions from the first token, padding included.
-            longest = max(map(len, rows))
-            tokens, mask = [], []  # both [B, longest]
-            for row in rows:
-                first, pads = len(row) if self.encoder_decoder else shared, longest - len(row)
-                tokens.append([*row[:first], *[self._pad] * pads, *row[first:]])
-                mask.append([1] * first + [0] * pads + [1] * (len(row) - first))
-            start = 0 if self.encoder_decoder else longest
-            ends = end_tokens(self.model, self.tokenizer)
-            written = self.model.generate(
-                input_ids=torch.tensor(tokens, device=self.model.device),
-                attention_mask=torch.tensor(mask, device=self.model.device),
-                do_sample=False,
-                num_beams=1,
-                max_new_tokens=self.max_new_tokens,
-                eos_token_id=sorted(ends),
-                pad_token_id=self._pad,
-                stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
-                **({} if cache is None else {cache_argument(self.model): cache}),
-            )
-        for row in written[:, start:].tolist():
-            first = 1 if self.encoder_decoder else 0  # the decoder's start token, which may be an end token
-            place = next((n for n, token in enumerate(row) if n >= first and token in ends), None)
-            text = self.prompt.lead + self.tokenizer.decode(row[:place], skip_special_tokens=True)
-            yield self.prompt.shortened(text), place is not None or self.prompt.stopped(text)
-
-    def _prompt_read(self, rows: list[list[int]]) -> DynamicCache | None:
-        """Keys and values of the prefix that all inputs share; None if the model has no plain full cache."""
-        kinds = set(getattr(self.model.config, "layer_types", None) or ()) - {"full_attention"}
-        if kinds or getattr(self.model.config, "sliding_window", None) is not None:
-            return None
-        shared = common([[*self._head, -1], *rows])
-        if not shared:
-            return None
-        if self._read is None or self._read[0] != shared:
-            cache = DynamicCache(config=self.model.config)
-            prompt = torch.tensor([self._head[:shared]], device=self.model.device)
-            self.model(input_ids=prompt, use_cache=True, **{cache_argument(self.model): cache})
-            if cache.get_seq_length() != shared:  # a model with another kind of cache
-                return None
-            self._read = shared, cache
-        cache = copy.deepcopy(self._read[1])
-        cache.batch_repeat_interleave(len(rows))
-        return cache
-
-    def _without_end(self, row: list[int]) -> list[int]:
-        """A causal input without the end token that some tokenizers add."""
-        causal = not self.encoder_decoder and row and row[-1] == self.tokenizer.eos_token_id
-        return row[:-1] if causal and not self.prompt.chat else row
-
-
-class _Stopped(StoppingCriteria):
-    """Ends a row whose propositions are complete."""
-
-    def __init__(self, tokenizer: Any, prompt: PropositionPrompt, start: int):
-        self._tokenizer = tokenizer
-        self._prompt = prompt
-        self._start = start
-
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        stopped = [
-            "\n" in self._tokenizer.decode(row[-_TAIL:])  # a line has just ended
-            and self._prompt.stopped(self._prompt.lead + self._tokenizer.decode(row))
-            for row in input_ids[:, self._start :].tolist()
-        ]
-        return torch.tensor(stopped, device=input_ids.device)
-
-
-def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
-    """Numbers of the first passages of a corpus in batches of similar length, the longest first.
-
-    (If the memory does not suffice, the first batch shows it. Batches do not depend on earlier runs, so a
-    resumed run pads and rounds like an uninterrupted one.)
-
-    Args:
-        corpus: The passages.
-        count: Number of passages to take.
-        size: Passages a batch.
-    """
-    lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[:count]
-    order = np.argsort(-lengths.astype(np.int64), kind="stable").tolist()
-    return [order[first : first + size] for first in range(0, len(order), size)]
-
-
-# The prompt for the propositions of a passage, and how propositions are parsed from an output.
-#
-# A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
-# 2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand
-# in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a
-# proposition is true to its passage.
-
-
 _TASK = (
     "Split the passage into propositions. A proposition is one short sentence that states one fact of the "
     "passage and can be understood alone: it names what it is about and holds no pronoun. Write one a line."
 )
+
+
 _EXAMPLES = (
     (
         Passage(
@@ -271,12 +94,17 @@ _EXAMPLES = (
         ),
     ),
 )
+
+
 _OURS = frozenset(line for _, lines in _EXAMPLES for line in lines)
 _FIELDS = re.compile(r"\{(title|text)\}")
+
+
 _BULLET = re.compile(r"^\s*(?:[-*•–—‣·]+|\(?(?:\d{1,3}|[a-zA-Z])[.)](?=\s))\s*")
 _NUMBER = re.compile(r"\d+")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _STOPS = ("\n\n", "\nPassage:")
 """Texts that end the propositions of a passage in a plain prompt with examples."""
 
@@ -328,8 +156,8 @@ class PropositionPrompt(NamedTuple):
             for example, lines in _EXAMPLES:
                 turns.append({"role": "user", "content": self.form(example)})
                 turns.append({"role": "assistant", "content": _bullets(lines)})
-            asked = ({"role": "user", "content": self.form(passage)} for passage in passages)
-            return [in_turns(tokenizer, [*turns, question]) for question in asked]
+            questions = ({"role": "user", "content": self.form(passage)} for passage in passages)
+            return [in_turns(tokenizer, [*turns, question]) for question in questions]
         head = ""
         if self.examples:
             solved = (f"{self.form(p)}\nPropositions:\n{_bullets(lines)}\n\n" for p, lines in _EXAMPLES)
@@ -402,7 +230,7 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
     if not ended and lines:
         lines.pop()
         dropped["cut"] += 1
-    kept: dict[str, None] = {}
+    texts: dict[str, None] = {}
     numbers = set(_NUMBER.findall(f"{passage.title} {passage.text}"))
     for line in lines:
         plain = " ".join(_BULLET.sub("", line).split())
@@ -410,7 +238,7 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
             continue
         if len(plain) > longest:
             dropped["long"] += 1
-        elif plain in kept:
+        elif plain in texts:
             dropped["twice"] += 1
         elif plain in _OURS:
             dropped["copied"] += 1
@@ -424,22 +252,174 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
         ):
             dropped["other"] += 1
         else:
-            kept[plain] = None
-    return Parsed(tuple(kept), dict(dropped))
+            texts[plain] = None
+    return Parsed(tuple(texts), dict(dropped))
 
 
 def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-# The file of propositions: written passage by passage; a killed run goes on where it stopped.
-#
-# One JSON object a line: ``passage`` (its id), ``text`` (null in the only line of a passage without
-# propositions), ``part`` of ``parts`` (from 1; 0 of 0 without propositions), ``by`` (``model``, or
-# ``sentences`` if the model wrote none) and, in the first line of a passage, ``dropped`` (reasons and numbers
-# of lines that were left out). The file maps propositions to passages and shows which passages are complete:
-# an incomplete last passage of a killed run is cut off. Beside it, ``FILE.manifest.json`` holds the origin of
-# the propositions; a run with another origin is refused.
+_TAIL = 8
+"""Number of last tokens that are searched for the end of a line."""
+
+
+class Propositions(NamedTuple):
+    """The propositions of a passage.
+
+    Attributes:
+        passage: Its id.
+        texts: The propositions.
+        by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
+        dropped: Reason -> number of lines of the model that were left out (see
+            :class:`Parsed`); ``unread`` if the passage is too long.
+    """
+
+    passage: str
+    texts: tuple[str, ...]
+    by: Literal["model", "sentences"]
+    dropped: dict[str, int]
+
+
+class Propositionizer:
+    """Writes propositions.
+
+    A causal model reads the prefix that all inputs share only once; the keys and values of the prefix stand
+    before every batch, and the padding behind them. A model that repeats a line is in a loop, and is stopped.
+
+    Args:
+        model: A transformers model, causal or encoder-decoder.
+        tokenizer: Its tokenizer.
+        prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
+        max_new_tokens: Length limit of the output for a passage.
+        longest: Most characters of a proposition.
+        fallback: Take the sentences of a passage if the model wrote no proposition.
+
+    Raises:
+        ConfigError: A limit is not positive, or the prompt does not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        prompt: PropositionPrompt | None = None,
+        max_new_tokens: int = 256,
+        longest: int = 300,
+        fallback: bool = True,
+    ):
+        at_least(1, max_new_tokens=max_new_tokens, longest=longest)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.encoder_decoder = bool(model.config.is_encoder_decoder)
+        self.prompt = prompt or PropositionPrompt(examples=not self.encoder_decoder)
+        self.max_new_tokens = max_new_tokens
+        self.longest = longest
+        self.fallback = fallback
+        pad = tokenizer.pad_token_id
+        self._pad = int(tokenizer.eos_token_id if pad is None else pad)
+        self._head = self._without_end(self.prompt.head(tokenizer))
+        self._prefix: tuple[int, DynamicCache] | None = None
+        positions = positions_in(model.config) or sys.maxsize
+        self._room = positions - (0 if self.encoder_decoder else max_new_tokens)
+        if len(self._head) >= self._room or max_new_tokens >= positions:
+            raise ConfigError(
+                f"the prompt takes {len(self._head)} tokens, the propositions up to {max_new_tokens}, but "
+                f"the model has {positions} positions; lower {Option('max_new_tokens')}."
+            )
+
+    def write(self, passages: Sequence[Passage]) -> list[Propositions]:
+        """The propositions of a batch of passages, in their order."""
+        rows = [self._without_end(row) for row in self.prompt.inputs(self.tokenizer, passages)]
+        short = [n for n, p in enumerate(passages) if p.text.strip() and len(rows[n]) <= self._room]
+        outputs = dict(zip(short, self._generate([rows[n] for n in short]), strict=True))
+        results = []
+        for n, passage in enumerate(passages):
+            texts: tuple[str, ...] = ()
+            dropped = {"unread": 1} if passage.text.strip() else {}
+            if n in outputs:
+                texts, dropped = parse_propositions(*outputs[n], passage, self.longest)
+            by: Literal["model", "sentences"] = "model"
+            if not texts and self.fallback:
+                texts, by = tuple(" ".join(s.split()) for s in sentences(passage.text)), "sentences"
+            results.append(Propositions(passage.id, tuple(dict.fromkeys(texts)), by, dropped))
+        return results
+
+    @torch.inference_mode()
+    def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
+        """The output for each input, and whether it is complete."""
+        if not rows:
+            return
+        with turn(self.model):
+            cache = None if self.encoder_decoder else self._prefix_cache(rows)
+            shared = 0 if cache is None else cache.get_seq_length()
+            # Padded behind the first `shared` tokens; an encoder is padded at the end, since some encoders
+            # count positions from the first token, padding included.
+            longest = max(map(len, rows))
+            tokens, mask = [], []  # both [B, longest]
+            for row in rows:
+                first, pads = len(row) if self.encoder_decoder else shared, longest - len(row)
+                tokens.append([*row[:first], *[self._pad] * pads, *row[first:]])
+                mask.append([1] * first + [0] * pads + [1] * (len(row) - first))
+            start = 0 if self.encoder_decoder else longest
+            ends = end_tokens(self.model, self.tokenizer)
+            written = self.model.generate(
+                input_ids=torch.tensor(tokens, device=self.model.device),
+                attention_mask=torch.tensor(mask, device=self.model.device),
+                do_sample=False,
+                num_beams=1,
+                max_new_tokens=self.max_new_tokens,
+                eos_token_id=sorted(ends),
+                pad_token_id=self._pad,
+                stopping_criteria=StoppingCriteriaList([StoppedRows(self._complete, start)]),
+                **({} if cache is None else {cache_argument(self.model): cache}),
+            )
+        for row in written[:, start:].tolist():
+            first = 1 if self.encoder_decoder else 0  # the decoder's start token, which may be an end token
+            end = next((n for n, token in enumerate(row) if n >= first and token in ends), None)
+            text = self.prompt.lead + self.tokenizer.decode(row[:end], skip_special_tokens=True)
+            yield self.prompt.shortened(text), end is not None or self.prompt.stopped(text)
+
+    def _prefix_cache(self, rows: list[list[int]]) -> DynamicCache | None:
+        """Keys and values of the prefix that all inputs share; None if the model has no plain full cache."""
+        kinds = set(getattr(self.model.config, "layer_types", None) or ()) - {"full_attention"}
+        if kinds or getattr(self.model.config, "sliding_window", None) is not None:
+            return None
+        shared = common([[*self._head, -1], *rows])
+        if not shared:
+            return None
+        if self._prefix is None or self._prefix[0] != shared:
+            cache = DynamicCache(config=self.model.config)
+            prompt = torch.tensor([self._head[:shared]], device=self.model.device)
+            self.model(input_ids=prompt, use_cache=True, **{cache_argument(self.model): cache})
+            if cache.get_seq_length() != shared:  # a model with another kind of cache
+                return None
+            self._prefix = shared, cache
+        cache = copy.deepcopy(self._prefix[1])
+        cache.batch_repeat_interleave(len(rows))
+        return cache
+
+    def _complete(self, row: list[int]) -> bool:
+        """Whether an output's propositions are complete: looked at where a line has just ended."""
+        if "\n" not in self.tokenizer.decode(row[-_TAIL:]):
+            return False
+        return self.prompt.stopped(self.prompt.lead + self.tokenizer.decode(row))
+
+    def _without_end(self, row: list[int]) -> list[int]:
+        """A causal input without the end token that some tokenizers add."""
+        causal = not self.encoder_decoder and row and row[-1] == self.tokenizer.eos_token_id
+        return row[:-1] if causal and not self.prompt.chat else row
+
+
+def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
+    """Numbers of the first ``count`` passages in batches of similar length, the longest first.
+
+    If the memory does not suffice, the first batch shows it. Batches do not depend on earlier runs, so a
+    resumed run pads and rounds like an uninterrupted one.
+    """
+    lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[:count]
+    order = np.argsort(-lengths.astype(np.int64), kind="stable").tolist()
+    return [order[first : first + size] for first in range(0, len(order), size)]
 
 
 FORMAT = 1
@@ -474,10 +454,15 @@ class Tally:
 
 
 class PropositionFile:
-    """A file of propositions that grows.
+    """A file of propositions, written passage by passage; a killed run goes on where it stopped.
+
+    One JSON object a line: ``passage`` (its id), ``text`` (null in the only line of a passage without
+    propositions), ``part`` of ``parts`` (from 1; 0 of 0 without propositions), ``by`` (``model``, or
+    ``sentences`` if the model wrote none) and, in the first line of a passage, ``dropped`` (reasons and
+    numbers of lines that were left out). An incomplete last passage of a killed run is cut off.
 
     Args:
-        path: The file; its manifest is beside it.
+        path: The file; its manifest is beside it, and holds the origin.
         origin: The data and options that the propositions are made from, as JSON values.
 
     Raises:
@@ -492,13 +477,13 @@ class PropositionFile:
         manifest = self.path.with_name(f"{self.path.name}.manifest.json")
         refuse_unwritable(self.path)
         if manifest.is_file():
-            made = read_json(manifest)
-            if not isinstance(made, dict) or made.get("format") != FORMAT:
+            stored = read_json(manifest)
+            if not isinstance(stored, dict) or stored.get("format") != FORMAT:
                 raise DataError(
                     f"expected a manifest of format {FORMAT}; give another {Option('output')}.", manifest
                 )
             for name, new in json.loads(json.dumps(origin)).items():
-                if (old := made.get(name)) != new:
+                if (old := stored.get(name)) != new:
                     values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""
                     raise MismatchError(f"{self.path}: begun with another {name}{values}; {_REMEDY}.")
         elif self.path.exists() and self.path.stat().st_size:
@@ -536,16 +521,12 @@ class PropositionFile:
         self._file.close()
 
     def _take_up(self) -> None:
-        """Count the complete passages, and cut off the rest.
-
-        Raises:
-            DataError: A line is malformed, or not the next one.
-        """
-        complete = place = 0
+        """Count the complete passages, and cut off the rest; refuse a line that is not the next one."""
+        complete = position = 0
         unit: list[dict[str, Any]] = []
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
-                place += len(raw)
+                position += len(raw)
                 if not raw.endswith(b"\n"):  # the line that a killed run was writing
                     break
                 try:
@@ -567,7 +548,7 @@ class PropositionFile:
                 unit.append(line)
                 if unit[-1]["part"] == unit[-1]["parts"]:
                     self.tally.add(unit)
-                    unit, complete = [], place
+                    unit, complete = [], position
         if complete < self._file.size:
             self._file.cut(complete)
 
@@ -576,18 +557,12 @@ def read_propositions(path: Path) -> Iterator[Propositions]:
     """The propositions of a whole file, passage by passage."""
     unit: list[dict[str, Any]] = []
     with path.open("rb") as stream:
-        for line in map(json.loads, stream):
-            unit.append(line)
-            if line["part"] == line["parts"]:
-                texts = tuple(one["text"] for one in unit if one["part"])
-                yield Propositions(line["passage"], texts, line["by"], unit[0]["dropped"])
+        for record in map(json.loads, stream):
+            unit.append(record)
+            if record["part"] == record["parts"]:
+                texts = tuple(line["text"] for line in unit if line["part"])
+                yield Propositions(record["passage"], texts, record["by"], unit[0]["dropped"])
                 unit = []
-
-
-# Writes the propositions of a corpus, in this process or by workers.
-#
-# Passages are written in one order, a batch at a time, and a shard holds whole batches. So workers write the
-# bytes that one process writes, where their machines round alike.
 
 
 SHARD = 1024
@@ -596,14 +571,7 @@ _WRITTEN = "propositions.jsonl"
 
 
 class OpenedPropositions(NamedTuple):
-    """What writes the propositions of a run.
-
-    Attributes:
-        corpus: The passages.
-        batches: Their numbers, in the order of writing.
-        writer: Writes the propositions.
-        origin: The fingerprints and options that the propositions depend on.
-    """
+    """A run: its passages, their numbers in the order of writing, the writer, and what they depend on."""
 
     corpus: Corpus
     batches: list[list[int]]
@@ -671,66 +639,47 @@ class PropositionWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
 
 
-@dataclass(frozen=True)
-class PropositionMaker:
-    """Opens what writes propositions on a worker.
+def open_work(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
+    """What writes propositions on a worker, which must read the model and corpus of ``origin``.
 
-    Attributes:
-        asked: The options.
-        origin: The fingerprints and options that the command has read, and the worker must read, too.
-        first: The passage, in the order of writing, that is item 0 of the shards.
+    ``first`` is the passage, in the order of writing, that is item 0 of the shards.
+
+    Raises:
+        MismatchError: The worker reads another model or corpus.
     """
+    opened = options.opened()
+    sources = dict.fromkeys(("weights", "tokenizer", "prompt"), (options.model, "language model"))
+    sources["corpus"] = (options.data, "corpus")
+    refuse_other_reading(opened.origin, origin, sources)
+    size = options.batch_size
 
-    asked: PropositionWork
-    origin: dict[str, Any]
-    first: int
+    def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
+        file = PropositionFile(folder / _WRITTEN, {})
+        batches = opened.batches[(first + shard.first) // size : -(-(first + shard.end) // size)]
+        opened.write(batches, file, lambda _: None)
+        file.close()
+        return {}
 
-    def __call__(self) -> Work:
-        """Open the language model and the corpus.
-
-        Raises:
-            MismatchError: The worker reads another model or corpus.
-        """
-        opened, asked = self.asked.opened(), self.asked
-        places = dict.fromkeys(("weights", "tokenizer", "prompt"), (asked.model, "language model"))
-        places["corpus"] = (asked.data, "corpus")
-        refuse_other_reading(opened.origin, self.origin, places)
-        return partial(_write_shard, opened, asked.batch_size, self.first)
-
-
-def _write_shard(
-    opened: OpenedPropositions, size: int, before: int, shard: Shard, folder: Path
-) -> dict[str, Any]:
-    first, end = before + shard.first, before + shard.end
-    file = PropositionFile(folder / _WRITTEN, {})
-    opened.write(opened.batches[first // size : -(-end // size)], file, lambda _: None)
-    file.close()
-    return {}
+    return write_shard
 
 
 def propositions_by_workers(
-    opened: OpenedPropositions, asked: PropositionWork, file: PropositionFile, workers: Workers
+    opened: OpenedPropositions, options: PropositionWork, file: PropositionFile, workers: Workers
 ) -> None:
-    """Let workers write the propositions that a file lacks, and add them in order.
-
-    Args:
-        opened: The run, as this process opened it.
-        asked: Its options.
-        file: The file; it holds the first passages of the order of writing.
-        workers: The workers.
+    """Let workers write the propositions that a file lacks, and add them in the order of writing.
 
     Raises:
         ConfigError: The cluster cannot be used.
         MismatchError: There are shards of other work.
     """
-    settings = {"what": "propositions", "batch_size": asked.batch_size, **opened.origin}
+    settings = {"what": "propositions", "batch_size": options.batch_size, **opened.origin}
     done, size = len(file.tally.passages), workers.options.shard or SHARD
     with alone_at_shards(file.path):
         plan = ShardPlan.of_rest(
-            shards_folder(file.path), settings, opened.passages, done, size, asked.batch_size
+            shards_folder(file.path), settings, opened.passages, done, size, options.batch_size
         )
         if done < opened.passages:
-            maker = PropositionMaker(asked.elsewhere(), opened.origin, plan.settings["first"])
-            for one in done_by_workers(plan, maker, workers, "propositions", "passages"):
-                file.append(read_propositions(one.folder / _WRITTEN))
+            maker = partial(open_work, options.elsewhere(), opened.origin, plan.settings["first"])
+            for shard in done_by_workers(plan, maker, workers, "propositions", "passages"):
+                file.append(read_propositions(shard.folder / _WRITTEN))
         plan.remove()

@@ -38,7 +38,7 @@ class QuotedTarget(NamedTuple):
 
     Attributes:
         tokens: All token ids, the end token included.
-        spans: For each quote the place of its first token, and the place after its last one, where the
+        spans: For each quote the position of its first token, and the position after its last one, where the
             closing marker begins.
         keys: Numbers of the quoted keys.
     """
@@ -125,7 +125,7 @@ class Targets:
 
     def _chosen(self, query: Query, passages: Sequence[str]) -> dict[int, str]:
         """The key of each passage, with its title."""
-        asked = self._words(" ".join((query.text, *query.answers)))
+        words = self._words(" ".join((query.text, *query.answers)))
         chosen: dict[int, str] = {}
         for passage, number in zip(passages, self.corpus.numbers(list(passages)), strict=True):
             if number is None:
@@ -139,7 +139,7 @@ class Targets:
                     f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or "
                     "title is empty): choose another kind of key, or remove it from the gold passages."
                 )
-            best = max(keys, key=lambda key: len(asked & self._words(self.keys.texts[key])))
+            best = max(keys, key=lambda key: len(words & self._words(self.keys.texts[key])))
             title = self.corpus.passages([number])[0].title if self.thoughts == "title" else ""
             chosen.setdefault(best, title)
         return chosen

@@ -15,7 +15,7 @@ from dsp_helpers import CORPUS, ScriptedRetriever, retrieval
 from grls.answer.dsp.lm import Gathered
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 
 
 def test_an_error_is_that_of_its_own_asker() -> None:
@@ -28,7 +28,7 @@ def test_an_error_is_that_of_its_own_asker() -> None:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, most=4)
+    gathered = Gathered(compute, batch_size=4)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(gathered, 0)
         assert begun.wait(10)
@@ -73,17 +73,6 @@ def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
 def test_a_fused_query_is_retrieved_for_deeper() -> None:
     deep = retrieval({"x": [("a", -1.0), ("b", -1.5)], "y": [("c", -1.1), ("b", -1.2)]}, k=1)
     assert [one.id for one in deep.fused(["x", "y"])] == ["b"]  # second in both
-
-
-def test_candidates_are_ranked_and_none_is_lost() -> None:
-    module = retrieval({"q": [("c", -1.0), ("e", -2.0), ("a", -3.0)]})
-    assert [(one.id, one.score) for one in module.rank("q", ["f", "a", "c", "f"])] == [
-        ("c", -1.0), ("a", -3.0), ("f", 0.0)]  # fmt: skip
-    assert [one.id for one in module.rank("q", ["f", "a", "c"], k=1)] == ["c"]
-    with pytest.raises(DataError, match="'nowhere'"):
-        module.rank("q", ["nowhere"])
-    with pytest.raises(ConfigError, match="no candidate"):
-        module.rank("q", [])
 
 
 def test_a_retriever_is_never_called_by_two_threads_at_once() -> None:

@@ -94,7 +94,7 @@ def test_a_head_that_is_caught_by_many_threads_is_put_back() -> None:
     "use",
     [
         lambda model, head: head.all(torch.ones(2, 32)).tolist(),
-        lambda model, head: _write(SimpleNamespace(model=model), [[3, 4, 5]], 4, {1}, {}),  # type: ignore[arg-type]
+        lambda model, head: _write(SimpleNamespace(model=model), [[3, 4, 5]], 4, {1}),  # type: ignore[arg-type]
         lambda model, head: type(CausalGenerator(model)),
     ],
     ids=["reads logits", "writes", "is tried"],
