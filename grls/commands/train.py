@@ -29,7 +29,7 @@ _RUN = {
     "--seed_everything": "Value of all seeds that are not set (default: 0).",
 }
 _OTHERS = {
-    "trainer": "grls.train.cli.Trainer",
+    "trainer": "grls.train.core.trainer.Trainer",
     "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }
@@ -190,8 +190,8 @@ def train_reranker(
     Without --train and --dev it learns the hops of the data set: which passage follows the question and the
     passages found so far. That model is a cross-encoder, for `grls index rescored R --model OUTPUT/model`.
 
-    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs,
-    OUTPUT/checkpoints and OUTPUT/settings.json, with which the options of a resumed run are compared.
+    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs and
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them).
 
     Args:
         train: File of training examples, written by `grls ralm examples`; null: the hops of the data set.

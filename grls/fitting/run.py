@@ -27,7 +27,7 @@ from grls.fitting.stages import FitStages, gathers
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.progress import duration, mean_load
 from grls.retrieve.registry import Opening, load_retriever
-from grls.train.core.module import give_back_freed
+from grls.train.core.trainer import give_back_freed
 
 _AIM = 0.97
 """The share of a budget that is aimed at: stages end a little late."""

@@ -21,14 +21,12 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import lightning as L
-import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
@@ -37,7 +35,6 @@ from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
 from grls.io.recipes import config_file
-from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
@@ -49,61 +46,12 @@ from grls.train.core.checkpoints import (
 )
 from grls.train.core.clock import Meter, TimeLimit, TrainingClock, TrainingLines
 from grls.train.core.datamodule import FitData
-from grls.train.core.module import GeneratorModule, GiveBackFreed, RefuseNaN
-from grls.train.core.processes import FullyShard, launched, leaving_no_group, only_training
+from grls.train.core.module import GeneratorModule
+from grls.train.core.processes import FullyShard, leaving_no_group, only_training
+from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, Trainer
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
-
-Precision = Literal[
-    "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
-    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
-]  # fmt: skip
-"""Lightning's precisions, and ``auto``."""
-
-
-_SHARDED = ("fsdp", "fsdp_cpu_offload")
-"""Values of ``--trainer.strategy`` that shard weights (:class:`grls.train.core.processes.FullyShard`)."""
-
-
-class _Epochs(_FitLoop):
-    """Lightning's loop, resumed correctly at the end of an epoch with ``max_steps``.
-
-    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end of
-    one, it trains one more step in that epoch and counts it twice. Resumed again, it ends at once, as if the
-    training were complete.
-    """
-
-    def _iteration_based_training(self) -> bool:
-        return False
-
-
-class Trainer(L.Trainer):
-    """Lightning's trainer, with a loop that resumes exactly where a run stopped.
-
-    Args:
-        precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
-            it, else ``32-true``; null: ``32-true``.
-        kwargs: The other options of Lightning's trainer.
-    """
-
-    def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
-        device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
-        if str(precision).startswith("bf16"):
-            warn_of_emulation(device, str(Option("trainer.precision", "32-true", "auto")))
-        if precision == "auto":
-            precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
-        started = launched()
-        if started is not None and kwargs.get("devices", "auto") == "auto":
-            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
-        if kwargs.get("strategy") in _SHARDED:
-            kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
-        if isinstance(kwargs.get("strategy"), FullyShard):
-            kwargs["inference_mode"] = False  # weights that are gathered there could not be trained
-        super().__init__(precision=precision, **kwargs)
-        loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
-        loop.epoch_loop = self.fit_loop.epoch_loop
-        self.fit_loop = loop
 
 
 class Parser(PlainParser, LightningArgumentParser):
@@ -206,7 +154,7 @@ class TrainCLI(LightningCLI):
         else:
             strategy = config.trainer.strategy
             named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
-            sharded = named in _SHARDED or named.rpartition(".")[2] == FullyShard.__name__
+            sharded = named in SHARDED or named.rpartition(".")[2] == FullyShard.__name__
             check_checkpoint(config.ckpt_path, config.output, sharded)
             stage = self._subcommand_parsers[self.config["subcommand"]]
             tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))

@@ -26,6 +26,7 @@ from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.module import check_negatives, fit_biencoder
+    from grls.train.core.checkpoints import RunState
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import only_training
 
@@ -114,7 +115,7 @@ def run_biencoder(
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if words := analyzer.settings():
             settings["analyzer"] = words
-        return fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
+        return fit_biencoder(encoder, examples, dev, fit, output, RunState(settings, files), resume, clock)
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
-from grls.train.core.processes import damage, refuse_damaged_folder
+from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ _WORDS = ("last", "best", "hpc", "registry")
 """Lightning's keywords for a checkpoint, in place of a path."""
 _HARMLESS = ("data.workers", "data.data")
 """Options without an effect on the training; one folder may have two paths."""
+_FREE = ("device", "log_every", "gradient_checkpointing", "logger", "mini_batch_size")
+"""Settings that a resumed run of :class:`RunState` may change, since they do not change the losses."""
 
 _UNREADABLE = (
     AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
@@ -40,6 +43,49 @@ _WEIGHTS = (
     "holds only weights and no state of a run, so no run can resume from it: give the last.ckpt of a run, "
     f"or begin a run from the folder of the model ({Option('model.generator.name_or_path')})."
 )
+
+
+class RunState(NamedTuple):
+    """What checkpoints of bi-encoders and rerankers hold of their run; a resumed run must have the same.
+
+    Attributes:
+        settings: Options and paths, by name.
+        files: Fingerprints of what the run reads, by name.
+    """
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    files: Mapping[str, str] = MappingProxyType({})
+
+    def refuse_other(self, last: Path, sharded: bool) -> None:
+        """Refuse to resume from a checkpoint of a run with other settings or other files.
+
+        Args:
+            last: The checkpoint.
+            sharded: Both runs shard their weights (``fit.strategy``).
+
+        Raises:
+            ConfigError: The checkpoint is missing or damaged.
+            MismatchError: A setting or a file has changed; the first is named.
+        """
+        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
+        before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
+        folder = last.parent.parent
+        for name in sorted(self.settings.keys() - _FREE):
+            earlier, now = before["settings"].get(name), self.settings[name]
+            if earlier != now:
+                raise MismatchError(
+                    f"the run in {folder} had {name} {earlier!r}, now it is {now!r}: resume with the same "
+                    f"settings, or start anew without {Option('resume')}."
+                )
+        for name, fingerprint in self.files.items():
+            if before["files"].get(name) != fingerprint:
+                raise MismatchError(
+                    f"{name} has changed since the run in {folder} began: put it back as it was, or start "
+                    f"anew without {Option('resume')} in another {Option('output')}."
+                )
+
+
+NO_STATE = RunState()
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -1,4 +1,4 @@
-"""The base of the LightningModules of generators: the model, its two losses, its optimizer.
+"""The base of all LightningModules, and that of generators: the model, its two losses, its optimizer.
 
 Legend: b examples, t target positions, d model width, V vocabulary.
 
@@ -9,20 +9,17 @@ Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.modeling_outputs import BaseModelOutput
@@ -35,14 +32,14 @@ from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_b
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.seq2seq.slots import check_positions
-from grls.train.core.checkpoints import kept_checkpoint, refuse_other_run
+from grls.train.core.checkpoints import NO_STATE, RunState, refuse_other_run
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.processes import (
     FullyShard,
     Within,
     averaged,
     gathered_weights,
-    local,
+    is_first,
     summed,
     weighed,
     whole_weights,
@@ -54,7 +51,89 @@ _FUSED = ("cpu", "cuda")
 """Devices with a fused AdamW kernel."""
 
 
-class GeneratorModule(L.LightningModule):
+class TrainingModule(L.LightningModule):
+    """A model in training, whole or in shards.
+
+    Dropout is a function of (seed, batch number, rank): a resumed run repeats an uninterrupted one.
+
+    Args:
+        seed: The seed of dropout.
+        optimizer: ``adamw`` or ``adafactor``.
+        state: What checkpoints hold of the run beside weights.
+    """
+
+    model: Any
+    first_rank_seeds = False
+    """Whether the rank is part of the seed in the first process, too."""
+
+    def __init__(self, seed: int, optimizer: str, state: RunState = NO_STATE):
+        super().__init__()
+        self.seed = seed
+        self.optimizer = optimizer
+        self._state = state
+        self._whole: tuple[Within, ...] = ()  # tuples: their weights are those of the model
+        self._plain: tuple[Any, ...] = ()
+
+    @property
+    def _sharding(self) -> FullyShard | None:
+        """The strategy that shards the model; None: it stays whole, as without a trainer."""
+        strategy = None if self._trainer is None else self.trainer.strategy
+        return strategy if isinstance(strategy, FullyShard) else None
+
+    def configure_model(self) -> None:
+        """Shard the model, where the strategy does."""
+        if self._sharding is not None and not self._whole:
+            self._plain = (self.plain_copy(),) if is_first() else ()
+            self._whole = (self._sharding.shard(self.model),)
+
+    def plain_copy(self) -> Any:
+        """A model of the same form, which takes the whole weights at the end of a sharded training."""
+        return deepcopy(self.model)
+
+    def plain_model(self) -> Any:
+        """The model to save, with adapters merged; None on other processes than the first of a sharded run.
+
+        All processes must call it.
+        """
+        model = self.model
+        if self._whole:
+            weights = gathered_weights(self.model)
+            if not self._plain:
+                return None
+            (model,) = self._plain
+            model.load_state_dict(weights)
+        merge_adapters(model)
+        return model
+
+    def whole_weights(self) -> AbstractContextManager[None]:
+        """A context in which each process can use the model on its own."""
+        return whole_weights(self.model, *(self._whole or (None,)))
+
+    def within(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """What ``work`` returns, within whole weights where they are sharded."""
+        return self._whole[0](work, *arguments) if self._whole else work(*arguments)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
+        self.model.train()
+        batches, rank = self.trainer.fit_loop.epoch_loop.total_batch_idx, self.global_rank
+        ranks = (rank,) if rank or self.first_rank_seeds else ()
+        torch.manual_seed(hash((self.seed, batches, *ranks)) % 2**63)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Write the state of the run, too."""
+        checkpoint.update({name: dict(held) for name, held in self._state._asdict().items()})
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another run.
+
+        Raises:
+            MismatchError: The checkpoint is of another model, stage or optimizer.
+        """
+        refuse_other_run(self, checkpoint, self.optimizer)
+
+
+class GeneratorModule(TrainingModule):
     """Trains a generator.
 
     Args:
@@ -86,6 +165,7 @@ class GeneratorModule(L.LightningModule):
         ConfigError: A rate is out of range.
     """
 
+    first_rank_seeds = True
     stage = ""
     """Name of the stage in the record beside a trained model; empty: the name of the class."""
 
@@ -107,7 +187,7 @@ class GeneratorModule(L.LightningModule):
         lora_dropout: float = 0.0,
         seed: int | None = None,
     ):
-        super().__init__()
+        super().__init__(seed or 0, optimizer)
         bounded("(0, inf)", "model.", learning_rate=learning_rate)
         bounded("[0, 1]", "model.", warmup=warmup)
         self._closing_markers = closing_markers
@@ -120,14 +200,12 @@ class GeneratorModule(L.LightningModule):
         if lora_rank:
             add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()
-        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.warmup = warmup
         self.weight_decay = weight_decay
         self.loss: Loss = loss
         self.label_smoothing = label_smoothing
-        self.seed = seed or 0
         self._head = Head(self.model)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -141,7 +219,6 @@ class GeneratorModule(L.LightningModule):
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
         self._remade = (generator, lora_rank)
-        self._whole: tuple[Within, ...] = ()  # a tuple: its weights are those of the model
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
@@ -174,20 +251,8 @@ class GeneratorModule(L.LightningModule):
         if self.loss == "allowed":
             self.refuse_other_logits()
 
-    @property
-    def _sharding(self) -> FullyShard | None:
-        """The strategy that shards the model; None: it stays whole, as without a trainer."""
-        strategy = None if self._trainer is None else self.trainer.strategy
-        return strategy if isinstance(strategy, FullyShard) else None
-
-    def configure_model(self) -> None:
-        """Shard the model, where the strategy does."""
-        if self._sharding is not None and not self._whole:
-            self._whole = (self._sharding.shard(self.model),)
-
-    def whole_weights(self) -> AbstractContextManager[None]:
-        """A context in which each process can use the model on its own."""
-        return whole_weights(self.model, *(self._whole or (None,)))
+    def plain_copy(self) -> None:
+        """None: the model is read again at the end, which needs no memory during the training."""
 
     def _load(self, generator: GeneratorSpec) -> Loaded:
         """The model to start from, with all its markers."""
@@ -197,15 +262,11 @@ class GeneratorModule(L.LightningModule):
         return loaded
 
     def plain_model(self) -> Any:
-        """The model to save, with adapters merged; sharded or not. None on other processes than the first.
-
-        All processes must call it.
-        """
+        """The model to save, as in :class:`TrainingModule`."""
         generator, rank = self._remade
         four_bit = is_four_bit(self.model)
         if not self._whole and not four_bit:
-            merge_adapters(self.model)
-            return self.model
+            return super().plain_model()
         weights = gathered_weights(self.model) if self._whole else self.model.state_dict()
         if not weights:
             return None
@@ -232,40 +293,23 @@ class GeneratorModule(L.LightningModule):
             )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run, and empty the cache of encoder states.
-
-        Raises:
-            MismatchError: The checkpoint is of another model, stage or optimizer.
-        """
-        refuse_other_run(self, checkpoint, self.optimizer)
+        """Refuse a checkpoint of another run, and empty the cache of encoder states."""
+        super().on_load_checkpoint(checkpoint)
         if self._cache is not None:
             self._cache.clear()
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
-        self.model.train()
-        done = self.trainer.fit_loop.epoch_loop.total_batch_idx
-        torch.manual_seed(hash((self.seed, done, self.global_rank)) % 2**63)
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
-        loss = self._loss(batch)
+        loss = self.within(self.batch_loss, batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log ``dev_loss``."""
-        loss = averaged(self._loss(batch))
+        loss = averaged(self.within(self.batch_loss, batch))
         times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
         size = summed(len(batch.labels), loss.device) // times  # the same everywhere, as the loss is
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
-
-    def _loss(self, batch: Batch) -> Tensor:
-        """:meth:`batch_loss`, within whole weights where they are sharded."""
-        if not self._whole:
-            return self.batch_loss(batch)
-        loss: Tensor = self._whole[0](self.batch_loss, batch)
-        return loss
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32; among several processes :func:`weighed`.
@@ -481,191 +525,3 @@ class EncoderCache:
         states = states.cpu()
         # A slice would keep the memory of the whole batch, so each is copied.
         return [states[row, : lengths[n]].clone() for row, n in enumerate(inputs)]
-
-
-# Keeps the C library's heap from growing during trainings on a CPU.
-#
-# Inputs differ in length, so tensors of all sizes come and go. The heap of glibc soon is full of holes that
-# are too small for the next tensor. A fixed ``MALLOC_MMAP_THRESHOLD_`` takes every large tensor from the
-# system instead. That keeps the heap small as well, but the system clears the memory first, and a step takes
-# a quarter longer. Here the holes are returned to the system whenever they are large: a batch may leave GiB
-# of them.
-
-
-STEPS = 50
-"""Batches between two returns where the size of the holes is unknown."""
-_STATUS = Path("/proc/self/status")
-ROOM = 1 << 30
-"""Bytes of holes from which they are returned: taking memory again costs time."""
-
-
-class _Heap(ctypes.Structure):
-    """``struct mallinfo2`` of glibc: bytes in use are ``uordblks`` in heaps and ``hblkhd`` in maps."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd",
-            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    ]  # fmt: skip
-
-
-def holes() -> int | None:
-    """Bytes that this process holds and does not use; None: unknown, as before glibc 2.33 or without /proc.
-
-    What glibc counts as free has pages in it that were returned: this is what is resident less what is used.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return None
-    try:
-        ask: Any = ctypes.CDLL(None).mallinfo2
-        resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
-    except (AttributeError, OSError, IndexError):
-        return None
-    ask.restype = _Heap
-    known = ask()
-    in_use = int(known.uordblks) + int(known.hblkhd)
-    return max(0, int(resident) * 1024 - in_use)
-
-
-def give_back_freed() -> bool:
-    """Return all free pages of this process to the system.
-
-    Returns:
-        Whether any page was returned; False with another C library than glibc.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    return bool(ctypes.CDLL(None).malloc_trim(0))
-
-
-class SmallHeap:
-    """Called after every batch of a training on a CPU: returns free memory when there is much of it."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def __call__(self) -> None:
-        """Count a batch, and return memory if there is much of it."""
-        self._batches += 1
-        free = holes()
-        if self._batches % STEPS == 0 if free is None else free > ROOM:
-            give_back_freed()
-
-
-class GiveBackFreed(L.Callback):
-    """Keeps the heap small where the model of a Lightning training is on a CPU."""
-
-    def __init__(self) -> None:
-        self._heap = SmallHeap()
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Return memory after a step, when its tensors are free."""
-        if pl_module.device.type == "cpu":
-            self._heap()
-
-
-# Ends a training at the step whose loss, gradient or weights are not finite numbers.
-#
-# One such step spoils every weight, and the next checkpoint would replace the last good one. All processes
-# end together. The module does not know what is trained.
-
-
-GENERATOR = (
-    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
-    f"in {Option('trainer.precision', '32-true')}"
-)
-"""Remedy for a stage of ``grls train``."""
-RERANKER = f"{Option('fit.learning_rate')}"
-"""Remedy for ``grls train reranker``."""
-
-
-def spoiled(weights: Mapping[str, Any]) -> str | None:
-    """The name of the first weights that are not finite; None: all are finite."""
-    for name, value in weights.items():
-        if not isinstance(value, Tensor) or not value.is_floating_point():
-            continue
-        if not bool(torch.isfinite(local(value)).all()):
-            return name
-    return None
-
-
-class RefuseNaN(L.Callback):
-    """Checks each loss before the backward pass, and each gradient before its weights are used.
-
-    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
-    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
-
-    Args:
-        remedy: The options to change, for the error text.
-    """
-
-    def __init__(self, remedy: str = GENERATOR):
-        self.remedy = remedy
-        self._norm: Tensor | None = None
-        self._step = 0
-
-    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        """Check the loss of a step, and the gradient of the step before."""
-        self._look(trainer, pl_module, loss=loss)
-
-    def on_before_optimizer_step(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
-        """Measure the gradient."""
-        if getattr(trainer.precision_plugin, "scaler", None) is None:
-            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
-            self._norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-            self._step = trainer.global_step + 1
-
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Check the last gradient."""
-        self._look(trainer, pl_module)
-
-    def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
-        trained = {name for name, _ in pl_module.named_parameters()}
-        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
-        self._look(trainer, pl_module, broken=spoiled(weights))
-
-    def _look(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        loss: Tensor | None = None,
-        broken: str | None = None,
-    ) -> None:
-        """Check the loss, the gradient and the weights of all processes together.
-
-        Raises:
-            ConfigError: One of them is not finite on a process; all processes raise.
-        """
-        bad = torch.zeros(3, device=pl_module.device)
-        if self._norm is not None:
-            bad[0] = ~torch.isfinite(self._norm)
-        if loss is not None:
-            bad[1] = ~torch.isfinite(loss.detach())
-        bad[2] = float(broken is not None)
-        if trainer.world_size > 1:
-            bad = trainer.strategy.reduce(bad, reduce_op="sum")
-        gradient, of_loss, weights = bad.bool().tolist()
-        self._norm = None
-        if gradient:
-            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
-        if of_loss:
-            value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
-            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
-        if weights:
-            which = "" if broken is None else f" of {broken}"
-            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
-
-    def _refuse(self, trainer: L.Trainer, what: str) -> None:
-        kept = kept_checkpoint(trainer)
-        before = "" if kept is None else f" The checkpoint {kept}, from before, is intact."
-        raise ConfigError(f"the training has diverged: {what}.{before} Lower {self.remedy}.")

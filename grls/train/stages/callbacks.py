@@ -30,7 +30,8 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.clock import is_metered
-from grls.train.core.processes import FullyShard, damage, folder_damage, local
+from grls.train.core.processes import damage, folder_damage
+from grls.train.core.trainer import load_weights, spoiled
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)
@@ -198,12 +199,7 @@ class SaveModel(L.Callback):
         taken, measured = trainer.global_step, ""
         trouble = _trouble(best)
         if best is not None and trouble is None:
-            if isinstance(trainer.strategy, FullyShard):
-                taken = trainer.strategy.load_weights(best.best_model_path)
-            else:
-                state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
-                module.load_state_dict(state["state_dict"])
-                taken = int(state["global_step"])
+            taken = load_weights(trainer, module, best.best_model_path)
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
@@ -227,13 +223,12 @@ class SaveModel(L.Callback):
                 trainer.num_training_batches,
                 Option("trainer.check_val_every_n_epoch"),
             )
-        for name, weights in module.model.named_parameters():
-            if not torch.isfinite(local(weights)).all():
-                raise ConfigError(
-                    f"the training has diverged: weights of {name} are not finite, so nothing was written to "
-                    f"{self.folder}. Lower {Option('model.learning_rate')}, or train in "
-                    f"{Option('trainer.precision', '32-true')}."
-                )
+        if (name := spoiled(dict(module.model.named_parameters()))) is not None:
+            raise ConfigError(
+                f"the training has diverged: weights of {name} are not finite, so nothing was written to "
+                f"{self.folder}. Lower {Option('model.learning_rate')}, or train in "
+                f"{Option('trainer.precision', '32-true')}."
+            )
         model = module.plain_model()
         if trainer.is_global_zero:
             data: Any = trainer.datamodule  # type: ignore[attr-defined]

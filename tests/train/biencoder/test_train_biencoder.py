@@ -25,6 +25,7 @@ from grls.models.load.build import TRAINING
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder import dev
 from grls.train.biencoder import module as biencoder
+from grls.train.core import trainer
 
 ROOT = Path(__file__).parents[3]
 SETS = sorted(name for name, runs in trainings.TRAININGS.items() if "biencoder" in runs)
@@ -102,13 +103,13 @@ def test_bfloat16_needs_no_gpu_and_rounds(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
+    monkeypatch.setattr(trainer, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
     losses = {}
     for precision, able in (("auto", False), ("bfloat16", False), ("auto", True)):
-        monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
+        monkeypatch.setattr(trainer, "has_bfloat16", lambda device, able=able: able)
         given = ("--fit.max_steps=2", "--fit.device=auto", f"--fit.precision={precision}")
         losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "train_loss")
-    assert warned == ["--precision float32 or auto"]
+    assert warned == ["--fit.precision float32 or auto"]
     plain, half = losses["auto", False], losses["auto", True]
     assert losses["bfloat16", False] == half != plain
     assert list(half.values()) == pytest.approx(list(plain.values()), rel=0.05)
@@ -184,7 +185,7 @@ def test_refusals_before_the_work_begins(
     def forbidden(*args: Any, **named: Any) -> None:
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr(biencoder.L.Trainer, "fit", forbidden)
+    monkeypatch.setattr(trainer.L.Trainer, "fit", forbidden)
     output = tmp_path / "out"
     for given, words in (
         (["--train_split=none"], "none.tsv: no such file; give another train_split"),
