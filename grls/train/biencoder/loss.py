@@ -1,4 +1,4 @@
-"""The loss of a bi-encoder: in-batch negatives without false negatives.
+"""The loss of a bi-encoder: in-batch negatives without false negatives, and a teacher's scores.
 
 Legend: B examples of a batch, b of them in this process (all, where there is one), n passages an example (the
 right one, then hard negatives), C = B n passages of the batch (all right passages in the order of the
@@ -9,7 +9,7 @@ The passages of all processes are negatives of each example, so the loss is that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
     Args:
         keys: ``[B, n]`` numbers of the passages' texts, the right passage first.
         gold: ``[b, G]`` numbers of the texts that are right for the query.
-        first: The place of the first of the b examples among the B.
+        first: The index of the first of the b examples among the B.
     """
     every = keys.T.flatten()
     target = keys[first : first + len(gold), :1]
@@ -59,7 +59,7 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         model: The model of sentence-transformers.
         scale: The scale s.
         similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
-        options: ``mini_batch_size``, ``in_batch_negatives`` and ``matryoshka``.
+        options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives`` and ``matryoshka``.
     """
 
     def __init__(
@@ -79,8 +79,7 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
             sentence_features: What the model reads of each.
             labels: ``[b, n + G]``.
         """
-        size = self.options.mini_batch_size
-        embeddings = [embed_in_groups(self.model, features, size) for features in sentence_features]
+        embeddings = embed_in_groups(self.model, [*sentence_features], self.options)
         widths = self.options.matryoshka or (embeddings[0].shape[1],)
         losses = [
             self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels)
@@ -115,34 +114,71 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
 # the C library keeps for the next step. The embeddings are those of the whole batch, so the loss and its
 # negatives stay (with dropout: another draw).
 #
-# With a size, each group is embedded again in the backward pass, which needs the memory of one group for a
-# batch of any size (GradCache, Gao et al. 2021, arXiv 2101.06983).
+# A group may be embedded again in the backward pass, in place of keeping its activations (GradCache, Gao et
+# al. 2021, arXiv 2101.06983), with the same dropout. With ``mini_batch_size`` all groups are: a batch of any
+# size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The backward pass begins
+# with the last group, so the last ones keep their activations, which are freed before the first ones need
+# memory.
 #
 # Legend: b texts, L tokens of the longest one, d embedding dimension.
 
 
 GROUP = 8
 """Texts of a group."""
+KEPT_TOKENS = 3840
+"""Padded tokens of a batch, of queries and passages, whose activations are kept on a CPU.
+
+A layer of all-MiniLM-L6-v2 (width 384, 12 heads) with dropout and plain attention keeps for a token of a text
+of L tokens 18 vectors of width 384 (the input; queries, keys and values; context; both inputs of layer norms
+and the output of the first; two dropout masks; 4 + 4 around the activation) and 3 x 12 L attention weights
+(after the softmax, their dropout mask, their product): 27,648 + 144 L bytes in float32. At L = 256 its six
+layers keep 387 kB a token, so 3,840 tokens keep 1.49 GB.
+"""
 
 
-def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int | None = None) -> Tensor:
-    """The embeddings ``[b, d]`` of texts, in their order.
+def embed_in_groups(
+    model: nn.Module, columns: Sequence[Mapping[str, Any]], options: BiEncoderOptions = USUAL_FIT
+) -> list[Tensor]:
+    """The embeddings ``[b, d]`` of the texts of each column, in their order.
 
-    Without a size a batch stays whole among several processes, where each pass may wait for the others, which
-    would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer pads on the
-    left, since positions may be counted from there.
+    Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for the
+    others, which would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer
+    pads on the left, since positions may be counted from there.
 
     Args:
         model: A model of sentence-transformers.
-        features: What the model reads of the texts, ``attention_mask [b, L]`` among it.
-        size: Texts of a group that is embedded again in the backward pass; None: none is.
+        columns: What the model reads of the queries, then of the texts for each of the n passages,
+            ``attention_mask [b, L]`` among it.
+        options: ``mini_batch_size``, and ``gradient_checkpointing``, with which few activations are kept.
     """
+    size = options.mini_batch_size
+    divided = [_groups(features, size) for features in columns]
+    tokens = sum(_padded_tokens(part) for parts, _ in divided for part in parts)
+    kept = 0 if size else tokens
+    on_cpu = next(model.parameters()).device.type == "cpu" and processes() == 1
+    if size is None and on_cpu and not options.gradient_checkpointing:
+        kept = KEPT_TOKENS
+    embeddings = []
+    for parts, order in divided:
+        rows = []
+        for part in parts:
+            again = tokens > kept and torch.is_grad_enabled()
+            rows.append(
+                checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
+            )
+            tokens -= _padded_tokens(part)
+        embeddings.append(rows[0] if order is None else torch.cat(rows)[order])
+    return embeddings
+
+
+def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[dict[str, Any]], Tensor | None]:
+    """What the model reads of each group, and the row of each text there, ``[b]``; None: of one group."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
-        return _embedded(model, dict(features))
+        return [dict(features)], None
     right = bool(mask[:, 0].all())
     if size is None and (mask.device.type != "cpu" or processes() > 1 or not right):
-        return _embedded(model, dict(features))
+        return [dict(features)], None
     lengths = mask.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     parts = []
@@ -153,11 +189,13 @@ def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int | N
                 part[name] = value[rows]
                 if value.shape[:2] == mask.shape:
                     part[name] = part[name][:, :longest]
-        again = size is not None and torch.is_grad_enabled()
-        parts.append(
-            checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
-        )
-    return torch.cat(parts)[torch.argsort(order)]
+        parts.append(part)
+    return parts, torch.argsort(order)
+
+
+def _padded_tokens(features: Mapping[str, Any]) -> int:
+    mask = features.get("attention_mask")
+    return mask.numel() if isinstance(mask, Tensor) else 0
 
 
 def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:
