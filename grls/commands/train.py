@@ -117,6 +117,7 @@ def train_biencoder(
     max_tokens: int | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
+    teacher: str | None = None,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
 ) -> None:
@@ -141,6 +142,8 @@ def train_biencoder(
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
             same corpus, or ``bm25``.
+        teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
+            training query the gold passages, and those that the hard negatives are drawn from; null: none.
         analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
@@ -158,6 +161,7 @@ def train_biencoder(
         max_tokens=max_tokens,
         fit=fit,
         negatives=negatives,
+        teacher=teacher,
         analyzer=analyzer,
         resume=resume,
     )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from grls.data.codec import DONE_ID
@@ -21,8 +22,9 @@ from grls.data.dataset import Qrels, free_order
 from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
-from grls.errors import DataError, Option
+from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
+from grls.io.resumable import read_jsonl, string_of
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import Retriever, ranking_fingerprint
@@ -67,12 +69,14 @@ class Pair(NamedTuple):
         keys: A number for each of ``passages``; equal texts have equal numbers.
         gold: Numbers of the texts that are right for the query at any hop, filled up with ``NO_KEY`` to the
             same length for all examples.
+        scores: The teacher's scores of ``passages``; empty without a teacher.
     """
 
     query: str
     passages: tuple[str, ...]
     keys: tuple[int, ...]
     gold: tuple[int, ...]
+    scores: tuple[float, ...] = ()
 
 
 class _Mined(NamedTuple):
@@ -103,10 +107,13 @@ class BiEncoderExamples:
         options: The options of the pairs.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
             passages are left out, and a short ranking is filled up at random; None: all are random.
+        teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
+            scored for the query, in place of the miner's.
 
     Raises:
+        ConfigError: There is a teacher, and no hard negatives or several hops are trained.
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
-            corpus has too few other passages for the hard negatives.
+            corpus has too few other passages for the hard negatives, or the teacher lacks a score.
     """
 
     def __init__(
@@ -117,6 +124,7 @@ class BiEncoderExamples:
         encoder: MakesQueries,
         options: PairOptions,
         miner: Miner | None = None,
+        teacher: TeacherScores | None = None,
     ):
         if not queries:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
@@ -135,6 +143,20 @@ class BiEncoderExamples:
                     Option("hops.multistep", True),
                 )
         self.options = replace(options, multistep=multistep)
+        self._teacher = teacher
+        if teacher is not None:
+            if not options.hard_negatives:
+                raise ConfigError(
+                    f"a teacher orders right and wrong passages: set {Option('fit.hard_negatives')} above 0."
+                )
+            if multistep:
+                raise ConfigError(
+                    "a teacher scores passages for a query without evidence: set "
+                    f"{Option('fit.multistep', False)}."
+                )
+            for query, chains in zip(queries, self.chains, strict=True):
+                for chain in chains:
+                    teacher.of(query.id, chain)
         self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
         self._numbers: dict[str, int] = {}
         users = {
@@ -158,7 +180,7 @@ class BiEncoderExamples:
         ]
         self._negatives: dict[_Mined, list[str]] = {}
         if options.hard_negatives:
-            self._mine(corpus, miner)
+            self._mine(corpus, teacher or miner)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -176,12 +198,13 @@ class BiEncoderExamples:
                 place = _Mined(query, hop, chain[0] if hop == 1 else "")
             rng = random.Random(f"{seed}-{hop}")
             names += rng.sample(self._negatives[place], self.options.hard_negatives)
-        gold = self._gold[query]
+        gold, teacher = self._gold[query], self._teacher
         return Pair(
             self.encoder.query_text(self.queries[query].text, before),
             tuple(passage_text(self._passages[name]) for name in names),
             tuple(self._key(name) for name in names),
             (*sorted(gold), *[NO_KEY] * (self._width - len(gold))),
+            () if teacher is None else teacher.of(self.queries[query].id, names),
         )
 
     def passages(self) -> list[str]:
@@ -232,14 +255,15 @@ class BiEncoderExamples:
         least = self.options.hard_negatives
         for place, ranking in zip(places, rankings, strict=True):
             wrong = self._distinct(place.query, ranking)[: self.options.ranked]
-            if len(wrong) < least:
+            if len(wrong) < least and self._teacher is None:
                 rng = random.Random(f"{self.options.seed}-{place.query}")
                 filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
                 self._add(corpus, filler)
                 wrong = self._distinct(place.query, [*wrong, *filler])[:least]
             if len(wrong) < least:
+                source = corpus.source if self._teacher is None else self._teacher.file
                 raise DataError(
-                    f"{corpus.source} has {counted(len(wrong), 'passage')} that are not gold for query "
+                    f"{source} has {counted(len(wrong), 'passage')} that are not gold for query "
                     f"{self.queries[place.query].id!r}; hard_negatives of {least} needs as many: lower it."
                 )
             self._negatives[place] = wrong
@@ -252,6 +276,87 @@ class BiEncoderExamples:
             if key not in self._gold[query]:
                 wrong.setdefault(key, passage)
         return list(wrong.values())
+
+
+@dataclass(frozen=True)
+class TeacherScores:
+    """Scores of pairs of query and passage, by a model that is slower and better; a :data:`Miner`, too.
+
+    Attributes:
+        file: The file that they were read from.
+        scores: Query id -> passage id -> score.
+    """
+
+    file: Path
+    scores: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, file: str | Path, queries: Sequence[Query], corpus: Corpus) -> TeacherScores:
+        """Read ``{"query": id, "passage": id, "score": number}``, one object a line.
+
+        Args:
+            file: The file.
+            queries: The training queries.
+            corpus: The passages.
+
+        Raises:
+            DataError: The file is missing; a line is malformed, names an unknown query or passage, has a
+                score that is not a finite number, or scores a pair again.
+        """
+        scores: dict[str, dict[str, float]] = {query.id: {} for query in queries}
+        first_lines: dict[str, int] = {}
+        for line, record in read_jsonl(file):
+            query, passage = (string_of(record, key, file, line) for key in ("query", "passage"))
+            score = record.get("score")
+            if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < 1e30:
+                raise DataError(f"expected 'score' to be a finite number, got {score!r}.", file, line)
+            if query not in scores:
+                raise DataError(
+                    f"query {query!r} is not in the training split: remove the line, or give the split of "
+                    f"that query as {Option('train_split')}.",
+                    file,
+                    line,
+                )
+            if passage in scores[query]:
+                raise DataError(
+                    f"query {query!r} and passage {passage!r} have a score already: remove one of the lines.",
+                    file,
+                    line,
+                )
+            scores[query][passage] = float(score)
+            first_lines.setdefault(passage, line)
+        for passage, number in zip(first_lines, corpus.numbers([*first_lines]), strict=True):
+            if number is None:
+                raise DataError(
+                    f"passage {passage!r} is not in {corpus.source}: remove the line, or add the passage.",
+                    file,
+                    first_lines[passage],
+                )
+        return cls(Path(file), scores)
+
+    def __call__(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+    ) -> list[list[str]]:
+        """The k passages with the highest scores of each query."""
+        return [
+            sorted(self.scores[query.id], key=lambda passage: -self.scores[query.id][passage])[:k]
+            for query in queries
+        ]
+
+    def of(self, query: str, passages: Sequence[str]) -> tuple[float, ...]:
+        """The scores of passages for a query.
+
+        Raises:
+            DataError: One of them is missing.
+        """
+        for passage in passages:
+            if passage not in self.scores[query]:
+                raise DataError(
+                    f"the score of query {query!r} and its gold passage {passage!r} is missing: add it ("
+                    "the pair is trained on).",
+                    self.file,
+                )
+        return tuple(self.scores[query][passage] for passage in passages)
 
 
 # Hard negatives: what a retriever ranks for the hops of the training queries.

@@ -52,6 +52,10 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     the leading dimensions of the embeddings where there are some (Matryoshka, Kusupati et al. 2022, arXiv
     2205.13147).
 
+    With the scores t of a teacher for the n passages of the example, a share w of the loss is distilled: the
+    divergence KL(softmax(t) || softmax(s q·p_1 .. s q·p_n)) over these passages alone, as in DistillKLDivLoss
+    of sentence-transformers (Lin et al. 2020, arXiv 2010.11386) at temperature 1.
+
     A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
     its G gold keys.
 
@@ -59,7 +63,8 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         model: The model of sentence-transformers.
         scale: The scale s.
         similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
-        options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives`` and ``matryoshka``.
+        options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives``, ``matryoshka`` and
+            ``teacher_share`` (w).
     """
 
     def __init__(
@@ -72,27 +77,33 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         super().__init__(model, scale=scale, similarity_fct=similarity_fct)
         self.options = options
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+    def forward(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor, teacher: Tensor | None = None
+    ) -> Tensor:
         """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
 
         Args:
             sentence_features: What the model reads of each.
             labels: ``[b, n + G]``.
+            teacher: ``[b, n]`` scores of the passages; None: there is no teacher.
         """
         embeddings = embed_in_groups(self.model, [*sentence_features], self.options)
         widths = self.options.matryoshka or (embeddings[0].shape[1],)
         losses = [
-            self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels)
+            self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels, teacher)
             for width in widths
         ]
         return torch.stack(losses).mean()
 
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+    def compute_loss_from_embeddings(
+        self, embeddings: list[Tensor], labels: Tensor, teacher: Tensor | None = None
+    ) -> Tensor:
         """The loss, a scalar in float32; among several processes ``weighed``.
 
         Args:
             embeddings: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages.
             labels: ``[b, n + G]``.
+            teacher: ``[b, n]`` scores of the passages; None: there is no teacher.
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
@@ -104,6 +115,11 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         if not self.options.in_batch_negatives:
             mask |= torch.arange(mask.shape[1], device=mask.device) % len(every) != targets[:, None]
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
+        if teacher is not None:
+            columns = targets[:, None] + len(every) * torch.arange(len(passages), device=scores.device)
+            student, share = scores.gather(1, columns).log_softmax(1), self.options.teacher_share
+            distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
+            mean = (1 - share) * mean + share * distilled
         return weighed(mean, len(scores))
 
 

@@ -105,9 +105,8 @@ class BiEncoderModule(TrainingModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch, among several processes ``weighed``; logs ``train_loss``."""
-        features, labels = batch
-        loss = self.within(self._loss[0], features, labels)
-        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(labels))
+        loss = self.within(self._loss[0], *batch)
+        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:

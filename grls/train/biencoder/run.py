@@ -13,13 +13,13 @@ from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import needing, quiet
-from grls.io.files import refuse_foreign
+from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
+from grls.train.biencoder.examples import BM25, BiEncoderExamples, TeacherScores, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
@@ -43,6 +43,7 @@ def run_biencoder(
     max_tokens: int | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
+    teacher: str | None = None,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
     max_seconds: float | None = None,
@@ -63,6 +64,8 @@ def run_biencoder(
         max_tokens: Longest text in tokens; None: the limit of the model.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
+        teacher: File of a teacher's scores (:meth:`~grls.train.biencoder.examples.TeacherScores.read`), with
+            the passages that are hard negatives; None: there is no teacher.
         analyzer: How BM25 splits texts into words.
         resume: Resume from the last checkpoint in ``output``; options and data must be the same.
         max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
@@ -79,6 +82,10 @@ def run_biencoder(
     with only_training(output):
         clock = TrainingClock("biencoder", max_seconds, meter)
         check_negatives(fit)
+        if teacher is not None and negatives != BM25:
+            raise ConfigError(
+                f"{Option('teacher')} names the hard negatives, too: leave out {Option('negatives')}."
+            )
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
         train = _split(data, train_split, corpus, "train_split")
@@ -101,20 +108,23 @@ def run_biencoder(
                 generator.load(), max_tokens, generator.stages(), fit.similarity or "dot"
             )
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
-        miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
-        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
+        miner = scores = None
+        if teacher is not None:
+            scores = TeacherScores.read(teacher, train.queries, corpus)
+        elif fit.hard_negatives:
+            miner = miner_of(negatives, corpus, fit.evidence_words, analyzer)
+        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner, scores)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-            "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+            "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,
+            "teacher": teacher, "analyzer": analyzer.settings(),
         }  # fmt: skip
         files = {f"the model {source or generator}": begun}
         files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
-        if negatives != BM25:
-            settings["negatives"] = negatives
         if negatives != BM25 and miner is not None:
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
-        if words := analyzer.settings():
-            settings["analyzer"] = words
+        if teacher is not None:
+            files[f"the teacher {teacher}"] = sha256(teacher)
         return fit_biencoder(encoder, examples, dev, fit, output, RunState(settings, files), resume, clock)
 
 

@@ -243,7 +243,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     monkeypatch.setattr(
         biencoder.MaskedRankingLoss,
         "compute_loss_from_embeddings",
-        lambda self, embeddings, labels: embeddings[0].pow(2).sum() * next(factors),
+        lambda self, embeddings, labels, teacher: embeddings[0].pow(2).sum() * next(factors),
     )
     given = options(place, output, "--fit.max_steps=3", "--fit.log_every=100", "--dev_split=null")
     assert "the loss is inf at step 2" in fails(capsys, *given)
@@ -257,7 +257,7 @@ def test_weights_that_the_last_step_spoils_are_not_saved(
     monkeypatch.setattr(
         biencoder.MaskedRankingLoss,
         "compute_loss_from_embeddings",
-        lambda self, embeddings, labels: (embeddings[0].sum() * 0).sqrt(),
+        lambda self, embeddings, labels, teacher: (embeddings[0].sum() * 0).sqrt(),
     )
     given = options(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
     assert "the gradient is not finite at step 1" in fails(capsys, *given)
