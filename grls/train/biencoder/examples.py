@@ -175,7 +175,7 @@ class BiEncoderExamples:
         self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
         self.done = options.done and multistep
-        self.places = [
+        self.hops = [
             (q, hop) for q, proofs in enumerate(self.chains) for hop in range(len(proofs[0]) + self.done)
         ]
         self._negatives: dict[_Mined, list[str]] = {}
@@ -183,21 +183,21 @@ class BiEncoderExamples:
             self._mine(corpus, teacher or miner)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Pair:
         """Example ``number`` as it is in ``epoch``."""
-        query, hop = self.places[number]
+        query, hop = self.hops[number]
         seed = f"{self.options.seed}-{epoch}-{query}"  # of the order, the same for all hops of the query
         chain = drawn_chain(self.chains[query], self._shuffles(query), seed)
         before = [self._passages[p] for p in chain[:hop]] if self.options.multistep else []
         names = [DONE_ID if hop == len(chain) else chain[hop]]
         if self._negatives:
-            place = _Mined(query)
+            ranking = _Mined(query)
             if self.options.multistep:
-                place = _Mined(query, hop, chain[0] if hop == 1 else "")
+                ranking = _Mined(query, hop, chain[0] if hop == 1 else "")
             rng = random.Random(f"{seed}-{hop}")
-            names += rng.sample(self._negatives[place], self.options.hard_negatives)
+            names += rng.sample(self._negatives[ranking], self.options.hard_negatives)
         gold, teacher = self._gold[query], self._teacher
         return Pair(
             self.encoder.query_text(self.queries[query].text, before),
@@ -217,9 +217,7 @@ class BiEncoderExamples:
         """Approximate length of each example's query text in characters, for sorting."""
         texts = [len(passage_text(p)) for p in self._passages.values()]
         mean = sum(texts) // len(texts)
-        return [
-            len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.places
-        ]
+        return [len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.hops]
 
     def _shuffles(self, query: int) -> bool:
         return self.options.shuffle or free_order(self.queries[query])
@@ -237,36 +235,38 @@ class BiEncoderExamples:
 
     def _mine(self, corpus: Corpus, miner: Miner | None) -> None:
         """Find wrong passages of each ranking, hardest first, each text once; without hops, of hop 0."""
-        places = []
-        for query, hop in self.places:
+        mined = []
+        for query, hop in self.hops:
             if hop == 1 and self.options.multistep:  # a ranking for each passage that may come first
                 shuffled = self._shuffles(query)
                 firsts = [p for chain in self.chains[query] for p in (chain if shuffled else chain[:1])]
-                places += [_Mined(query, hop, first) for first in dict.fromkeys(firsts)]
+                mined += [_Mined(query, hop, first) for first in dict.fromkeys(firsts)]
             elif hop == 0 or self.options.multistep:
-                places.append(_Mined(query, hop))
-        rankings: list[list[str]] = [[] for _ in places]
+                mined.append(_Mined(query, hop))
+        rankings: list[list[str]] = [[] for _ in mined]
         if miner is not None:
-            asked = [self.queries[one.query] for one in places]
-            names = [[one.first] if one.first else self.chains[one.query][0][: one.hop] for one in places]
-            evidence = [[self._passages[name] for name in before] for before in names]
-            rankings = miner(asked, evidence, self.options.ranked + max(map(len, self._gold)))
-        self._add(corpus, (passage for ranking in rankings for passage in ranking))
+            queries = [self.queries[ranking.query] for ranking in mined]
+            evidence = [
+                [self._passages[name] for name in ([first] if first else self.chains[query][0][:hop])]
+                for query, hop, first in mined
+            ]
+            rankings = miner(queries, evidence, self.options.ranked + max(map(len, self._gold)))
+        self._add(corpus, (passage for passages in rankings for passage in passages))
         least = self.options.hard_negatives
-        for place, ranking in zip(places, rankings, strict=True):
-            wrong = self._distinct(place.query, ranking)[: self.options.ranked]
+        for ranking, passages in zip(mined, rankings, strict=True):
+            wrong = self._distinct(ranking.query, passages)[: self.options.ranked]
             if len(wrong) < least and self._teacher is None:
-                rng = random.Random(f"{self.options.seed}-{place.query}")
+                rng = random.Random(f"{self.options.seed}-{ranking.query}")
                 filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
                 self._add(corpus, filler)
-                wrong = self._distinct(place.query, [*wrong, *filler])[:least]
+                wrong = self._distinct(ranking.query, [*wrong, *filler])[:least]
             if len(wrong) < least:
                 source = corpus.source if self._teacher is None else self._teacher.file
                 raise DataError(
                     f"{source} has {counted(len(wrong), 'passage')} that are not gold for query "
-                    f"{self.queries[place.query].id!r}; hard_negatives of {least} needs as many: lower it."
+                    f"{self.queries[ranking.query].id!r}; hard_negatives of {least} needs as many: lower it."
                 )
-            self._negatives[place] = wrong
+            self._negatives[ranking] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
         """The passages that are not gold for the query, each text once."""

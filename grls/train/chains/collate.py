@@ -30,7 +30,7 @@ class DecisionTensors(NamedTuple):
     """Decisions as tensors.
 
     Attributes:
-        places: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
+        states: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
             states of a :class:`~grls.train.chains.collate.HopBatch`.
         weights: ``[D]`` weight in the loss.
         owners: ``[A]`` the decision of each allowed token, ascending.
@@ -44,7 +44,7 @@ class DecisionTensors(NamedTuple):
         gains: ``[A]`` gain of a prior for each score (nats).
     """
 
-    places: Tensor
+    states: Tensor
     weights: Tensor
     owners: Tensor
     tokens: Tensor
@@ -61,14 +61,14 @@ class Rescored(NamedTuple):
     """Rescored passages as tensors.
 
     Attributes:
-        places: ``[n]`` index of the model's state after the last token of each passage.
+        states: ``[n]`` index of the model's state after the last token of each passage.
         hops: ``[n]`` the rescored hop of each passage, 0 to h - 1, ascending.
         within: ``[n]`` number of the passage within its hop.
         right: ``[n]`` whether the passage is right.
         tokens: ``[2]`` the two tokens whose logits are compared.
     """
 
-    places: Tensor
+    states: Tensor
     hops: Tensor
     within: Tensor
     right: Tensor
@@ -136,7 +136,7 @@ class ChainCollator:
         rescored = [] if self.proposals is None else self.proposals(examples)
         behind = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
         lengths = np.zeros(len(paths), dtype=np.int64)  # tokens of each path before its last decision
-        np.maximum.at(lengths, decisions.paths, decisions.places)
+        np.maximum.at(lengths, decisions.paths, decisions.depths)
         written = [
             self.index.tokens(path.passage)[:length].tolist()
             for path, length in zip(paths, lengths.tolist(), strict=True)
@@ -159,11 +159,11 @@ class ChainCollator:
         else:
             sources = [hop.source for hop in hops]
             read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
-        places = [
-            nodes[p][place]
-            for p, place in zip(decisions.paths.tolist(), decisions.places.tolist(), strict=True)
+        states = [
+            nodes[p][depth]
+            for p, depth in zip(decisions.paths.tolist(), decisions.depths.tolist(), strict=True)
         ]
-        batch = ChainBatch(read, decision_tensors(decisions, places, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(read, decision_tensors(decisions, states, paths), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
         last = [
@@ -172,32 +172,32 @@ class ChainCollator:
         return batch._replace(rescored_passages=as_tensors(rescored, last, self.proposals.readout))
 
 
-def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, int]) -> Rescored:
+def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[int, int]) -> Rescored:
     """The passages as tensors.
 
     Args:
-        read: The passages, those of a hop side by side.
-        places: ``[n]`` where the model's state behind each is found.
+        passages: The passages, those of a hop side by side.
+        states: ``[n]`` index of the model's state behind each.
         tokens: See :func:`grls.models.head.readout`.
     """
-    owners = np.array([one.hop for one in read], dtype=np.int64)
+    owners = np.array([passage.hop for passage in passages], dtype=np.int64)
     _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
     within = np.arange(len(owners)) - first[hops] if len(owners) else owners
     return Rescored(
-        torch.tensor(places, dtype=torch.long),
+        torch.tensor(states, dtype=torch.long),
         torch.from_numpy(hops),
         torch.from_numpy(within),
-        torch.tensor([one.right for one in read], dtype=torch.bool),
+        torch.tensor([passage.right for passage in passages], dtype=torch.bool),
         torch.tensor(tokens),
     )
 
 
-def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
+def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
     """Decisions as tensors, with the pairs of right and wrong passages of each hop.
 
     Args:
         decisions: The decisions.
-        places: ``[D]`` index of the model's state at each decision.
+        states: ``[D]`` index of the model's state at each decision.
         paths: The paths; the first path of a hop is the right passage of its pairs.
     """
     first: dict[int, int] = {}
@@ -205,7 +205,7 @@ def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequenc
         first.setdefault(path.hop, n)
     wrong = [n for n, path in enumerate(paths) if path.negative]
     return DecisionTensors(
-        torch.tensor(places, dtype=torch.long),
+        torch.tensor(states, dtype=torch.long),
         torch.from_numpy(decisions.weights).float(),
         torch.from_numpy(decisions.owners),
         torch.from_numpy(decisions.tokens.astype(np.int64)),
@@ -344,7 +344,7 @@ class HopGroup(NamedTuple):
 
 
 class HopBatch(NamedTuple):
-    """Hops and their paths; states are numbered through all places of all stretches, in order.
+    """Hops and their paths; states are numbered through all tokens of all stretches, in order.
 
     Attributes:
         groups: Groups of inputs with their paths.
@@ -375,23 +375,23 @@ def group(
     inputs = sorted({tuple(source) for source in sources}, key=lambda source: (len(source), source))
     number = {source: n for n, source in enumerate(inputs)}
     owner = [number[tuple(sources[hop])] for hop in hops]
-    places: list[list[int]] = [[] for _ in hops]
+    states: list[list[int]] = [[] for _ in hops]
     groups = []
     before = 0
     for low in range(0, len(inputs), _GROUP):
         members = inputs[low : low + _GROUP]
         alike: dict[int, list[int]] = {}  # paths of at most 1, 2, 4, 8, … tokens with the start token
-        for path, at in enumerate(owner):
-            if low <= at < low + len(members):
+        for path, row in enumerate(owner):
+            if low <= row < low + len(members):
                 alike.setdefault(len(written[path]).bit_length(), []).append(path)
         stretches = []
         for _, stretch in sorted(alike.items()):
             rows, _ = pad([[start_token, *written[path]] for path in stretch], pad_token)
             width = rows.shape[1]
             for path in stretch:
-                places[path] = list(range(before, before + width))
+                states[path] = list(range(before, before + width))
                 before += width
             stretches.append(Stretch(tensor([owner[path] - low for path in stretch]), rows))
         ids, mask = pad([list(source) for source in members], pad_token)
         groups.append(HopGroup(ids, mask, tuple(stretches)))
-    return HopBatch(tuple(groups)), places
+    return HopBatch(tuple(groups)), states

@@ -153,13 +153,13 @@ class RetrieveChains(GeneratorModule):
         """
         read: TreeBatch | HopBatch = batch.read
         states = self._read_trees(read) if isinstance(read, TreeBatch) else self._read_hops(read)
-        scores = taken_scores(self._head, states[batch.decisions.places], batch.decisions)
+        scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
         loss = target_loss(scores, batch.decisions)
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         loss = weighed(loss / len(batch.labels), len(batch.labels))
         if batch.rescored_passages is not None:
-            logits = self._head.some(states[batch.rescored_passages.places], batch.rescored_passages.tokens)
+            logits = self._head.some(states[batch.rescored_passages.states], batch.rescored_passages.tokens)
             odds = logits[:, 0] - logits[:, 1]
             rescored = batch.rescored_passages
             loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)

@@ -335,7 +335,7 @@ class GeneratorModule(TrainingModule):
         with self._head.catch() as caught:
             self.model(**arguments)
         mean = allowed_loss(self._head, caught[0], batch.labels, batch.choices)
-        return weighed(mean, len(batch.labels) + len(batch.choices.places))
+        return weighed(mean, len(batch.labels) + len(batch.choices.labels))
 
     def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
         """The inputs of the model: tokens, or their encoder states from the cache."""
@@ -432,7 +432,7 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
         choices: The allowed tokens; P positions after the first.
     """
     examples = len(labels)
-    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.places]))
+    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.labels]))
     targets = torch.cat((labels[:, 0], choices.tokens[choices.targets]))
     union = torch.cat((choices.first, choices.tokens)).unique()
     allowed = torch.zeros((len(rows), len(union)), dtype=torch.bool, device=rows.device)

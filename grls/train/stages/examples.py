@@ -142,15 +142,15 @@ class RetrieveExamples:
         self._gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
         rows = codec.passages(list(self._gold.values()))
         self.rows = dict(zip(self._gold, rows, strict=True))
-        self.places = [
+        self.hops = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
         ]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        query, hop = self.places[number]
+        query, hop = self.hops[number]
         chain = self.chain(query, epoch)
         before = self.evidence(query, chain[:hop]) if self.multistep else []
         target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
@@ -169,4 +169,4 @@ class RetrieveExamples:
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
-        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
+        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.hops]
