@@ -30,9 +30,9 @@ from grls.models.load.opening import language_source
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
-from grls.train.cli import STAGES
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
+from grls.train.signatures import STAGES
 
 
 class Generator:

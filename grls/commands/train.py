@@ -16,8 +16,8 @@ from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.cli import STAGES
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
+from grls.train.signatures import STAGES
 
 _RUN = {
     "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "

@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -51,6 +50,7 @@ from grls.train.core.processes import FullyShard, leaving_no_group, only_trainin
 from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, Trainer
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
+from grls.train.signatures import STAGES
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
 
@@ -246,57 +246,6 @@ def fit_stage(
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
     )
-
-
-# The stages that LightningCLI trains, by name. The module is light to import.
-
-
-class TrainingStage(NamedTuple):
-    """The classes of a stage.
-
-    Attributes:
-        model: Path of its LightningModule.
-        data: Path of its LightningDataModule.
-        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
-        options: Default options of the stage; options of the command line override them.
-    """
-
-    model: str
-    data: str
-    measured: Mapping[str, str] = MappingProxyType({})
-    options: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> list[str]:
-        """The arguments that precede those of the command line."""
-        return [f"--model={self.model}", f"--data={self.data}", *self.options]
-
-
-_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
-
-STAGES = {
-    "memorise": TrainingStage(
-        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
-    ),
-    "retrieve": TrainingStage(
-        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
-    ),
-    "chains": TrainingStage(
-        "grls.train.chains.module.RetrieveChains",
-        "grls.train.chains.data.ChainData",
-        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
-    ),
-    "riches": TrainingStage(
-        "grls.train.riches.module.Interlace",
-        "grls.train.riches.data.InterlacedData",
-        {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
-    ),
-    "doc2query": TrainingStage(
-        "grls.train.doc2query.module.WriteQueries",
-        "grls.train.doc2query.data.QueryData",
-        options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
-    ),
-}
 
 
 # Trains a stage of LightningCLI from Python, as ``grls train STAGE`` does from a shell.

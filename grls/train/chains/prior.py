@@ -172,8 +172,7 @@ class HopMasses(NamedTuple):
         gains = np.zeros(len(states))
         # A token that leads only to evidence has no mass; beyond it, no token has.
         with np.errstate(divide="ignore", invalid="ignore"):
-            known_gains = self.masses.gains(
-                np.repeat(self.slots[hops], sizes)[allowed], states[allowed], bounds
-            )
-        gains[allowed] = np.where(np.isfinite(known_gains), known_gains, _NONE)
+            slots = np.repeat(self.slots[hops], sizes)[queried]
+            found = self.masses.gains(slots, states[queried], bounds)
+        gains[queried] = np.where(np.isfinite(found), found, _NONE)
         return gains
