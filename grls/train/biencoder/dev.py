@@ -56,9 +56,9 @@ class HopEvaluator(InformationRetrievalEvaluator):
         super().__init__(**options, score_functions={"dot": self._scores})
         self.evidence = evidence
         self._compare = compare
-        place = {passage: number for number, passage in enumerate(self.corpus_ids)}
+        column_of = {passage: number for number, passage in enumerate(self.corpus_ids)}
         self._hidden = torch.tensor(
-            [(row, place[p]) for row, name in enumerate(self.queries_ids) for p in evidence[name]],
+            [(row, column_of[p]) for row, name in enumerate(self.queries_ids) for p in evidence[name]],
             dtype=torch.long,
         ).reshape(-1, 2)
         self._scored = 0
@@ -74,8 +74,8 @@ class HopEvaluator(InformationRetrievalEvaluator):
         scores = self._compare(queries, passages)
         first, self._scored = self._scored, self._scored + len(passages)
         rows, columns = self._hidden.T
-        here = (columns >= first) & (columns < self._scored)
-        scores[rows[here], columns[here] - first] = -torch.inf
+        in_chunk = (columns >= first) & (columns < self._scored)
+        scores[rows[in_chunk], columns[in_chunk] - first] = -torch.inf
         return scores
 
 

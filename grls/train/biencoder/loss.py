@@ -170,15 +170,15 @@ def embed_in_groups(
     size = options.mini_batch_size
     divided = [_groups(features, size) for features in columns]
     tokens = sum(_padded_tokens(part) for parts, _ in divided for part in parts)
-    kept = 0 if size else tokens
+    limit = 0 if size else tokens
     on_cpu = next(model.parameters()).device.type == "cpu" and processes() == 1
     if size is None and on_cpu and not options.gradient_checkpointing:
-        kept = KEPT_TOKENS
+        limit = KEPT_TOKENS
     embeddings = []
     for parts, order in divided:
         rows = []
         for part in parts:
-            again = tokens > kept and torch.is_grad_enabled()
+            again = tokens > limit and torch.is_grad_enabled()
             rows.append(
                 checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
             )

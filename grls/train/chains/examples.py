@@ -223,8 +223,8 @@ class Teaching:
 
         opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
-            asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
-            for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
+            numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
+            for n, opinion in zip(numbers, self.teacher.opinions([hops[n] for n in numbers]), strict=True):
                 taken = {text(passage) for passage in hops[n].evidence}
                 left = {passage: value for passage, value in opinion.items() if text(passage) not in taken}
                 total = sum(left.values())

@@ -149,23 +149,23 @@ class MineNegatives(L.Callback):
         hops = hops[trainer.global_rank :: trainer.world_size]
         parts = module.model, data.codec, data.corpus, data.index, self.options
         retriever = GenerativeRetriever(*parts, spans=data.spans)
-        asked = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
-        mined: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
+        request = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
+        wrong: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
         with module.whole_weights():
             if retriever.spans is not None:
-                spans = retriever.likeliest_spans(*asked)
-                mined = {hop.seed: wrong for hop, wrong in zip(hops, spans, strict=True)}
+                spans = retriever.likeliest_spans(*request)
+                wrong = {hop.seed: found for hop, found in zip(hops, spans, strict=True)}
             else:
                 row_of = np.asarray(retriever.index.rows.row_of)
-                for hop, hits in zip(hops, retriever.search(*asked), strict=True):
+                for hop, hits in zip(hops, retriever.search(*request), strict=True):
                     known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
-                    mined[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
+                    wrong[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
         module.model.train(training)
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
-            torch.distributed.all_gather_object(shares, mined)
-            mined = {seed: wrong for share in shares for seed, wrong in share.items()}
-        return mined
+            torch.distributed.all_gather_object(shares, wrong)
+            wrong = {seed: found for share in shares for seed, found in share.items()}
+        return wrong
 
 
 # Draws passages that retrievers propose for a hop; the generator learns to rescore them.

@@ -103,10 +103,10 @@ class RetrieveChains(GeneratorModule):
             decoder = self.model.get_decoder() if is_causal(self.model) else None
             layers = getattr(decoder, "layers", getattr(decoder, "h", None))
             if layers is None or not 0 < self.freeze_layers < len(layers):
-                what = "no list of layers" if layers is None else f"{len(layers)} layers"
+                there = "no list of layers" if layers is None else f"{len(layers)} layers"
                 raise ConfigError(
                     f"freeze_layers must be from 0 to less than the layers of a causal model; got "
-                    f"{self.freeze_layers}, and {name} has {what}."
+                    f"{self.freeze_layers}, and {name} has {there}."
                 )
             for layer in layers[: self.freeze_layers]:
                 layer.requires_grad_(False)
@@ -180,11 +180,11 @@ class RetrieveChains(GeneratorModule):
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
         """Inputs of the head at every place of every path, in order, ``[places, d]``."""
-        read: list[Tensor] = []
+        states: list[Tensor] = []
         idle: list[Tensor] = []
         counts = [len(inputs.stretches) for inputs in hops.groups]
-        for place, count in enumerate(largest(counts) if self._whole else counts):
-            inputs = hops.groups[min(place, len(counts) - 1)]
+        for number, count in enumerate(largest(counts) if self._whole else counts):
+            inputs = hops.groups[min(number, len(counts) - 1)]
             encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
             if self._cache is not None:
                 encoded = self._cache(encoder, ids, mask)
@@ -201,12 +201,12 @@ class RetrieveChains(GeneratorModule):
                         decoder_input_ids=tokens,
                         use_cache=False,
                     )
-                extra = place >= len(counts) or n > last
-                (idle if extra else read).append(caught[0].flatten(0, 1))
-        every = torch.cat(read)
+                extra = number >= len(counts) or n > last
+                (idle if extra else states).append(caught[0].flatten(0, 1))
+        read = torch.cat(states)
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
-        return every + torch.cat(idle).sum() * 0 if idle else every
+        return read + torch.cat(idle).sum() * 0 if idle else read
 
 
 # The losses of chains: of decisions, of margins, and of rescoring.

@@ -154,14 +154,14 @@ class BestCheckpoint(ModelCheckpoint):
 
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
     """The last checkpoint to resume from (written by callbacks without a metric); None: none yet."""
-    last = [
+    callbacks = [
         callback
         for callback in trainer.checkpoint_callbacks
         if isinstance(callback, ModelCheckpoint) and not callback.monitor
     ]
-    kept = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in last]
-    kept = [path for path in kept if path.exists()]
-    return kept[-1] if kept else None
+    files = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in callbacks]
+    files = [path for path in files if path.exists()]
+    return files[-1] if files else None
 
 
 def last_checkpoint(output: str | Path) -> Path:
@@ -186,18 +186,18 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
     requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
     if requeued and SLURMEnvironment.detect():  # Lightning resumes from it, but only in a SLURM job
         return
-    made = Path(output) / "model" / model
-    finished = made.is_file()
-    kept = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]  # a folder of shards, too
-    last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
+    model_file = Path(output) / "model" / model
+    finished = model_file.is_file()
+    checkpoints = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]
+    last = max(checkpoints, key=lambda file: file.stat().st_mtime, default=None)
     option = Option("resume", True) if last == last_checkpoint(output) else Option("ckpt_path", last)
-    if last is not None and not (finished and made.stat().st_mtime >= last.stat().st_mtime):
+    if last is not None and not (finished and model_file.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
             f"{last} is of a run that did not finish, or diverged: resume it with {option}, choose another "
             f"{Option('output')}, or remove {last if last in requeued else last.parent}."
         )
     if finished and warn:
-        log.warning("%s is of an earlier run; this one replaces it when it ends.", made.parent)
+        log.warning("%s is of an earlier run; this one replaces it when it ends.", model_file.parent)
 
 
 def tell_changed(checkpoint: str, output: str, now: str) -> None:
@@ -238,8 +238,8 @@ def _options(text: str) -> dict[str, Any]:
     except Exception as error:  # any error of the YAML reader: the warning is only a hint
         log.debug("options that cannot be read: %s", error)
         return {}
-    kept = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
-    return _flat(kept) if kept else {}
+    options = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
+    return _flat(options) if options else {}
 
 
 def _flat(options: Any, name: str = "") -> dict[str, Any]:
@@ -277,9 +277,9 @@ def check_checkpoint(
         refuse_damaged_folder(Path(path))
         return
     if path in _WORDS or path.startswith("registry:"):
-        meant = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
-        if output is not None and meant.is_file():
-            read_checkpoint(meant)
+        file = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
+        if output is not None and file.is_file():
+            read_checkpoint(file)
         return
     if not Path(path).is_file():
         raise ConfigError(
@@ -288,8 +288,8 @@ def check_checkpoint(
         )
     if path.endswith((".safetensors", ".bin")):
         raise ConfigError(f"{path} {_WEIGHTS}")
-    held = read_checkpoint(path)
-    if not (isinstance(held, dict) and {"state_dict", "loops", "optimizer_states"} <= held.keys()):
+    content = read_checkpoint(path)
+    if not (isinstance(content, dict) and {"state_dict", "loops", "optimizer_states"} <= content.keys()):
         raise ConfigError(f"{path} {_WEIGHTS}")
 
 
@@ -299,10 +299,10 @@ def read_checkpoint(path: str | Path) -> Any:
     Raises:
         ConfigError: The file is damaged, or not a checkpoint.
     """
-    what = damage(Path(path))
-    if what is not None:  # name the newest whole checkpoint beside it
-        others = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
-        newest = sorted(others, key=lambda file: -file.stat().st_mtime)
+    reason = damage(Path(path))
+    if reason is not None:  # name the newest whole checkpoint beside it
+        beside = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
+        newest = sorted(beside, key=lambda file: -file.stat().st_mtime)
         other = next((file for file in newest if damage(file) is None), None)
         remedy = (
             "no whole checkpoint is beside it: begin a new run"
@@ -310,7 +310,7 @@ def read_checkpoint(path: str | Path) -> Any:
             else f"take {other}, which is whole"
         )
         raise ConfigError(
-            f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
+            f"{path} cannot be read as a checkpoint ({reason}); it is damaged, or not a checkpoint: {remedy}."
         )
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)

@@ -498,10 +498,10 @@ class EncoderCache:
         encoded = self._encode(encoder, [*missing.values()], lengths, input_ids, attention_mask)
         new = dict(zip(missing, encoded, strict=True))
         states = [self._states[key] if key in self._states else new[key] for key in keys]
-        for key, kept in new.items():
-            size = kept.numel() * kept.element_size()
+        for key, states_of_input in new.items():
+            size = states_of_input.numel() * states_of_input.element_size()
             if self.bytes + size <= self.limit:
-                self._states[key] = kept
+                self._states[key] = states_of_input
                 self.bytes += size
         return pad_sequence(states, batch_first=True).to(input_ids.device)
 
@@ -519,8 +519,8 @@ class EncoderCache:
             input_ids=input_ids[inputs, :width], attention_mask=attention_mask[inputs, :width]
         ).last_hidden_state
         encoder.train(training)
-        kind = input_ids.device.type
-        if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16:
+        device = input_ids.device.type
+        if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
             states = states.bfloat16()
         states = states.cpu()
         # A slice would keep the memory of the whole batch, so each is copied.

@@ -178,7 +178,7 @@ class GatheredRows(NamedTuple):
 
     Attributes:
         rows: ``[C, …]``, those of the first process first.
-        first: The place of this process's first row.
+        first: The index of this process's first row.
     """
 
     rows: Tensor
@@ -220,12 +220,12 @@ class _Gather(torch.autograd.Function):
 
 
 def largest(counts: Sequence[int]) -> list[int]:
-    """The largest count at each place over all processes; a process with fewer places has 0 there."""
+    """The largest count in each column over all processes; a process with fewer columns has 0 there."""
     if processes() == 1:
         return list(counts)
-    every: list[Any] = [None] * processes()
-    distributed.all_gather_object(every, list(counts))
-    return [max(place) for place in zip_longest(*every, fillvalue=0)]
+    counts_of_all: list[Any] = [None] * processes()
+    distributed.all_gather_object(counts_of_all, list(counts))
+    return [max(column) for column in zip_longest(*counts_of_all, fillvalue=0)]
 
 
 # Weights, gradients and states of the optimizer in shards, one a process (FSDP2 of torch).
@@ -301,12 +301,12 @@ class FullyShard(ModelParallelStrategy):
         """
         path = self.broadcast(str(filepath))
         with ExitStack() as stack:
-            place = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
-            place = self.broadcast(place)
-            super().save_checkpoint(checkpoint, place, storage_options)
+            folder = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
+            folder = self.broadcast(folder)
+            super().save_checkpoint(checkpoint, folder, storage_options)
             self.barrier()
             if self.is_global_zero:
-                write_hashes(Path(place))
+                write_hashes(Path(folder))
         self.barrier()
 
     def load_checkpoint(
@@ -481,7 +481,7 @@ def folder_damage(folder: Path) -> str | None:
     if not (folder / HASHES).is_file():
         files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])
         damages = ((file.name, damage(file)) for file in files)
-        return next((f"{name}: {what}" for name, what in damages if what is not None), None)
+        return next((f"{name}: {reason}" for name, reason in damages if reason is not None), None)
     try:
         known = read_json(folder / HASHES)
         for name, digest in known.items():

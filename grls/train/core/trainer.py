@@ -161,13 +161,13 @@ def holes() -> int | None:
     if platform.libc_ver()[0] != "glibc":
         return None
     try:
-        ask: Any = ctypes.CDLL(None).mallinfo2
+        mallinfo2: Any = ctypes.CDLL(None).mallinfo2
         resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
     except (AttributeError, OSError, IndexError):
         return None
-    ask.restype = _Heap
-    known = ask()
-    in_use = int(known.uordblks) + int(known.hblkhd)
+    mallinfo2.restype = _Heap
+    heap = mallinfo2()
+    in_use = int(heap.uordblks) + int(heap.hblkhd)
     return max(0, int(resident) * 1024 - in_use)
 
 
@@ -307,7 +307,7 @@ class RefuseNaN(L.Callback):
             which = "" if broken is None else f" of {broken}"
             self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
 
-    def _refuse(self, trainer: L.Trainer, what: str) -> None:
-        kept = kept_checkpoint(trainer)
-        before = "" if kept is None else f" The checkpoint {kept}, from before, is intact."
-        raise ConfigError(f"the training has diverged: {what}.{before} Lower {self.remedy}.")
+    def _refuse(self, trainer: L.Trainer, problem: str) -> None:
+        checkpoint = kept_checkpoint(trainer)
+        before = "" if checkpoint is None else f" The checkpoint {checkpoint}, from before, is intact."
+        raise ConfigError(f"the training has diverged: {problem}.{before} Lower {self.remedy}.")

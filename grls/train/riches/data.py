@@ -190,20 +190,20 @@ class InterlacedExamples:
                 long_prompts += 1
                 continue
             sizes = [len(targets.write(query, chain).tokens) for chain in chains]
-            kept = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
-            if kept:
-                self.items.append((query, prompt, kept, shuffle or free_order(query)))
+            short = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
+            if short:
+                self.items.append((query, prompt, short, shuffle or free_order(query)))
                 self._lengths.append(len(prompt) + min(sizes))
-        gone = len(queries) - len(self.items)
-        what = (
-            f"{gone:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
-            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {gone - long_prompts:,} for a "
+        long = len(queries) - len(self.items)
+        cut = (
+            f"{long:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
+            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {long - long_prompts:,} for a "
             f"target of more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
-            raise ConfigError(f"no example is left to learn from: too long are {what}.")
-        if gone:
-            log.warning("left out as too long: %s.", what)
+            raise ConfigError(f"no example is left to learn from: too long are {cut}.")
+        if long:
+            log.warning("left out as too long: %s.", cut)
 
     def __len__(self) -> int:
         return len(self.items)

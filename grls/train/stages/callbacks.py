@@ -110,9 +110,9 @@ class ConstrainedRecall(L.Callback):
             if hybrid is None:
                 rankings = retriever.search([i.source for i in inputs], self.k, hidden)
             else:
-                asked = [i.query for i in inputs if i.query is not None]
+                queries = [i.query for i in inputs if i.query is not None]
                 evidence = [data.corpus.passages(i.evidence) for i in inputs]
-                rankings = hybrid.search(asked, evidence, self.k, hidden)
+                rankings = hybrid.search(queries, evidence, self.k, hidden)
             recalls = [
                 recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
                 for hits, i in zip(rankings, inputs, strict=True)
@@ -248,9 +248,11 @@ class SaveModel(L.Callback):
     ) -> None:
         """Add a note on how to resume to the exception of a run that SIGTERM ended."""
         if isinstance(exception, SIGTERMException):
-            kept = kept_checkpoint(trainer)
-            if kept is not None:
-                exception.add_note(f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}.")
+            checkpoint = kept_checkpoint(trainer)
+            if checkpoint is not None:
+                exception.add_note(
+                    f"go on from its last checkpoint with {Option('ckpt_path', checkpoint)!s}."
+                )
             else:
                 exception.add_note(
                     f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), "
@@ -265,5 +267,5 @@ def _trouble(best: ModelCheckpoint | None) -> str | None:
     path = Path(best.best_model_path)
     if not path.exists():
         return f"{best.best_model_path} is gone"
-    what = folder_damage(path) if path.is_dir() else damage(path)
-    return None if what is None else f"{best.best_model_path} is damaged ({what})"
+    reason = folder_damage(path) if path.is_dir() else damage(path)
+    return None if reason is None else f"{best.best_model_path} is damaged ({reason})"
