@@ -248,11 +248,6 @@ def fit_stage(
     )
 
 
-# Trains a stage of LightningCLI from Python, as ``grls train STAGE`` does from a shell.
-#
-# The options are those of the command, by their names on the command line. Every error is one of grls.
-
-
 def run_stage(
     name: str,
     options: Mapping[str, Any],

@@ -359,9 +359,6 @@ class TeacherScores:
         return tuple(self.scores[query][passage] for passage in passages)
 
 
-# Hard negatives: what a retriever ranks for the hops of the training queries.
-
-
 @dataclass(frozen=True)
 class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.

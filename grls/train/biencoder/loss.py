@@ -123,22 +123,6 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         return weighed(mean, len(scores))
 
 
-# Embeds the texts of a batch in groups of like length on a CPU, where time follows the padding.
-#
-# A batch mixes lengths: a query without evidence beside one with three passages, DONE beside a paragraph.
-# Padded to the longest, half of such a batch is padding. Groups have little of it, and smaller tensors, which
-# the C library keeps for the next step. The embeddings are those of the whole batch, so the loss and its
-# negatives stay (with dropout: another draw).
-#
-# A group may be embedded again in the backward pass, in place of keeping its activations (GradCache, Gao et
-# al. 2021, arXiv 2101.06983), with the same dropout. With ``mini_batch_size`` all groups are: a batch of any
-# size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The backward pass begins
-# with the last group, so the last ones keep their activations, which are freed before the first ones need
-# memory.
-#
-# Legend: b texts, L tokens of the longest one, d embedding dimension.
-
-
 GROUP = 8
 """Texts of a group."""
 KEPT_TOKENS = 3840
@@ -156,6 +140,15 @@ def embed_in_groups(
     model: nn.Module, columns: Sequence[Mapping[str, Any]], options: BiEncoderOptions = USUAL_FIT
 ) -> list[Tensor]:
     """The embeddings ``[b, d]`` of the texts of each column, in their order.
+
+    A batch mixes lengths, and padded to the longest half of it is padding. So on a CPU, where time follows
+    the padding, texts of like length go together; the loss stays (with dropout: another draw).
+
+    A group may be embedded again in the backward pass, with the same dropout, in place of keeping its
+    activations (GradCache, Gao et al. 2021, arXiv 2101.06983). With ``mini_batch_size`` all groups are: a
+    batch of any size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The backward
+    pass begins with the last group, so the activations that are kept are free before the first groups need
+    memory.
 
     Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for the
     others, which would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer

@@ -1,7 +1,7 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, D decisions, A allowed tokens of all of them together, T
-tokens taken.
+Legend: b chains, t nodes of the largest tree, n nodes of a tree, D decisions, A allowed tokens of all of them
+together, T tokens taken, h inputs of a group, s longest input, p paths of a stretch, u longest path.
 
 For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
 are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A
@@ -219,18 +219,12 @@ def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequenc
     )
 
 
-# Trees of tokens for training: the common prefix of several sequences goes through the model once.
-#
-# Legend: b trees of a batch, t nodes of the largest, n nodes of one.
-#
-# A node is a token, and a path from the root is a sequence. The mask lets a token see its ancestors and
-# itself, and positions are depths. So a causal model computes for each node what it would compute for its
-# path alone. The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input,
-# and passages that compete for a hop branch off after it. The module knows nothing of models or of passages.
-
-
 class TokenTree:
-    """A tree of tokens, built by inserting sequences.
+    """A tree of tokens, built by inserting sequences; a node is a token, a path from the root a sequence.
+
+    The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input, and passages
+    that compete for a hop branch off after it. A token sees its ancestors and itself, and positions are
+    depths, so a causal model computes for each node what it would compute for its path alone.
 
     Attributes:
         tokens: ``[n]`` the token of each node.
@@ -304,15 +298,6 @@ def stack(trees: Sequence[TokenTree], pad_token: int) -> TreeBatch:
     return TreeBatch(tokens, positions, visible)
 
 
-# Hops for a sequence-to-sequence model: inputs and their paths, with little padding.
-#
-# Legend: h inputs of a group, s longest input, p paths of a stretch, u longest path.
-#
-# Most paths end after a few tokens, where a passage is unique, but a few are long. Lengths of inputs vary as
-# well. So a batch is cut into groups of inputs of similar length, and the paths of a group into stretches of
-# similar length. Each distinct input is encoded once, for all its hops and paths.
-
-
 _GROUP = 16
 """Inputs of a group: smaller groups mean more calls of the model, larger ones more padding."""
 
@@ -360,7 +345,9 @@ def group(
     pad_token: int,
     start_token: int,
 ) -> tuple[HopBatch, list[list[int]]]:
-    """Group inputs and paths by length.
+    """Group inputs of similar length, and the paths of a group into stretches of similar length.
+
+    Most paths end after a few tokens, where a passage is unique, but a few are long.
 
     Args:
         sources: The input of each hop; equal inputs are encoded once.

@@ -165,9 +165,6 @@ class ChainData(RetrieveData):
         return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)
 
 
-# A retriever as the teacher of a generator: its scores are distilled into the targets of hops.
-
-
 _REMEMBERED = 20_000
 """Hops whose opinions are cached, about 10 KB each; a chain in the order of its file is scored once."""
 

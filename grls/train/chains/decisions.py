@@ -163,26 +163,20 @@ def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
     return entries
 
 
-# The target of a hop: a distribution over passages, and so over the next token of every prefix of the trie.
-#
-# The target is a distribution q over passages, not a single passage. Where any order of the evidence is
-# right, every remaining gold passage is a right next step, and the opinion of a teacher can be mixed in. At a
-# prefix of the trie, the target of the next token c is
-#
-#     q(c | prefix) = sum of q over the passages under prefix c / sum of q over the passages under the prefix.
-#
-# The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
-# ``renormalized`` scores
-#
-#     sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
-#                                               the cross-entropy of q(. | prefix) and P(. | prefix)
-#
-# so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss. The
-# module knows nothing of models or of trees of tokens.
-
-
 class PassageTarget(NamedTuple):
-    """A distribution over passages.
+    """The target of a hop: a distribution q over passages.
+
+    The next token c of a prefix of the trie has the target
+
+        q(c | prefix) = sum of q over the passages under prefix c / sum of q over those under the prefix.
+
+    The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
+    ``renormalized`` scores
+
+        sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
+                                                  the cross-entropy of q(. | prefix) and P(. | prefix)
+
+    so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss.
 
     Attributes:
         rows: Distinct rows of the index, ascending.

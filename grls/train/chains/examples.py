@@ -263,22 +263,6 @@ class Teaching:
         return rng.choices(spans.tolist(), masses.tolist(), k=count)
 
 
-# Target distributions over the spans of a passage, for a query.
-#
-# Legend: N passages, V spans, W words of all passages, U distinct words, n spans of a target.
-#
-# Every span of a right passage is right, but a span without any word of the query teaches the model little.
-# So spans weigh more whose first words occur in the query. Let g(w) = log((N + 1) / (n_w + 1)) for a word w
-# of the query that is in n_w passages, and 0 for other words. A span v of the words w_0, w_1, … has the
-# probability
-#
-#     q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
-#
-# It is uniform where the passage has no word of the query. (arXiv 2204.10628, section 3.1, samples n-grams by
-# their overlap with the query.) Words are compared by their first six letters, ignoring case. In a hop, words
-# of the evidence count as words of the query. The module knows nothing of models or tokens.
-
-
 _SHARES = (1.0, 0.6, 0.6, 0.6)
 """Weights of the first words of a span."""
 
@@ -313,6 +297,17 @@ class WriteSpans:
 
 class SpanTargets:
     """From distributions over passages to distributions over their spans.
+
+    Legend: N passages, V spans, n spans of a target.
+
+    Every span of a right passage is right, but a span without any word of the query teaches little. Let g(w)
+    = log((N + 1) / (n_w + 1)) for a word w of the query that is in n_w passages, and 0 for other words. A
+    span v of the words w_0, w_1, … has the probability
+
+        q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
+
+    (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query.) Words are compared by
+    their first six letters, ignoring case. In a hop, words of the evidence count as words of the query.
 
     Args:
         spans: The spans.

@@ -168,12 +168,6 @@ class MineNegatives(L.Callback):
         return wrong
 
 
-# Draws passages that retrievers propose for a hop; the generator learns to rescore them.
-#
-# They are the best passages of a bi-encoder or BM25 for the query and the evidence so far, without passages
-# that are gold or evidence. The draw is a function of the hop's seed.
-
-
 _REMEMBERED = 50_000
 """Passages whose tokens are cached."""
 
@@ -222,7 +216,9 @@ class Rescore:
 
 
 class Proposals:
-    """Draws the passages to rescore.
+    """Draws the passages to rescore: the best ones of retrievers for query and evidence, without known ones.
+
+    A draw is a function of the hop's seed.
 
     Args:
         options: The numbers of passages.

@@ -1,7 +1,7 @@
 """The LightningModule of chains: all hops of a query at once, with distributions as targets.
 
 Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct allowed
-tokens, d model width.
+tokens, d model width, n passages of all rescored hops together.
 
 The module holds no index: allowed tokens and targets come with the batch.
 """
@@ -209,22 +209,6 @@ class RetrieveChains(GeneratorModule):
         return read + torch.cat(idle).sum() * 0 if idle else read
 
 
-# The losses of chains: of decisions, of margins, and of rescoring.
-#
-# Legend: D decisions, A allowed tokens of all of them together, U distinct allowed tokens, d model width,
-# n passages of all rescored hops together, h rescored hops, c largest number of passages of one hop.
-#
-# A rescored hop has its right passages, and passages that retrievers propose for it: the best ones of a
-# bi-encoder or BM25 that are not known to be right (:mod:`grls.train.chains.mining`). Over these passages
-# the loss is listwise, as in rerankers that learn from a retriever's mistakes (localized contrastive
-# estimation, Gao et al. 2021, arXiv 2101.08751). With a(x) the log-odds of :mod:`grls.models.head`
-# and G the right passages,
-#
-#     loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
-#
-# Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
-
-
 def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
     """``[A]`` log-probability of each allowed token among the allowed tokens of its decision.
 
@@ -268,7 +252,14 @@ def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Te
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
-    """Mean over hops of the listwise loss above, a scalar; 0 where nothing was rescored.
+    """Mean over hops of a listwise loss, a scalar; 0 where nothing was rescored.
+
+    As in rerankers that learn from a retriever's mistakes (localized contrastive estimation, Gao et al. 2021,
+    arXiv 2101.08751), with the log-odds a(x) of :mod:`grls.models.head` and the right passages G of a hop,
+
+        loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
+
+    Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
 
     Args:
         odds: ``[n]`` log-odds of the passages.

@@ -142,13 +142,10 @@ class TrainingClock:
             self.max_seconds = self.seconds + still
 
 
-# Counts the steps of a trainer on a clock, and ends the training when its time is up.
-#
-# The training ends as it would after its last step: dev is measured once more, and the best weights are kept.
-
-
 class TimeLimit(L.Callback):
-    """Ends a Lightning trainer.
+    """Counts the steps of a Lightning trainer on a clock, and ends it when its time is up.
+
+    It ends as it would after its last step: dev is measured once more, and the best weights are kept.
 
     Args:
         clock: The clock of the training.
@@ -212,11 +209,6 @@ def is_metered(trainer: L.Trainer) -> bool:
     return any(limit.clock.meter is not None for limit in limits)
 
 
-# A line of progress each minute where no terminal shows a bar (nohup, SLURM).
-#
-# The progress bars of Lightning and transformers are for terminals. The module does not know what is trained.
-
-
 def step_progress(total: float, done: int, rank_zero: bool) -> Progress:
     """The count of steps, shown by the first process where no terminal shows a bar."""
     shown = rank_zero and not (sys.stderr is not None and sys.stderr.isatty())
@@ -224,7 +216,7 @@ def step_progress(total: float, done: int, rank_zero: bool) -> Progress:
 
 
 class TrainingLines(L.Callback):
-    """Step, loss and remaining time of a Lightning trainer."""
+    """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM)."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None

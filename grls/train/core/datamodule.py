@@ -222,12 +222,6 @@ class FitData(L.LightningDataModule):
         )
 
 
-# Batches of examples: similar lengths together, shards for processes, resuming mid-epoch.
-#
-# The order of an epoch is a function of (seed, epoch) alone. So a resumed run needs no saved random state: it
-# skips the batches it has seen.
-
-
 Draw = tuple[int, int]
 """Example number, epoch."""
 
@@ -268,6 +262,7 @@ def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
+    The order of an epoch is a function of (seed, epoch) alone, so a resumed run only skips what it has seen.
     The batches do not depend on the number of ranks: each rank gets a share of each batch. A rank for which a
     last batch is too small takes the whole batch, as all ranks without a share do, so that the mean over the
     examples of all ranks stays the same (all of them are there once, or all of them as often).

@@ -110,11 +110,8 @@ def gold_rows(
     return dict(zip(users, rows, strict=True))
 
 
-# Model inputs for memorising a passage: its front, all of it, keywords, or a neighbour.
-#
-# The paper's front teaches the model to continue a text, but it does not look like a query. A few words of
-# the passage, or a similar passage, look more like one. So the model can retrieve passages that were gold for
-# no training query. All draws are functions of (seed, epoch, passage number).
+# The paper's front teaches the model to continue a text, but does not look like a query. A few words of the
+# passage, or a similar passage, do. So the model can retrieve passages that were gold for no training query.
 
 
 Reads = Literal["front", "whole", "keywords", "neighbour"]

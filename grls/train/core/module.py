@@ -1,6 +1,6 @@
 """The base of all LightningModules, and that of generators: the model, its two losses, its optimizer.
 
-Legend: b examples, t target positions, d model width, V vocabulary.
+Legend: b examples, s longest input, t target positions, d model width, V vocabulary.
 
 Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596).
 ``allowed``: cross-entropy over the tokens that the constraint index allows, the same distribution as in
@@ -410,12 +410,6 @@ def optimizer_and_schedule(
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
-# The loss over the tokens that the constraint index allows.
-#
-# Legend: b examples, t target positions, P positions after the first that have a choice, U allowed tokens of
-# all positions together, d model width.
-
-
 def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
     """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
 
@@ -442,23 +436,15 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
     return F.cross_entropy(logits, torch.searchsorted(union, targets))
 
 
-# Cache of the states of a frozen encoder: each input is encoded once.
-#
-# Legend: b inputs of a batch, s longest of them, n tokens of one, d model width.
-#
-# A frozen encoder without dropout gives the same states for an input in every epoch. The cache saves its
-# forward pass (there is no backward pass) from the second epoch on. It pays where inputs recur; the inputs of
-# hops with an order drawn anew each epoch seldom do. The module knows nothing of losses or decoders.
-
-
 GIB = 2**30
 
 
 class EncoderCache:
-    """Encodes each distinct input once, as long as there is room.
+    """Encodes each distinct input of a frozen encoder once, as long as there is room.
 
-    The encoder computes in eval mode, without dropout. The cache changes nothing else but rounding, as an
-    input may be padded to another length. States are in the main memory of each process: in bfloat16 under
+    It pays where inputs recur; those of hops with an order drawn anew each epoch seldom do. The encoder
+    computes in eval mode, without dropout. The cache changes nothing else but rounding, as an input may be
+    padded to another length. States are in the main memory of each process: in bfloat16 under
     autocast to bfloat16, where the decoder's layers would round them anyway, else in the encoder's type. A
     full cache evicts nothing: every epoch reads all inputs again, so an evicted input would be the first to
     be missed.

@@ -228,15 +228,8 @@ def largest(counts: Sequence[int]) -> list[int]:
     return [max(column) for column in zip_longest(*counts_of_all, fillvalue=0)]
 
 
-# Weights, gradients and states of the optimizer in shards, one a process (FSDP2 of torch).
-#
-# The strategy is ``--trainer.strategy fsdp``, or ``fsdp_cpu_offload``: the shards are in main memory and come
-# to the GPU layer by layer. A process has the whole weights of one layer at a time. A checkpoint is a folder
-# to which each process writes its shards; a run resumes from it on any number of processes. It holds pickles,
-# as torch writes them, so do not share it.
-#
-# The module does not know what is trained: a LightningModule, or the trainer of a bi-encoder, computes its
-# loss within :class:`Within`, so that all of the loss, the head included, sees whole weights.
+# Weights, gradients and states of the optimizer in shards (FSDP2 of torch): a process has the whole weights
+# of one layer at a time. A loss is computed within :class:`Within`, so that all of it sees whole weights.
 
 
 META = "meta.pt"
@@ -263,6 +256,9 @@ class Within(nn.Sequential):
 
 class FullyShard(ModelParallelStrategy):
     """Shards a model over all processes.
+
+    A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number of
+    processes. It holds pickles, as torch writes them, so do not share it.
 
     Args:
         cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
@@ -439,11 +435,8 @@ def refuse_damaged_folder(path: Path) -> None:
         )
 
 
-# Detects damaged checkpoints.
-#
 # torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of
-# torch is a zip archive with a checksum of each part. A checkpoint that is a folder gets a file with the
-# hashes of its files. This module does not know the content of a checkpoint.
+# torch is a zip archive with a checksum of each part; a checkpoint that is a folder gets a file of hashes.
 
 
 HASHES = "hashes.json"

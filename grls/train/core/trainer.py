@@ -125,13 +125,9 @@ def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path
     return int(checkpoint["global_step"])
 
 
-# Keeps the C library's heap from growing during trainings on a CPU.
-#
-# Inputs differ in length, so tensors of all sizes come and go. The heap of glibc soon is full of holes that
-# are too small for the next tensor. A fixed ``MALLOC_MMAP_THRESHOLD_`` takes every large tensor from the
-# system instead. That keeps the heap small as well, but the system clears the memory first, and a step takes
-# a quarter longer. Here the holes are returned to the system whenever they are large: a batch may leave GiB
-# of them.
+# Inputs differ in length, so the heap of glibc soon is full of holes that are too small for the next tensor.
+# A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
+# tensor, and a step takes a quarter longer. Here the holes are returned whenever they are large.
 
 
 STEPS = 50
@@ -210,12 +206,6 @@ class GiveBackFreed(L.Callback):
             self._heap()
 
 
-# Ends a training at the step whose loss, gradient or weights are not finite numbers.
-#
-# One such step spoils every weight, and the next checkpoint would replace the last good one. All processes
-# end together. The module does not know what is trained.
-
-
 GENERATOR = (
     f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
     f"in {Option('trainer.precision', '32-true')}"
@@ -236,8 +226,9 @@ def spoiled(weights: Mapping[str, Any]) -> str | None:
 
 
 class RefuseNaN(L.Callback):
-    """Checks each loss before the backward pass, and each gradient before its weights are used.
+    """Ends a training at the step whose loss, gradient or weights are not finite, on all processes together.
 
+    One such step spoils every weight, and the next checkpoint would replace the last good one.
     A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
     that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
 

@@ -96,11 +96,6 @@ class QueryData(FitData):
         return {FORM: self.form._asdict()}
 
 
-# Training examples of a query generator: gold passages of a query -> the query.
-#
-# An example is drawn anew each epoch, as a function of (epoch, seed, number) alone.
-
-
 class QueryExamples:
     """Passages -> query.
 

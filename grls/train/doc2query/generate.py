@@ -155,8 +155,6 @@ class QueryWriter:
         return records
 
 
-# Writes the pseudo-queries of a corpus to a file that grows, in this process or by workers.
-#
 # A query is drawn with its own seed, and a portion of queries is padded in the same batches wherever it is
 # written. So workers write the bytes that one process writes, where their machines round alike.
 
@@ -308,13 +306,6 @@ def write_by_workers(
         plan.remove()
 
 
-# Filters pseudo-queries: a retriever must find the passage for which the query was written.
-#
-# A generator may drift from its passage and write a query that another passage answers, or none. A query that
-# does not lead back to its passage is of this kind, or too vague to learn from. Dropped queries are counted
-# by reason.
-
-
 EMPTY = "empty"
 CUT = "cut off"
 LONG = "too long to be read"
@@ -352,8 +343,9 @@ def sift(
 ) -> Sifted:
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
-    A query leads back if the first passage of its chain is among its k best passages; later passages are
-    retrieved from the earlier ones. A copy with the same title and text counts as the passage.
+    Such a query is answered by another passage or by none, or is too vague to learn from. A query leads back
+    if the first passage of its chain is among its k best passages; later passages are retrieved from the
+    earlier ones. A copy with the same title and text counts as the passage.
 
     Args:
         records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
@@ -422,13 +414,6 @@ def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, s
         return TWICE
     seen.add(key)
     return None
-
-
-# Input and output of a query generator, the same in training and generation.
-#
-# The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query. A causal
-# model reads the input as its prompt, an encoder-decoder with its encoder. The input is composed from token
-# ids, so that training and generation cannot differ at the joints. The module knows nothing of models.
 
 
 FORM = "query-generator.json"
@@ -501,7 +486,9 @@ class QueryForm(NamedTuple):
 
 
 class QueryPrompt:
-    """Token ids of a query generator's input and output.
+    """Token ids of a query generator's input and output, the same in training and generation.
+
+    The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query.
 
     Args:
         tokenizer: The tokenizer of the model, with an end token.

@@ -109,20 +109,15 @@ def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
 
 
-# The loss of a reranker (arXiv 2302.00083, equation 9).
-#
-# Legend: C candidates of a prefix, f the reranker.
-#
-# For a prefix x with candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows,
-#
-#     loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
-#
-# the likelihood of the text if the document were drawn by the reranker. The language model is not needed: its
-# likelihoods are in the examples.
-
-
 def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
-    """Equation 9 for one prefix.
+    """Equation 9 of arXiv 2302.00083 for one prefix x.
+
+    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows, which the
+    examples hold,
+
+        loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
+
+    the likelihood of the text if the document were drawn by the reranker.
 
     Args:
         values: ``[C]`` the reranker's logits f.
@@ -137,9 +132,6 @@ def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
     The arguments are those of :func:`rerank_loss`.
     """
     return scores[int(values.argmax())] - scores[0]
-
-
-# Batches of a reranker's examples, shuffled anew each epoch, and the share of a process in each.
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
@@ -186,9 +178,6 @@ class _Shuffled(torch.utils.data.Sampler[int]):
         generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
         first = self._epoch * self._count if self._anew else 0
         return iter((torch.randperm(self._count, generator=generator) + first).tolist())
-
-
-# Trains a reranker on a language model's likelihoods after its documents (arXiv 2302.00083).
 
 
 @leaving_no_group()
@@ -260,22 +249,16 @@ def _save(reranker: Reranker, folder: Path) -> None:
         reranker.save(new)
 
 
-# The hops of a data set as examples of a reranker: query and evidence, a right passage and wrong ones.
-#
-# The examples are those of a bi-encoder (:class:`grls.train.biencoder.examples.BiEncoderExamples`): the wrong
-# passages are drawn anew each epoch, as is the order of evidence that has none, and they are drawn from the
-# ranking of a retriever that has read the evidence. The loss of a reranker
-# becomes the listwise one of localized contrastive estimation (Gao et al.
-# 2021, arXiv 2101.08751), since only the right passage makes the hop likely. DONE is not among the
-# candidates.
-
-
 WRONG = -20.0
 """Log-probability (nats) of a hop after a wrong passage; after the right one it is 0."""
 
 
 class RerankHops(Sequence[RerankExample]):
-    """The hops of queries; number n + e * length is hop n as it is in epoch e.
+    """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
+
+    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage makes
+    the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
+    arXiv 2101.08751).
 
     Args:
         queries: The queries.

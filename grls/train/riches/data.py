@@ -128,12 +128,6 @@ class InterlacedData(FitData):
         return {}
 
 
-# Training examples of RICHES: question -> thoughts, quoted gold passages, answer (arXiv 2407.00361).
-#
-# An example is drawn anew each epoch, as a function of (epoch, seed, number) alone: one of several proofs,
-# and an order where any order is right.
-
-
 class Lengths(NamedTuple):
     """Length limits of an example, in tokens.
 

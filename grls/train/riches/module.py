@@ -75,11 +75,6 @@ class Interlace(GeneratorModule):
         return weighed(mean, labelled(batch.labels, batch.choices))
 
 
-# The loss of interlaced retrieval.
-#
-# Legend: b examples, t label positions, d model width, V vocabulary.
-
-
 def interlaced_loss(
     head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None, label_smoothing: float = 0.0
 ) -> Tensor:
