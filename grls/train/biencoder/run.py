@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +118,14 @@ def run_biencoder(
             "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,
             "teacher": teacher, "analyzer": analyzer.settings(),
         }  # fmt: skip
-        files = {f"the model {source or generator}": begun}
-        files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+        files = {
+            f"the model {source or generator}": begun,
+            str(Path(data) / "corpus.jsonl"): corpus.fingerprint,
+        }
+        for name, split in ((train_split, train), (dev_split, dev)):
+            if split is not None:
+                files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+                files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
         if negatives != BM25 and miner is not None:
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if teacher is not None:
@@ -135,13 +140,3 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
     return Split(queries, qrels, corpus)
-
-
-def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """Fingerprints of the data, by file."""
-    prints = {}
-    for name, split in splits.items():
-        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-    return prints

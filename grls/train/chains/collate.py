@@ -27,21 +27,14 @@ from grls.train.core.collate import pad
 
 
 class DecisionTensors(NamedTuple):
-    """Decisions as tensors.
+    """:class:`~grls.train.chains.decisions.Decisions` as tensors; the other attributes are as there.
 
     Attributes:
         states: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
-            states of a :class:`~grls.train.chains.collate.HopBatch`.
-        weights: ``[D]`` weight in the loss.
-        owners: ``[A]`` the decision of each allowed token, ascending.
-        tokens: ``[A]`` allowed tokens.
-        probabilities: ``[A]`` target probabilities.
-        takers: ``[T]`` the path that took a token.
-        taken: ``[T]`` index of the token among the A.
+            states of a :data:`HopBatch`.
         right: ``[n]`` the path of the right passage in each pair of the margin loss.
         wrong: ``[n]`` the path of the wrong passage.
         paths: Number of paths.
-        gains: ``[A]`` gain of a prior for each score (nats).
     """
 
     states: Tensor
@@ -328,14 +321,8 @@ class HopGroup(NamedTuple):
     stretches: tuple[Stretch, ...]
 
 
-class HopBatch(NamedTuple):
-    """Hops and their paths; states are numbered through all tokens of all stretches, in order.
-
-    Attributes:
-        groups: Groups of inputs with their paths.
-    """
-
-    groups: tuple[HopGroup, ...]
+HopBatch = tuple[HopGroup, ...]
+"""Groups of inputs with their paths; states are numbered through all tokens of all stretches, in order."""
 
 
 def group(
@@ -381,4 +368,4 @@ def group(
             stretches.append(Stretch(tensor([owner[path] - low for path in stretch]), rows))
         ids, mask = pad([list(source) for source in members], pad_token)
         groups.append(HopGroup(ids, mask, tuple(stretches)))
-    return HopBatch(tuple(groups)), states
+    return tuple(groups), states

@@ -182,9 +182,9 @@ class RetrieveChains(GeneratorModule):
         """Inputs of the head at every place of every path, in order, ``[places, d]``."""
         states: list[Tensor] = []
         idle: list[Tensor] = []
-        counts = [len(inputs.stretches) for inputs in hops.groups]
+        counts = [len(inputs.stretches) for inputs in hops]
         for number, count in enumerate(largest(counts) if self._whole else counts):
-            inputs = hops.groups[min(number, len(counts) - 1)]
+            inputs = hops[min(number, len(counts) - 1)]
             encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
             if self._cache is not None:
                 encoded = self._cache(encoder, ids, mask)

@@ -209,12 +209,6 @@ def is_metered(trainer: L.Trainer) -> bool:
     return any(limit.clock.meter is not None for limit in limits)
 
 
-def step_progress(total: float, done: int, rank_zero: bool) -> Progress:
-    """The count of steps, shown by the first process where no terminal shows a bar."""
-    shown = rank_zero and not (sys.stderr is not None and sys.stderr.isatty())
-    return Progress(int(total) if math.isfinite(total) and total > 0 else None, "train", "steps", done, shown)
-
-
 class TrainingLines(L.Callback):
     """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM)."""
 
@@ -223,10 +217,10 @@ class TrainingLines(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
-        progress = step_progress(
-            trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero
-        )
-        self._progress = progress.__enter__()
+        total = trainer.estimated_stepping_batches
+        steps = int(total) if math.isfinite(total) and total > 0 else None
+        shown = trainer.is_global_zero and not (sys.stderr is not None and sys.stderr.isatty())
+        self._progress = Progress(steps, "train", "steps", trainer.global_step, shown).__enter__()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -178,32 +178,22 @@ def give_back_freed() -> bool:
     return bool(ctypes.CDLL(None).malloc_trim(0))
 
 
-class SmallHeap:
-    """Called after every batch of a training on a CPU: returns free memory when there is much of it."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def __call__(self) -> None:
-        """Count a batch, and return memory if there is much of it."""
-        self._batches += 1
-        free = holes()
-        if self._batches % STEPS == 0 if free is None else free > ROOM:
-            give_back_freed()
-
-
 class GiveBackFreed(L.Callback):
     """Keeps the heap small where the model of a Lightning training is on a CPU."""
 
     def __init__(self) -> None:
-        self._heap = SmallHeap()
+        self._batches = 0
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Return memory after a step, when its tensors are free."""
-        if pl_module.device.type == "cpu":
-            self._heap()
+        """Return memory after a batch, when its tensors are free, if there is much of it."""
+        if pl_module.device.type != "cpu":
+            return
+        self._batches += 1
+        free = holes()
+        if self._batches % STEPS == 0 if free is None else free > ROOM:
+            give_back_freed()
 
 
 GENERATOR = (

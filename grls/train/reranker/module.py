@@ -240,13 +240,13 @@ def fit_reranker(
     trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=not sharded)
     load_weights(trainer, module, best.best_model_path)
     reranker.model = module.plain_model() or reranker.model
-    by_first(lambda: _save(reranker, folder / "model"))
+
+    def save() -> None:
+        with atomic_folder(folder / "model", "config.json") as new:
+            reranker.save(new)
+
+    by_first(save)
     return float(best.best_model_score or 0.0)
-
-
-def _save(reranker: Reranker, folder: Path) -> None:
-    with atomic_folder(folder, "config.json") as new:
-        reranker.save(new)
 
 
 WRONG = -20.0
