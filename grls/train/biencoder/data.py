@@ -18,8 +18,8 @@ from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.datamodule import FitData
 
 
-class Batch(NamedTuple):
-    """Examples as tensors; see :class:`grls.train.biencoder.loss.MaskedRankingLoss`.
+class PairBatch(NamedTuple):
+    """Pairs as tensors; see :class:`grls.train.biencoder.loss.MaskedRankingLoss`.
 
     Attributes:
         features: What the model reads of the queries, and of each of the n passages.
@@ -38,7 +38,7 @@ class BiEncoderData(FitData):
     Args:
         examples: The training pairs, which are drawn anew each epoch.
         encoder: Text to features.
-        options: Batch size (of all processes together), length pool and seed.
+        options: PairBatch size (of all processes together), length pool and seed.
     """
 
     def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
@@ -58,11 +58,11 @@ class BiEncoderData(FitData):
         """One batch: the evaluation reads dev itself."""
         return DataLoader([0])  # type: ignore[arg-type]
 
-    def collator(self, pairs: Sequence[Pair]) -> Batch:
+    def collator(self, pairs: Sequence[Pair]) -> PairBatch:
         """The examples as tensors."""
         texts = zip(*(pair.passages for pair in pairs), strict=True)
         features = [self._encoder.features([pair.query for pair in pairs], "query")]
         features += [self._encoder.features(passages, "passage") for passages in texts]
         labels = torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
         teacher = torch.tensor([pair.scores for pair in pairs]) if pairs[0].scores else None
-        return Batch(features, labels, teacher)
+        return PairBatch(features, labels, teacher)

@@ -28,7 +28,7 @@ from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters
 from grls.models.precision import accelerator
 from grls.models.sentence_model import COSINE
-from grls.train.biencoder.data import Batch, BiEncoderData
+from grls.train.biencoder.data import PairBatch, BiEncoderData
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
@@ -103,7 +103,7 @@ class BiEncoderModule(TrainingModule):
         model.model_card_data.model = model  # else the card of the copy is that of the shards
         return model
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         """The loss of one batch, among several processes ``weighed``; logs ``train_loss``."""
         loss = self.within(self._loss[0], *batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))

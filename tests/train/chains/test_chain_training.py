@@ -112,9 +112,9 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(
     start = int(module.model.config.decoder_start_token_id)
     # A query that comes twice is encoded once, and of paths some are longer than others.
     batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
-    assert sum(len(part.input_ids) for part in batch.read.groups) == 5
-    assert len(batch.read.groups) == -(-5 // inputs)
-    assert max(len(part.stretches) for part in batch.read.groups) > 1
+    assert sum(len(part.input_ids) for part in batch.read) == 5
+    assert len(batch.read) == -(-5 // inputs)
+    assert max(len(part.stretches) for part in batch.read) > 1
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     scores = [score_all(Seq2SeqGenerator(module.model), index, hop.source) for hop in hops]
