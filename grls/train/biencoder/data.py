@@ -38,7 +38,7 @@ class BiEncoderData(FitData):
     Args:
         examples: The training pairs, which are drawn anew each epoch.
         encoder: Text to features.
-        options: PairBatch size (of all processes together), length pool and seed.
+        options: Batch size (of all processes together), length pool and seed.
     """
 
     def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):

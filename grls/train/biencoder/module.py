@@ -28,14 +28,14 @@ from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters
 from grls.models.precision import accelerator
 from grls.models.sentence_model import COSINE
-from grls.train.biencoder.data import PairBatch, BiEncoderData
+from grls.train.biencoder.data import BiEncoderData, PairBatch
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.checkpoints import BestCheckpoint, RunState, last_checkpoint, refuse_unfinished
 from grls.train.core.clock import TimeLimit, TrainingClock, TrainingLines, is_metered
-from grls.train.core.module import TrainingModule, optimizer_and_schedule
+from grls.train.core.module import TrainingModule
 from grls.train.core.processes import averaged, by_first, is_first, layers_of, leaving_no_group
 from grls.train.core.trainer import LEARNING_RATE, EncoderTrainer, load_weights, spoiled
 from grls.train.result import TrainingResult
@@ -123,11 +123,7 @@ class BiEncoderModule(TrainingModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
-        options = self.options
-        return optimizer_and_schedule(
-            self, options.optimizer, options.learning_rate, options.weight_decay, options.schedule,
-            options.warmup, self.steps,
-        )  # fmt: skip
+        return self.optimizer_and_schedule(self.options, self.steps)
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:

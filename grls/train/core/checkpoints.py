@@ -319,37 +319,3 @@ def read_checkpoint(path: str | Path) -> Any:
             f"{path} cannot be read as a checkpoint ({type(error).__name__}); it is damaged, or not a "
             "checkpoint. Resume from another one."
         ) from error
-
-
-def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], optimizer: str) -> None:
-    """Refuse to resume from a checkpoint of another model, stage or optimizer.
-
-    Args:
-        module: The LightningModule of the resumed run.
-        checkpoint: The content of the checkpoint.
-        optimizer: The optimizer of the resumed run, ``adamw`` or another one.
-
-    Raises:
-        MismatchError: The checkpoint does not fit the run.
-    """
-    remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
-    data = None if module._trainer is None else getattr(module.trainer, "datamodule", None)
-    if data is not None and type(data).__qualname__ not in checkpoint:
-        raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
-    expected = module.state_dict()
-    stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
-    for name in sorted(expected.keys() ^ stored.keys()):
-        which = "lacks" if name in expected else "has"
-        raise MismatchError(f"the checkpoint is of another model (it {which} the weights {name}): {remedy}")
-    for name, weights in expected.items():
-        if weights.shape != stored[name].shape:
-            raise MismatchError(
-                f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, here "
-                f"{list(weights.shape)}): {remedy}"
-            )
-    groups = [group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]]
-    trained = sum(weights.requires_grad for weights in module.parameters())
-    if any(("betas" in group) != (optimizer == "adamw") for group in groups):
-        raise MismatchError(f"the checkpoint is of a run with another optimizer than {optimizer}: {remedy}")
-    if groups and sum(len(group["params"]) for group in groups) != trained:
-        raise MismatchError(f"the checkpoint is of a run that trained another part of the model: {remedy}")

@@ -267,4 +267,4 @@ def drawn_words(
     keys = [rng.random() ** (1 / weights[folded]) for folded in words]
     written = list(words.values())
     best = sorted(range(len(written)), key=keys.__getitem__, reverse=True)[:count]
-    return [written[place] for place in sorted(best)]
+    return [written[row] for row in sorted(best)]

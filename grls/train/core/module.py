@@ -26,13 +26,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError, Option, at_least, bounded
+from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.seq2seq.slots import check_positions
-from grls.train.core.checkpoints import NO_STATE, RunState, refuse_other_run
+from grls.train.core.checkpoints import NO_STATE, RunState
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.processes import (
     FullyShard,
@@ -120,6 +120,41 @@ class TrainingModule(L.LightningModule):
         ranks = (rank,) if rank or self.first_rank_seeds else ()
         torch.manual_seed(hash((self.seed, batches, *ranks)) % 2**63)
 
+    def optimizer_and_schedule(self, options: Any, steps: int | None = None) -> dict[str, Any]:
+        """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
+
+        Args:
+            options: ``learning_rate``, ``schedule``, ``warmup`` and ``weight_decay``.
+            steps: All optimizer steps; None: as many as the trainer makes.
+
+        Raises:
+            ConfigError: The schedule needs the number of steps, and the trainer has no limit.
+        """
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        rates = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
+        optimizer: torch.optim.Optimizer
+        if self.optimizer == "adafactor":
+            optimizer = Adafactor(parameters, **rates, relative_step=False, scale_parameter=False)
+        else:
+            # Fused (one pass over memory), unless gradients are scaled (float16).
+            fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
+            optimizer = torch.optim.AdamW(parameters, **rates, fused=fused or None)
+            # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
+            optimizer._step_supports_amp_scaling = False
+        total = self.trainer.estimated_stepping_batches if steps is None else steps
+        if math.isinf(total) and (options.schedule == "linear" or options.warmup > 0):
+            raise ConfigError(
+                "the learning rate's schedule needs the number of steps: set "
+                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
+                "`constant` with warmup 0."
+            )
+        total = 0 if math.isinf(total) else int(total)
+        if options.schedule == "linear":
+            scheduler = get_linear_schedule_with_warmup(optimizer, round(options.warmup * total), total)
+        else:
+            scheduler = get_constant_schedule_with_warmup(optimizer, round(options.warmup * total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Write the state of the run, too."""
         checkpoint.update({name: dict(held) for name, held in self._state._asdict().items()})
@@ -130,7 +165,35 @@ class TrainingModule(L.LightningModule):
         Raises:
             MismatchError: The checkpoint is of another model, stage or optimizer.
         """
-        refuse_other_run(self, checkpoint, self.optimizer)
+        remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
+        data = None if self._trainer is None else getattr(self.trainer, "datamodule", None)
+        if data is not None and type(data).__qualname__ not in checkpoint:
+            raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
+        expected = self.state_dict()
+        stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
+        for name in sorted(expected.keys() ^ stored.keys()):
+            which = "lacks" if name in expected else "has"
+            raise MismatchError(
+                f"the checkpoint is of another model (it {which} the weights {name}): {remedy}"
+            )
+        for name, weights in expected.items():
+            if weights.shape != stored[name].shape:
+                raise MismatchError(
+                    f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, "
+                    f"here {list(weights.shape)}): {remedy}"
+                )
+        groups = [
+            group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]
+        ]
+        trained = sum(weights.requires_grad for weights in self.parameters())
+        if any(("betas" in group) != (self.optimizer == "adamw") for group in groups):
+            raise MismatchError(
+                f"the checkpoint is of a run with another optimizer than {self.optimizer}: {remedy}"
+            )
+        if groups and sum(len(group["params"]) for group in groups) != trained:
+            raise MismatchError(
+                f"the checkpoint is of a run that trained another part of the model: {remedy}"
+            )
 
 
 class GeneratorModule(TrainingModule):
@@ -349,65 +412,7 @@ class GeneratorModule(TrainingModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
-        return optimizer_and_schedule(
-            self, self.optimizer, self.learning_rate, self.weight_decay, self.schedule, self.warmup
-        )
-
-
-def optimizer_and_schedule(
-    module: L.LightningModule,
-    name: str,
-    learning_rate: float,
-    weight_decay: float,
-    schedule: str,
-    warmup: float,
-    steps: int | None = None,
-) -> dict[str, Any]:
-    """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
-
-    Args:
-        module: What is trained.
-        name: ``adafactor`` with a fixed learning rate, or ``adamw``.
-        learning_rate: Peak learning rate.
-        weight_decay: Weight decay.
-        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
-        warmup: Share of all steps in which the learning rate rises.
-        steps: All optimizer steps; None: as many as the trainer makes.
-
-    Raises:
-        ConfigError: The schedule needs the number of steps, and the trainer has no limit.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    optimizer: torch.optim.Optimizer
-    if name == "adafactor":
-        optimizer = Adafactor(
-            parameters,
-            lr=learning_rate,
-            weight_decay=weight_decay,
-            relative_step=False,
-            scale_parameter=False,
-        )
-    else:
-        # Fused (one pass over memory), unless gradients are scaled (float16).
-        fused = module.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
-        optimizer = torch.optim.AdamW(
-            parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused or None
-        )
-        # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
-        optimizer._step_supports_amp_scaling = False
-    total = module.trainer.estimated_stepping_batches if steps is None else steps
-    if math.isinf(total) and (schedule == "linear" or warmup > 0):
-        raise ConfigError(
-            "the learning rate's schedule needs the number of steps: set "
-            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
-            "`constant` with warmup 0."
-        )
-    total = 0 if math.isinf(total) else int(total)
-    if schedule == "linear":
-        scheduler = get_linear_schedule_with_warmup(optimizer, round(warmup * total), total)
-    else:
-        scheduler = get_constant_schedule_with_warmup(optimizer, round(warmup * total))
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return self.optimizer_and_schedule(self)
 
 
 def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:

@@ -29,7 +29,6 @@ from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -277,9 +276,26 @@ class FullyShard(ModelParallelStrategy):
         super().setup_environment()
 
     def shard(self, model: nn.Module) -> Within:
-        """Shard the layers of a model and the rest of it; the model is changed in place."""
+        """Shard the layers of a model and the rest of it; the model is changed in place.
+
+        With a precision of bfloat16 the processes compute and communicate in it; the shards keep theirs.
+
+        Raises:
+            ConfigError: The model has no list of layers.
+        """
         low = str(self.precision_plugin.precision).startswith("bf16")
-        return shard_model(model, self.device_mesh["data_parallel"], low, self.cpu_offload)
+        kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
+        options: dict[str, Any] = {"mesh": self.device_mesh["data_parallel"]}
+        if self.cpu_offload:
+            options["offload_policy"] = CPUOffloadPolicy()
+        policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
+        whole = Within(model)
+        for layer in layers_of(model):
+            fully_shard(layer, mp_policy=policy, **options)
+        # Targets and weights of the loss pass through, which must not be rounded.
+        exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
+        fully_shard(whole, mp_policy=exact, reshard_after_forward=True, **options)
+        return whole
 
     def model_to_device(self) -> None:
         """Move what is not sharded; the shards are where they belong."""
@@ -340,30 +356,6 @@ class FullyShard(ModelParallelStrategy):
         load(weights, checkpoint_id=str(path))
         self.model.load_state_dict(weights[_WEIGHTS])
         return int(torch.load(Path(path) / META, weights_only=True)["global_step"])
-
-
-def shard_model(model: nn.Module, mesh: DeviceMesh, low: bool, cpu_offload: bool) -> Within:
-    """Shard the layers of a model and the rest of it over processes; the model is changed in place.
-
-    Args:
-        model: The model.
-        mesh: The processes.
-        low: Compute and communicate in bfloat16; the shards keep their precision.
-        cpu_offload: Keep the shards in main memory.
-
-    Raises:
-        ConfigError: The model has no list of layers.
-    """
-    whole = Within(model)
-    kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
-    offload: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if cpu_offload else {}
-    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
-    for layer in layers_of(model):
-        fully_shard(layer, mesh=mesh, mp_policy=policy, **offload)
-    # Targets and weights of the loss pass through, which must not be rounded.
-    exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
-    fully_shard(whole, mesh=mesh, mp_policy=exact, reshard_after_forward=True, **offload)
-    return whole
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
