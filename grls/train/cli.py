@@ -66,20 +66,20 @@ class Parser(PlainParser, LightningArgumentParser):
         return added
 
 
-def whole_numbers_first(kind: Any) -> Any:
+def whole_numbers_first(union: Any) -> Any:
     """A union of types with ``int`` before ``float``; any other type as it is.
 
     The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
     1.0 the whole epoch. Python caches unions without their order, so that ``Optional[Union[int,
     float]]`` has the order of whichever module was imported first.
     """
-    kinds = get_args(kind)
-    if get_origin(kind) is not Union or not {int, float} <= set(kinds):
-        return kind
-    others = [each for each in kinds if each not in (int, float)]
-    first = min(kinds.index(int), kinds.index(float))
-    before = [each for each in kinds[:first] if each in others]
-    return Union[(*before, int, float, *others[len(before) :])]
+    members = get_args(union)
+    if get_origin(union) is not Union or not {int, float} <= set(members):
+        return union
+    rest = [kind for kind in members if kind not in (int, float)]
+    first = min(members.index(int), members.index(float))
+    before = [kind for kind in members[:first] if kind in rest]
+    return Union[(*before, int, float, *rest[len(before) :])]
 
 
 class TrainCLI(LightningCLI):

@@ -22,9 +22,9 @@ class PairBatch(NamedTuple):
     """Pairs as tensors; see :class:`grls.train.biencoder.loss.MaskedRankingLoss`.
 
     Attributes:
-        features: What the model reads of the queries, and of each of the n passages.
+        features: Tokens of the queries, and of each of the n passages.
         labels: ``[b, n + G]``.
-        teacher: ``[b, n]`` scores of the passages; None: there is no teacher.
+        teacher: ``[b, n]`` scores of the passages; None without a teacher.
     """
 
     features: list[dict[str, Any]]

@@ -80,7 +80,7 @@ class Pair(NamedTuple):
 
 
 class _Mined(NamedTuple):
-    """What a ranking of passages is mined for.
+    """The query and the hop of a ranking of passages, from which hard negatives are drawn.
 
     Attributes:
         query: Index of the query.
@@ -396,7 +396,7 @@ class RetrieverMiner:
         return [[hit.id for hit in ranking.hits] for ranking in rankings]
 
     def fingerprint(self) -> str:
-        """What the negatives depend on beside the data; a resumed run must have the same."""
+        """The fingerprint of the rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
 
 

@@ -83,9 +83,9 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
 
         Args:
-            sentence_features: What the model reads of each.
+            sentence_features: Tokens of each column.
             labels: ``[b, n + G]``.
-            teacher: ``[b, n]`` scores of the passages; None: there is no teacher.
+            teacher: ``[b, n]`` scores of the passages; None without a teacher.
         """
         embeddings = embed_in_groups(self.model, [*sentence_features], self.options)
         widths = self.options.matryoshka or (embeddings[0].shape[1],)
@@ -103,7 +103,7 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         Args:
             embeddings: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages.
             labels: ``[b, n + G]``.
-            teacher: ``[b, n]`` scores of the passages; None: there is no teacher.
+            teacher: ``[b, n]`` scores of the passages; None without a teacher.
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
@@ -151,12 +151,12 @@ def embed_in_groups(
     memory.
 
     Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for the
-    others, which would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer
+    same pass of the other processes; on a GPU, which one large pass keeps busy; and where a tokenizer
     pads on the left, since positions may be counted from there.
 
     Args:
         model: A model of sentence-transformers.
-        columns: What the model reads of the queries, then of the texts for each of the n passages,
+        columns: Tokens of the queries, then of the texts for each of the n passages,
             ``attention_mask [b, L]`` among it.
         options: ``mini_batch_size``, and ``gradient_checkpointing``, with which few activations are kept.
     """
@@ -181,7 +181,7 @@ def embed_in_groups(
 
 
 def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[dict[str, Any]], Tensor | None]:
-    """What the model reads of each group, and the row of each text there, ``[b]``; None: of one group."""
+    """The tokens of each group, and the row of each text in them, ``[b]``; None: there is one group."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
         return [dict(features)], None

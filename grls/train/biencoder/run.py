@@ -64,7 +64,7 @@ def run_biencoder(
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
         teacher: File of a teacher's scores (:meth:`~grls.train.biencoder.examples.TeacherScores.read`), with
-            the passages that are hard negatives; None: there is no teacher.
+            the passages that are hard negatives; None: no teacher.
         analyzer: How BM25 splits texts into words.
         resume: Resume from the last checkpoint in ``output``; options and data must be the same.
         max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.

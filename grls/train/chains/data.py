@@ -214,7 +214,7 @@ class RetrieverTeacher:
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def fingerprint(self) -> str:
-        """What its rankings depend on; a resumed run must have the same."""
+        """The fingerprint of its rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:

@@ -215,7 +215,7 @@ class Teaching:
         return targets, paths
 
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """What the teacher says without evidence and copies of it, normalised to sum to one."""
+        """The teacher's weights without evidence and copies of it, normalised to sum to one."""
 
         def text(passage: int) -> int:
             """A number that passages of equal text share; over spans, the passage's own number."""

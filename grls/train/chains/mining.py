@@ -41,8 +41,8 @@ class MineNegatives(L.Callback):
     """Mines hard negatives for the hops of training queries at the start of an epoch.
 
     Args:
-        passages: Largest number of hard negatives of a hop; 0 mines none.
-        queries: Number of training queries to mine for, drawn anew each time; the others have no margin loss;
+        passages: Largest number of hard negatives of a hop; 0 mines none. queries: Number of training queries
+        to mine for, drawn anew each time; other queries have no margin loss;
             null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
         every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
@@ -301,7 +301,7 @@ class Proposals:
         return ranked
 
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
-        """The right passages of a hop and proposed ones, and DONE where the chain ends with DONE."""
+        """Right and proposed passages of a hop, and DONE where the chain ends with DONE."""
         options, done = self.options, len(self.corpus)
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))

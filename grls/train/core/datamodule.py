@@ -27,7 +27,7 @@ from grls.train.core.examples import Example, Examples
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
 _BATCH = "examples a batch"
-_PLACES = ("examples", "trainer.limit_train_batches")
+_EPOCH = ("examples", "trainer.limit_train_batches")
 """Keys of the settings of an epoch in a checkpoint, with :data:`_BATCH`."""
 
 
@@ -84,7 +84,7 @@ class FitData(L.LightningDataModule):
 
     @property
     def _trainer(self) -> Any:
-        """The trainer; Lightning sets it before it calls any hook; None: there is none."""
+        """The trainer, which Lightning sets before it calls any hook; None without one."""
         return self.trainer
 
     def setup(self, stage: str) -> None:
@@ -152,7 +152,7 @@ class FitData(L.LightningDataModule):
         """Resume at the progress of a checkpoint.
 
         Raises:
-            ConfigError: An epoch had other batches then, so the place within the epoch is unknown.
+            ConfigError: An epoch had other batches then, so the position within the epoch is unknown.
             MismatchError: The data have changed since.
         """
         for name, before in state_dict[_PRINTS].items():
@@ -169,7 +169,7 @@ class FitData(L.LightningDataModule):
                 f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
                 "begin a new run."
             )
-        for name in _PLACES:
+        for name in _EPOCH:
             if state_dict[name] != now[name]:
                 raise ConfigError(
                     f"the checkpoint is of a run with {Option(name) if '.' in name else name} "
@@ -195,7 +195,7 @@ class FitData(L.LightningDataModule):
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""
         examples, limit = len(self.train_examples), self._trainer.limit_train_batches
-        return {_BATCH: self.examples_a_batch, **dict(zip(_PLACES, (examples, limit), strict=True))}
+        return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer

@@ -201,7 +201,7 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
     Args:
-        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None: there is no trainer.
+        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None without a trainer.
         examples: Examples an epoch.
         batch_size: Examples of a batch of all processes together.
     """

@@ -4,8 +4,8 @@ Legend: W processes; c_r examples (tokens, hops) of process r; C the sum of all 
 r.
 
 DDP and FSDP average gradients over processes. The average of the means m_r is the mean over all examples only
-where all processes have as many, which holds neither for tokens nor for the last batch of an epoch. So each
-process weighs its mean by W c_r / C; the average of these is the mean over all C.
+where all processes have equal counts, which holds neither for tokens nor for the last batch of an epoch. So
+each process weighs its mean by W c_r / C; the average of these is the mean over all C.
 
 The module uses the process group of torch, also one made elsewhere, and before there is one the variables of
 torchrun.
@@ -148,7 +148,7 @@ def summed(count: int, device: torch.device) -> int:
 
 
 def by_first(work: Callable[[], T]) -> T:
-    """Let the first process do something, while the others wait for its result.
+    """Let the first process work, while the other processes wait for its result.
 
     Raises:
         ConfigError: On the other processes, where the work of the first one failed; there its own error is
@@ -400,7 +400,7 @@ def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
 
 
 def gathered_weights(model: nn.Module) -> dict[str, Any]:
-    """The whole weights by name, in main memory of the first process; empty on the others."""
+    """The whole weights by name, in main memory of the first process; empty on other processes."""
     weights: dict[str, Any] = get_model_state_dict(
         model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
     )

@@ -77,9 +77,8 @@ class QueryData(FitData):
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
         if tokenizer.eos_token_id is None and tokenizer.sep_token_id is not None:
-            tokenizer.eos_token = (
-                tokenizer.sep_token
-            )  # BERT has no end token: the one of training must be known when queries are written
+            # BERT has no end token, and the end token of training must be known when queries are written.
+            tokenizer.eos_token = tokenizer.sep_token
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)

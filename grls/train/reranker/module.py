@@ -273,7 +273,7 @@ class RerankHops(Sequence[RerankExample]):
         MismatchError: The retriever of hard negatives is over another corpus.
 
     Attributes:
-        negatives_fingerprint: What the hard negatives depend on beside the data.
+        negatives_fingerprint: The fingerprint of the rankings for hard negatives.
     """
 
     def __init__(

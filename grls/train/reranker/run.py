@@ -82,23 +82,23 @@ def run_reranker(
         corpus = Corpus.read(data)
         of_hops = train is None and dev is None
         read = (corpus, data, prefix_tokens, hops)
-        learned = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
+        examples = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
         torch.manual_seed(fit.seed)  # for the new head of an encoder without one
-        reading = learned.prefix_tokens, max_tokens, device
-        reranker = Reranker.load(encoder, *reading, evidence_words=learned.evidence_words)
-        settings = {"encoder": encoder, "prefix_tokens": learned.prefix_tokens, "max_tokens": max_tokens}
+        reading = examples.prefix_tokens, max_tokens, device
+        reranker = Reranker.load(encoder, *reading, evidence_words=examples.evidence_words)
+        settings = {"encoder": encoder, "prefix_tokens": examples.prefix_tokens, "max_tokens": max_tokens}
         files = {
             "the corpus": corpus.fingerprint,
             "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
         }
-        state = RunState({**settings, **learned.settings, **vars(fit)}, {**files, **learned.files})
+        state = RunState({**settings, **examples.settings, **vars(fit)}, {**files, **examples.files})
         return fit_reranker(
-            reranker, None if of_hops else corpus, learned.train, learned.dev, output, fit, resume, state
+            reranker, None if of_hops else corpus, examples.train, examples.dev, output, fit, resume, state
         )
 
 
-class _Learned(NamedTuple):
-    """What is learned.
+class _Examples(NamedTuple):
+    """The examples of a run.
 
     Attributes:
         train: The training examples.
@@ -119,7 +119,7 @@ class _Learned(NamedTuple):
 
 def _of_files(
     train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
-) -> _Learned:
+) -> _Examples:
     """Examples of files.
 
     Raises:
@@ -161,10 +161,10 @@ def _of_files(
         )
     prefix_tokens = next(iter(lengths.values()), PREFIX if wanted is None else wanted)
     files = {"the file of training examples": sha256(train), "the file of dev examples": sha256(dev)}
-    return _Learned(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
+    return _Examples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
 
 
-def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Learned:
+def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Examples:
     """The hops of a data set.
 
     Raises:
@@ -189,4 +189,4 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
     files = dict(zip(("the split of train", "the split of dev"), map(digest, splits), strict=True))
     files[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}
-    return _Learned(train, dev, files, settings, evidence_words=hops.evidence_words)
+    return _Examples(train, dev, files, settings, evidence_words=hops.evidence_words)

@@ -157,7 +157,7 @@ class RetrieveExamples:
         return Example(self.codec.model_input(self.texts[query], before), target.tolist())
 
     def evidence(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
-        """What a model input has of some gold passages as evidence of a query."""
+        """Tokens of gold passages as evidence of a query, as a model input has them."""
         if not self.codec.limits.evidence:
             return [self.rows[name] for name in passages]
         question, known = self.queries[query].text, self._gold
