@@ -41,9 +41,9 @@ class MineNegatives(L.Callback):
     """Mines hard negatives for the hops of training queries at the start of an epoch.
 
     Args:
-        passages: Largest number of hard negatives of a hop; 0 mines none. queries: Number of training queries
-        to mine for, drawn anew each time; other queries have no margin loss;
-            null: all.
+        passages: Largest number of hard negatives of a hop; 0 mines none.
+        queries: Number of training queries to mine for, drawn anew each time; other queries have no margin
+            loss; null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
         every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
             between have no margin loss.
@@ -262,9 +262,8 @@ class Proposals:
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""
-        chosen: list[
-            tuple[int, HopExample, bool]
-        ] = []  # its number, the hop, whether its chain ends with DONE
+        # The number of a hop, the hop, and whether its chain ends with DONE.
+        chosen: list[tuple[int, HopExample, bool]] = []
         before, done = 0, (len(self.corpus),)
         for example in examples:
             ends = example.hops[-1].gold == done
@@ -294,10 +293,10 @@ class Proposals:
             for n, hop in enumerate(hops):
                 scores = np.array(score_hop(np.array([n]))[0, : len(self.corpus)])
                 scores[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                least = source.least_score  # passages without a common word are not proposed
-                most = min(self.options.depth, len(scores))
-                best = np.sort(np.argpartition(-scores, most - 1)[:most])
-                ranked[n].append(best[scores[best] > least])
+                depth = min(self.options.depth, len(scores))
+                best = np.sort(np.argpartition(-scores, depth - 1)[:depth])
+                # Passages without a common word are not proposed.
+                ranked[n].append(best[scores[best] > source.least_score])
         return ranked
 
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
