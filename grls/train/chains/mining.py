@@ -140,7 +140,6 @@ class MineNegatives(L.Callback):
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
         """Hard negatives by the seed of their hop; each process searches for its share and gets all."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        training = module.model.training
         examples = data.train_examples
         numbers = list(range(len(examples)))
         if self.queries is not None and self.queries < len(examples):
@@ -160,7 +159,6 @@ class MineNegatives(L.Callback):
                 for hop, hits in zip(hops, retriever.search(*request), strict=True):
                     known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
                     wrong[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
-        module.model.train(training)
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
             torch.distributed.all_gather_object(shares, wrong)

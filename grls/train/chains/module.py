@@ -158,10 +158,10 @@ class RetrieveChains(GeneratorModule):
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         loss = weighed(loss / len(batch.labels), len(batch.labels))
-        if batch.rescored_passages is not None:
-            logits = self._head.some(states[batch.rescored_passages.states], batch.rescored_passages.tokens)
+        rescored: Rescored | None = batch.rescored_passages
+        if rescored is not None:
+            logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            rescored = batch.rescored_passages
             loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
         return loss
 
@@ -179,7 +179,7 @@ class RetrieveChains(GeneratorModule):
         return caught[0].flatten(0, 1)
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
-        """Inputs of the head at every place of every path, in order, ``[places, d]``."""
+        """Inputs of the head at every token of every path, in order, ``[tokens, d]``."""
         states: list[Tensor] = []
         idle: list[Tensor] = []
         counts = [len(inputs.stretches) for inputs in hops]

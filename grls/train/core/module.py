@@ -10,8 +10,8 @@ Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
@@ -105,9 +105,13 @@ class TrainingModule(L.LightningModule):
         merge_adapters(model)
         return model
 
-    def whole_weights(self) -> AbstractContextManager[None]:
-        """A context in which each process can use the model on its own."""
-        return whole_weights(self.model, *(self._whole or (None,)))
+    @contextmanager
+    def whole_weights(self) -> Iterator[None]:
+        """A context in which each process can use the model on its own, in train or eval mode."""
+        training = self.model.training
+        with whole_weights(self.model, *(self._whole or (None,))):
+            yield
+        self.model.train(training)
 
     def within(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What ``work`` returns, within whole weights where they are sharded."""

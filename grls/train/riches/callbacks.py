@@ -79,12 +79,11 @@ class QuoteRecall(L.Callback):
         if trainer.sanity_checking or not isinstance(data, InterlacedData):
             return
         module: Any = pl_module
-        training = module.model.training
-        module.model.eval()
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
         queries = [query for query, *_ in data.dev_examples.items]  # none is too long
         queries = queries[: self.limit][trainer.global_rank :: trainer.world_size]
         with module.whole_weights():
+            module.model.eval()
             answers = program.answer(queries)
         scores: dict[str, list[float]] = {"dev_recall": [], "dev_hits": [], "dev_unclosed": []}
         for query, answer in zip(queries, answers, strict=True):
@@ -93,4 +92,3 @@ class QuoteRecall(L.Callback):
             scores["dev_hits"].append(float(bool(quoted) and quoted[0] in gold))
             scores["dev_unclosed"].append(float(bool(answer.quotes) and not answer.quotes[-1].closed))
         log_means(trainer, pl_module, scores)
-        module.model.train(training)

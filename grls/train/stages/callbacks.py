@@ -96,7 +96,6 @@ class ConstrainedRecall(L.Callback):
             return
         module: Any = pl_module
         with module.whole_weights():
-            training = module.model.training
             options = replace(self.options, truncate_queries=data.truncate_queries)
             parts = (module.model, data.codec, data.corpus, data.index)
             retriever = GenerativeRetriever(
@@ -127,7 +126,6 @@ class ConstrainedRecall(L.Callback):
                     for best, query in zip(search.retrieve_chains(own), own, strict=True)
                 ]
             log_means(trainer, module, scores)
-            module.model.train(training)
 
 
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
