@@ -63,7 +63,8 @@ def steps_of(data: str, encoder: BiEncoderModel, batch_size: int, words: int, co
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
     for start in range(count):
         chosen = [order[(start * batch_size + n) % len(order)] for n in range(batch_size)]
-        yield Step(*batches.collator([examples.draw(number, 0) for number in chosen]))
+        batch = batches.collator([examples.draw(number, 0) for number in chosen])
+        yield Step(batch.features, batch.labels)
 
 
 def timed(loss: nn.Module, step: Step, low: bool) -> float:

@@ -30,9 +30,9 @@ from grls.models.load.opening import language_source
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
-from grls.train.cli import STAGES
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
+from grls.train.signatures import STAGES
 
 
 class Generator:
@@ -291,7 +291,7 @@ class RecipeStage(NamedTuple):
     """A training stage of a generator.
 
     Attributes:
-        stage: Its name (:mod:`grls.train.cli`).
+        stage: Its name (:data:`grls.train.signatures.STAGES`).
         layers: Recipes of ``configs/``, later ones over earlier ones.
         options: Options over the layers.
     """
@@ -473,6 +473,7 @@ class BiEncoder:
         output: str | Path | None = None,
         recipe: str | Path = "default",
         negatives: Searcher | str | Path = "bm25",
+        teacher: str | Path | None = None,
         resume: bool = False,
         max_seconds: float | None = None,
         meter: Meter | None = None,
@@ -494,6 +495,8 @@ class BiEncoder:
                 ``local``, ``paper``, ``released``), or a YAML file.
             negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
                 searcher or folder over the same corpus, or ``bm25``.
+            teacher: File of scores to distil, one ``{"query": id, "passage": id, "score": number}`` a line:
+                for every training query its gold passages, and those that hard negatives are drawn from.
             resume: Resume the run in ``output`` from its last checkpoint; options and data must be the same.
             max_seconds: Longest time of the training; None: no limit. When it is over, dev is measured once
                 more and the best weights are kept.
@@ -536,6 +539,7 @@ class BiEncoder:
                 max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
                 fit=fit,
                 negatives=miner,
+                teacher=None if teacher is None else str(teacher),
                 resume=resume,
                 max_seconds=max_seconds,
                 meter=meter,

@@ -157,7 +157,7 @@ def pseudo_queries(
     refuse_unwritable(output)
     asked = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
     opened = asked.opened()
-    corpus, tasks = opened.corpus, opened.asked
+    corpus, tasks = opened.corpus, opened.tasks
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")

@@ -16,8 +16,8 @@ from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.cli import STAGES
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
+from grls.train.signatures import STAGES
 
 _RUN = {
     "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "
@@ -29,7 +29,7 @@ _RUN = {
     "--seed_everything": "Value of all seeds that are not set (default: 0).",
 }
 _OTHERS = {
-    "trainer": "grls.train.cli.Trainer",
+    "trainer": "grls.train.core.trainer.Trainer",
     "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }
@@ -117,6 +117,7 @@ def train_biencoder(
     max_tokens: int | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
+    teacher: str | None = None,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
 ) -> None:
@@ -141,6 +142,8 @@ def train_biencoder(
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
             same corpus, or ``bm25``.
+        teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
+            training query the gold passages, and those that the hard negatives are drawn from; null: none.
         analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
@@ -158,6 +161,7 @@ def train_biencoder(
         max_tokens=max_tokens,
         fit=fit,
         negatives=negatives,
+        teacher=teacher,
         analyzer=analyzer,
         resume=resume,
     )
@@ -190,8 +194,8 @@ def train_reranker(
     Without --train and --dev it learns the hops of the data set: which passage follows the question and the
     passages found so far. That model is a cross-encoder, for `grls index rescored R --model OUTPUT/model`.
 
-    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs,
-    OUTPUT/checkpoints and OUTPUT/settings.json, with which the options of a resumed run are compared.
+    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs and
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them).
 
     Args:
         train: File of training examples, written by `grls ralm examples`; null: the hops of the data set.

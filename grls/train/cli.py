@@ -20,15 +20,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import lightning as L
-import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
@@ -37,7 +34,6 @@ from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
 from grls.io.recipes import config_file
-from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
@@ -49,61 +45,13 @@ from grls.train.core.checkpoints import (
 )
 from grls.train.core.clock import Meter, TimeLimit, TrainingClock, TrainingLines
 from grls.train.core.datamodule import FitData
-from grls.train.core.module import GeneratorModule, GiveBackFreed, RefuseNaN
-from grls.train.core.processes import FullyShard, launched, leaving_no_group, only_training
+from grls.train.core.module import GeneratorModule
+from grls.train.core.processes import FullyShard, leaving_no_group, only_training
+from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, Trainer
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
+from grls.train.signatures import STAGES
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
-
-Precision = Literal[
-    "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
-    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
-]  # fmt: skip
-"""Lightning's precisions, and ``auto``."""
-
-
-_SHARDED = ("fsdp", "fsdp_cpu_offload")
-"""Values of ``--trainer.strategy`` that shard weights (:class:`grls.train.core.processes.FullyShard`)."""
-
-
-class _Epochs(_FitLoop):
-    """Lightning's loop, resumed correctly at the end of an epoch with ``max_steps``.
-
-    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end of
-    one, it trains one more step in that epoch and counts it twice. Resumed again, it ends at once, as if the
-    training were complete.
-    """
-
-    def _iteration_based_training(self) -> bool:
-        return False
-
-
-class Trainer(L.Trainer):
-    """Lightning's trainer, with a loop that resumes exactly where a run stopped.
-
-    Args:
-        precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
-            it, else ``32-true``; null: ``32-true``.
-        kwargs: The other options of Lightning's trainer.
-    """
-
-    def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
-        device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
-        if str(precision).startswith("bf16"):
-            warn_of_emulation(device, str(Option("trainer.precision", "32-true", "auto")))
-        if precision == "auto":
-            precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
-        started = launched()
-        if started is not None and kwargs.get("devices", "auto") == "auto":
-            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
-        if kwargs.get("strategy") in _SHARDED:
-            kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
-        if isinstance(kwargs.get("strategy"), FullyShard):
-            kwargs["inference_mode"] = False  # weights that are gathered there could not be trained
-        super().__init__(precision=precision, **kwargs)
-        loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
-        loop.epoch_loop = self.fit_loop.epoch_loop
-        self.fit_loop = loop
 
 
 class Parser(PlainParser, LightningArgumentParser):
@@ -118,20 +66,20 @@ class Parser(PlainParser, LightningArgumentParser):
         return added
 
 
-def whole_numbers_first(kind: Any) -> Any:
+def whole_numbers_first(union: Any) -> Any:
     """A union of types with ``int`` before ``float``; any other type as it is.
 
     The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
     1.0 the whole epoch. Python caches unions without their order, so that ``Optional[Union[int,
     float]]`` has the order of whichever module was imported first.
     """
-    kinds = get_args(kind)
-    if get_origin(kind) is not Union or not {int, float} <= set(kinds):
-        return kind
-    others = [each for each in kinds if each not in (int, float)]
-    first = min(kinds.index(int), kinds.index(float))
-    before = [each for each in kinds[:first] if each in others]
-    return Union[(*before, int, float, *others[len(before) :])]
+    members = get_args(union)
+    if get_origin(union) is not Union or not {int, float} <= set(members):
+        return union
+    rest = [kind for kind in members if kind not in (int, float)]
+    first = min(members.index(int), members.index(float))
+    before = [kind for kind in members[:first] if kind in rest]
+    return Union[(*before, int, float, *rest[len(before) :])]
 
 
 class TrainCLI(LightningCLI):
@@ -206,7 +154,7 @@ class TrainCLI(LightningCLI):
         else:
             strategy = config.trainer.strategy
             named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
-            sharded = named in _SHARDED or named.rpartition(".")[2] == FullyShard.__name__
+            sharded = named in SHARDED or named.rpartition(".")[2] == FullyShard.__name__
             check_checkpoint(config.ckpt_path, config.output, sharded)
             stage = self._subcommand_parsers[self.config["subcommand"]]
             tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
@@ -298,62 +246,6 @@ def fit_stage(
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
     )
-
-
-# The stages that LightningCLI trains, by name. The module is light to import.
-
-
-class TrainingStage(NamedTuple):
-    """The classes of a stage.
-
-    Attributes:
-        model: Path of its LightningModule.
-        data: Path of its LightningDataModule.
-        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
-        options: Default options of the stage; options of the command line override them.
-    """
-
-    model: str
-    data: str
-    measured: Mapping[str, str] = MappingProxyType({})
-    options: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> list[str]:
-        """The arguments that precede those of the command line."""
-        return [f"--model={self.model}", f"--data={self.data}", *self.options]
-
-
-_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
-
-STAGES = {
-    "memorise": TrainingStage(
-        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
-    ),
-    "retrieve": TrainingStage(
-        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
-    ),
-    "chains": TrainingStage(
-        "grls.train.chains.module.RetrieveChains",
-        "grls.train.chains.data.ChainData",
-        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
-    ),
-    "riches": TrainingStage(
-        "grls.train.riches.module.Interlace",
-        "grls.train.riches.data.InterlacedData",
-        {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
-    ),
-    "doc2query": TrainingStage(
-        "grls.train.doc2query.module.WriteQueries",
-        "grls.train.doc2query.data.QueryData",
-        options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
-    ),
-}
-
-
-# Trains a stage of LightningCLI from Python, as ``grls train STAGE`` does from a shell.
-#
-# The options are those of the command, by their names on the command line. Every error is one of grls.
 
 
 def run_stage(

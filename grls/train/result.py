@@ -1,4 +1,4 @@
-"""What a training returns. The module is light to import."""
+"""The result of a training. The module is light to import."""
 
 from __future__ import annotations
 

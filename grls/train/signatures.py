@@ -1,4 +1,6 @@
-"""The options of classes, read from source, so that ``--help`` needs no slow imports.
+"""The stages that LightningCLI trains, and the options of classes, read from source.
+
+So ``--help`` needs no slow imports.
 
 A class names its options in its constructor (a dataclass: in its fields) and explains them in its docstring.
 This module reads both as text, and the options of the base class where the constructor takes ``**kwargs``.
@@ -9,13 +11,62 @@ jsonargparse.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 REQUIRED = "required"
+
+
+class TrainingStage(NamedTuple):
+    """The classes of a stage.
+
+    Attributes:
+        model: Path of its LightningModule.
+        data: Path of its LightningDataModule.
+        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
+        options: Default options of the stage; options of the command line override them.
+    """
+
+    model: str
+    data: str
+    measured: Mapping[str, str] = MappingProxyType({})
+    options: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that precede those of the command line."""
+        return [f"--model={self.model}", f"--data={self.data}", *self.options]
+
+
+_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
+
+STAGES = {
+    "memorise": TrainingStage(
+        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
+    ),
+    "retrieve": TrainingStage(
+        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
+    ),
+    "chains": TrainingStage(
+        "grls.train.chains.module.RetrieveChains",
+        "grls.train.chains.data.ChainData",
+        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
+    ),
+    "riches": TrainingStage(
+        "grls.train.riches.module.Interlace",
+        "grls.train.riches.data.InterlacedData",
+        {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
+    ),
+    "doc2query": TrainingStage(
+        "grls.train.doc2query.module.WriteQueries",
+        "grls.train.doc2query.data.QueryData",
+        options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
+    ),
+}
 
 
 class ClassOption(NamedTuple):
@@ -74,8 +125,8 @@ def _options(owner: _Class, prefix: str) -> Iterator[ClassOption]:
         if inner and usual not in (REQUIRED, "null"):
             usual = ""  # each field has its default
         yield ClassOption(f"{prefix}{argument.arg}", kind, usual, what)
-        for one in inner:
-            yield from _options(one, f"{prefix}{argument.arg}.")
+        for nested in inner:
+            yield from _options(nested, f"{prefix}{argument.arg}.")
 
 
 def _written(module: str, node: ast.expr) -> str:
@@ -108,9 +159,9 @@ def _parameters(owner: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, 
     )
     defined: list[tuple[ast.arg, ast.expr | None]] = []
     if maker is not None:
-        places = maker.args.args[1:]
-        lacking: list[ast.expr | None] = [None] * (len(places) - len(maker.args.defaults))
-        defined = list(zip(places, [*lacking, *maker.args.defaults], strict=True))
+        arguments = maker.args.args[1:]
+        lacking: list[ast.expr | None] = [None] * (len(arguments) - len(maker.args.defaults))
+        defined = list(zip(arguments, [*lacking, *maker.args.defaults], strict=True))
         defined += zip(maker.args.kwonlyargs, maker.args.kw_defaults, strict=True)
     elif _is_dataclass(owner.node):
         defined = [
@@ -119,30 +170,30 @@ def _parameters(owner: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, 
             if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
     texts = [ast.get_docstring(node) or "" for node in (owner.node, maker) if node is not None]
-    helps = {one.arg_name: one.description or "" for text in texts for one in parse(text).params}
+    helps = {param.arg_name: param.description or "" for text in texts for param in parse(text).params}
     inherited: list[tuple[str, ast.arg, ast.expr | None, str]] = []
     if maker is None or maker.args.kwarg is not None:
         for base in owner.node.bases:
-            found = None
+            parent = None
             if isinstance(base, ast.Name):
-                found = _class(owner.module, base.id)
+                parent = _class(owner.module, base.id)
             elif isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):  # L.Trainer
-                whole = _imports(owner.module).get(base.value.id)
-                found = None if whole is None else _class(whole[0], base.attr)
-            if found is not None:
-                inherited = list(_parameters(found))
+                origin = _imports(owner.module).get(base.value.id)
+                parent = None if origin is None else _class(origin[0], base.attr)
+            if parent is not None:
+                inherited = list(_parameters(parent))
                 break
     names = {argument.arg for argument, _ in defined}
     if maker is None:  # fields of a base come first
-        yield from (one for one in inherited if one[1].arg not in names)
+        yield from (parameter for parameter in inherited if parameter[1].arg not in names)
     for argument, default in defined:
         yield owner.module, argument, default, helps.get(argument.arg, "")
     if maker is not None:
-        yield from (one for one in inherited if one[1].arg not in names)
+        yield from (parameter for parameter in inherited if parameter[1].arg not in names)
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
-    return any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 @cache
@@ -160,7 +211,7 @@ def _constant(module: str, name: str) -> ast.expr | None:
     """The value of a name: a literal, or the choices of ``Literal``; None: something else."""
     for node in _body(module):
         targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             value = getattr(node, "value", None)
             choice = isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Literal"
             plain = isinstance(value, ast.Constant | ast.UnaryOp)
@@ -175,9 +226,9 @@ def _imports(module: str) -> dict[str, tuple[str, str]]:
     origins: dict[str, tuple[str, str]] = {}
     for node in _body(module):
         if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-            origins |= {one.asname or one.name: (node.module, one.name) for one in node.names}
+            origins |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            origins |= {one.asname: (one.name, "") for one in node.names if one.asname}
+            origins |= {alias.asname: (alias.name, "") for alias in node.names if alias.asname}
     return origins
 
 
@@ -186,8 +237,8 @@ def _body(module: str) -> Sequence[ast.stmt]:
     """The statements of a module; only the topmost package is looked up, so nothing is imported."""
     top, *rest = module.split(".")
     spec = find_spec(top)
-    for place in (spec.submodule_search_locations or []) if spec is not None else []:
-        path = Path(place, *rest)
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        path = Path(folder, *rest)
         for file in (path.with_suffix(".py") if rest else path, path / "__init__.py"):
             if file.is_file():
                 return ast.parse(file.read_text(encoding="utf-8")).body

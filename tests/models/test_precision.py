@@ -7,7 +7,7 @@ from models_small import small_t5
 from grls.errors import ConfigError
 from grls.models import precision
 from grls.models.precision import fastest, has_bfloat16, is_packed, move, packs
-from grls.train.cli import Trainer
+from grls.train.core.trainer import Trainer
 
 INPUT = {"input_ids": torch.tensor([[3, 4, 5, 1]]), "decoder_input_ids": torch.tensor([[0, 7, 9]])}
 

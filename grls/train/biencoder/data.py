@@ -6,7 +6,7 @@ Legend: b examples of a batch, n passages of an example, G largest number of gol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,19 @@ from grls.train.biencoder.examples import BiEncoderExamples, Pair
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.datamodule import FitData
 
-Batch = tuple[list[dict[str, Any]], Tensor]
-"""What the model reads of the queries and of each of the n passages, and labels ``[b, n + G]``."""
+
+class PairBatch(NamedTuple):
+    """Pairs as tensors; see :class:`grls.train.biencoder.loss.MaskedRankingLoss`.
+
+    Attributes:
+        features: Tokens of the queries, and of each of the n passages.
+        labels: ``[b, n + G]``.
+        teacher: ``[b, n]`` scores of the passages; None without a teacher.
+    """
+
+    features: list[dict[str, Any]]
+    labels: Tensor
+    teacher: Tensor | None
 
 
 class BiEncoderData(FitData):
@@ -47,9 +58,11 @@ class BiEncoderData(FitData):
         """One batch: the evaluation reads dev itself."""
         return DataLoader([0])  # type: ignore[arg-type]
 
-    def collator(self, pairs: Sequence[Pair]) -> Batch:
-        """Features of the queries and of each of the n passages, and labels."""
+    def collator(self, pairs: Sequence[Pair]) -> PairBatch:
+        """The examples as tensors."""
         texts = zip(*(pair.passages for pair in pairs), strict=True)
         features = [self._encoder.features([pair.query for pair in pairs], "query")]
         features += [self._encoder.features(passages, "passage") for passages in texts]
-        return features, torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
+        labels = torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
+        teacher = torch.tensor([pair.scores for pair in pairs]) if pairs[0].scores else None
+        return PairBatch(features, labels, teacher)

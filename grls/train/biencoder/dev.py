@@ -1,7 +1,7 @@
 """Recall on the dev queries, by which the best epoch is chosen.
 
 The library's exact evaluation over the corpus, or over a sample of it. With ``by_hop`` every gold passage is
-a hop: its query has the gold passages before it as evidence, and those that are left are right. The evidence
+a hop: its query has the gold passages before it as evidence, and the remaining ones are right. The evidence
 is hidden, as in the search. So a bi-encoder that is to go hop by hop is judged by all of its hops, not by the
 first one alone.
 """
@@ -56,9 +56,9 @@ class HopEvaluator(InformationRetrievalEvaluator):
         super().__init__(**options, score_functions={"dot": self._scores})
         self.evidence = evidence
         self._compare = compare
-        place = {passage: number for number, passage in enumerate(self.corpus_ids)}
+        column_of = {passage: number for number, passage in enumerate(self.corpus_ids)}
         self._hidden = torch.tensor(
-            [(row, place[p]) for row, name in enumerate(self.queries_ids) for p in evidence[name]],
+            [(row, column_of[p]) for row, name in enumerate(self.queries_ids) for p in evidence[name]],
             dtype=torch.long,
         ).reshape(-1, 2)
         self._scored = 0
@@ -74,8 +74,8 @@ class HopEvaluator(InformationRetrievalEvaluator):
         scores = self._compare(queries, passages)
         first, self._scored = self._scored, self._scored + len(passages)
         rows, columns = self._hidden.T
-        here = (columns >= first) & (columns < self._scored)
-        scores[rows[here], columns[here] - first] = -torch.inf
+        in_chunk = (columns >= first) & (columns < self._scored)
+        scores[rows[in_chunk], columns[in_chunk] - first] = -torch.inf
         return scores
 
 
@@ -104,14 +104,14 @@ def dev_evaluator(
         raise DataError(
             "no dev query has a gold passage, which recall needs: set another dev_split, or null for none."
         )
-    most = options.dev_passages
-    if most is None or most >= len(dev.corpus):
+    limit = options.dev_passages
+    if limit is None or limit >= len(dev.corpus):
         passages = {passage.id: passage for passage in dev.corpus}
-    else:  # the gold ones and so many others that there are ``dev_passages``
-        wanted = list(dict.fromkeys(name for names in gold.values() for name in names))
-        numbers = {number for number in dev.corpus.numbers(wanted) if number is not None}
-        drawn = random.Random(options.seed).sample(range(len(dev.corpus)), most)
-        numbers |= set(drawn[: max(0, most - len(numbers))])
+    else:  # gold passages, filled up with drawn ones to ``dev_passages``
+        gold_ids = list(dict.fromkeys(name for names in gold.values() for name in names))
+        numbers = {number for number in dev.corpus.numbers(gold_ids) if number is not None}
+        drawn = random.Random(options.seed).sample(range(len(dev.corpus)), limit)
+        numbers |= set(drawn[: max(0, limit - len(numbers))])
         passages = {passage.id: passage for passage in dev.corpus.passages(sorted(numbers))}
     # By name: the text of a query with its evidence, the right passages, and those of the evidence.
     texts: dict[str, str] = {}
@@ -121,8 +121,8 @@ def dev_evaluator(
         names = list(gold[query.id])
         if options.by_hop and multistep:
             for hop in range(len(names)):
-                before = [passages[name] for name in names[:hop]]
-                texts[f"{query.id} {hop}"] = encoder.query_text(query.text, before)
+                evidence_passages = [passages[name] for name in names[:hop]]
+                texts[f"{query.id} {hop}"] = encoder.query_text(query.text, evidence_passages)
                 right[f"{query.id} {hop}"] = set(names[hop:])
                 evidence[f"{query.id} {hop}"] = set(names[:hop])
         else:

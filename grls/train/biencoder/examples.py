@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from grls.data.codec import DONE_ID
@@ -21,8 +22,9 @@ from grls.data.dataset import Qrels, free_order
 from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
-from grls.errors import DataError, Option
+from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
+from grls.io.resumable import read_jsonl, string_of
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import Retriever, ranking_fingerprint
@@ -67,16 +69,18 @@ class Pair(NamedTuple):
         keys: A number for each of ``passages``; equal texts have equal numbers.
         gold: Numbers of the texts that are right for the query at any hop, filled up with ``NO_KEY`` to the
             same length for all examples.
+        scores: The teacher's scores of ``passages``; empty without a teacher.
     """
 
     query: str
     passages: tuple[str, ...]
     keys: tuple[int, ...]
     gold: tuple[int, ...]
+    scores: tuple[float, ...] = ()
 
 
 class _Mined(NamedTuple):
-    """What a ranking of passages is mined for.
+    """The query and the hop of a ranking of passages, from which hard negatives are drawn.
 
     Attributes:
         query: Index of the query.
@@ -103,10 +107,13 @@ class BiEncoderExamples:
         options: The options of the pairs.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
             passages are left out, and a short ranking is filled up at random; None: all are random.
+        teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
+            scored for the query, in place of the miner's.
 
     Raises:
+        ConfigError: There is a teacher, and no hard negatives or several hops are trained.
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
-            corpus has too few other passages for the hard negatives.
+            corpus has too few other passages for the hard negatives, or the teacher lacks a score.
     """
 
     def __init__(
@@ -117,6 +124,7 @@ class BiEncoderExamples:
         encoder: MakesQueries,
         options: PairOptions,
         miner: Miner | None = None,
+        teacher: TeacherScores | None = None,
     ):
         if not queries:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
@@ -135,6 +143,20 @@ class BiEncoderExamples:
                     Option("hops.multistep", True),
                 )
         self.options = replace(options, multistep=multistep)
+        self._teacher = teacher
+        if teacher is not None:
+            if not options.hard_negatives:
+                raise ConfigError(
+                    f"a teacher orders right and wrong passages: set {Option('fit.hard_negatives')} above 0."
+                )
+            if multistep:
+                raise ConfigError(
+                    "a teacher scores passages for a query without evidence: set "
+                    f"{Option('fit.multistep', False)}."
+                )
+            for query, chains in zip(queries, self.chains, strict=True):
+                for chain in chains:
+                    teacher.of(query.id, chain)
         self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
         self._numbers: dict[str, int] = {}
         users = {
@@ -153,35 +175,36 @@ class BiEncoderExamples:
         self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
         self.done = options.done and multistep
-        self.places = [
+        self.hops = [
             (q, hop) for q, proofs in enumerate(self.chains) for hop in range(len(proofs[0]) + self.done)
         ]
         self._negatives: dict[_Mined, list[str]] = {}
         if options.hard_negatives:
-            self._mine(corpus, miner)
+            self._mine(corpus, teacher or miner)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Pair:
         """Example ``number`` as it is in ``epoch``."""
-        query, hop = self.places[number]
+        query, hop = self.hops[number]
         seed = f"{self.options.seed}-{epoch}-{query}"  # of the order, the same for all hops of the query
         chain = drawn_chain(self.chains[query], self._shuffles(query), seed)
         before = [self._passages[p] for p in chain[:hop]] if self.options.multistep else []
         names = [DONE_ID if hop == len(chain) else chain[hop]]
         if self._negatives:
-            place = _Mined(query)
+            ranking = _Mined(query)
             if self.options.multistep:
-                place = _Mined(query, hop, chain[0] if hop == 1 else "")
+                ranking = _Mined(query, hop, chain[0] if hop == 1 else "")
             rng = random.Random(f"{seed}-{hop}")
-            names += rng.sample(self._negatives[place], self.options.hard_negatives)
-        gold = self._gold[query]
+            names += rng.sample(self._negatives[ranking], self.options.hard_negatives)
+        gold, teacher = self._gold[query], self._teacher
         return Pair(
             self.encoder.query_text(self.queries[query].text, before),
             tuple(passage_text(self._passages[name]) for name in names),
             tuple(self._key(name) for name in names),
             (*sorted(gold), *[NO_KEY] * (self._width - len(gold))),
+            () if teacher is None else teacher.of(self.queries[query].id, names),
         )
 
     def passages(self) -> list[str]:
@@ -194,9 +217,7 @@ class BiEncoderExamples:
         """Approximate length of each example's query text in characters, for sorting."""
         texts = [len(passage_text(p)) for p in self._passages.values()]
         mean = sum(texts) // len(texts)
-        return [
-            len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.places
-        ]
+        return [len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.hops]
 
     def _shuffles(self, query: int) -> bool:
         return self.options.shuffle or free_order(self.queries[query])
@@ -214,35 +235,38 @@ class BiEncoderExamples:
 
     def _mine(self, corpus: Corpus, miner: Miner | None) -> None:
         """Find wrong passages of each ranking, hardest first, each text once; without hops, of hop 0."""
-        places = []
-        for query, hop in self.places:
+        mined = []
+        for query, hop in self.hops:
             if hop == 1 and self.options.multistep:  # a ranking for each passage that may come first
                 shuffled = self._shuffles(query)
                 firsts = [p for chain in self.chains[query] for p in (chain if shuffled else chain[:1])]
-                places += [_Mined(query, hop, first) for first in dict.fromkeys(firsts)]
+                mined += [_Mined(query, hop, first) for first in dict.fromkeys(firsts)]
             elif hop == 0 or self.options.multistep:
-                places.append(_Mined(query, hop))
-        rankings: list[list[str]] = [[] for _ in places]
+                mined.append(_Mined(query, hop))
+        rankings: list[list[str]] = [[] for _ in mined]
         if miner is not None:
-            asked = [self.queries[one.query] for one in places]
-            names = [[one.first] if one.first else self.chains[one.query][0][: one.hop] for one in places]
-            evidence = [[self._passages[name] for name in before] for before in names]
-            rankings = miner(asked, evidence, self.options.ranked + max(map(len, self._gold)))
-        self._add(corpus, (passage for ranking in rankings for passage in ranking))
+            queries = [self.queries[ranking.query] for ranking in mined]
+            evidence = [
+                [self._passages[name] for name in ([first] if first else self.chains[query][0][:hop])]
+                for query, hop, first in mined
+            ]
+            rankings = miner(queries, evidence, self.options.ranked + max(map(len, self._gold)))
+        self._add(corpus, (passage for passages in rankings for passage in passages))
         least = self.options.hard_negatives
-        for place, ranking in zip(places, rankings, strict=True):
-            wrong = self._distinct(place.query, ranking)[: self.options.ranked]
-            if len(wrong) < least:
-                rng = random.Random(f"{self.options.seed}-{place.query}")
+        for ranking, passages in zip(mined, rankings, strict=True):
+            wrong = self._distinct(ranking.query, passages)[: self.options.ranked]
+            if len(wrong) < least and self._teacher is None:
+                rng = random.Random(f"{self.options.seed}-{ranking.query}")
                 filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
                 self._add(corpus, filler)
-                wrong = self._distinct(place.query, [*wrong, *filler])[:least]
+                wrong = self._distinct(ranking.query, [*wrong, *filler])[:least]
             if len(wrong) < least:
+                source = corpus.source if self._teacher is None else self._teacher.file
                 raise DataError(
-                    f"{corpus.source} has {counted(len(wrong), 'passage')} that are not gold for query "
-                    f"{self.queries[place.query].id!r}; hard_negatives of {least} needs as many: lower it."
+                    f"{source} has {counted(len(wrong), 'passage')} that are not gold for query "
+                    f"{self.queries[ranking.query].id!r}; hard_negatives of {least} needs as many: lower it."
                 )
-            self._negatives[place] = wrong
+            self._negatives[ranking] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
         """The passages that are not gold for the query, each text once."""
@@ -254,7 +278,85 @@ class BiEncoderExamples:
         return list(wrong.values())
 
 
-# Hard negatives: what a retriever ranks for the hops of the training queries.
+@dataclass(frozen=True)
+class TeacherScores:
+    """Scores of pairs of query and passage, by a model that is slower and better; a :data:`Miner`, too.
+
+    Attributes:
+        file: The file that they were read from.
+        scores: Query id -> passage id -> score.
+    """
+
+    file: Path
+    scores: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, file: str | Path, queries: Sequence[Query], corpus: Corpus) -> TeacherScores:
+        """Read ``{"query": id, "passage": id, "score": number}``, one object a line.
+
+        Args:
+            file: The file.
+            queries: The training queries.
+            corpus: The passages.
+
+        Raises:
+            DataError: The file is missing; a line is malformed, names an unknown query or passage, has a
+                score that is not a finite number, or scores a pair again.
+        """
+        scores: dict[str, dict[str, float]] = {query.id: {} for query in queries}
+        first_lines: dict[str, int] = {}
+        for line, record in read_jsonl(file):
+            query, passage = (string_of(record, key, file, line) for key in ("query", "passage"))
+            score = record.get("score")
+            if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < 1e30:
+                raise DataError(f"expected 'score' to be a finite number, got {score!r}.", file, line)
+            if query not in scores:
+                raise DataError(
+                    f"query {query!r} is not in the training split: remove the line, or give the split of "
+                    f"that query as {Option('train_split')}.",
+                    file,
+                    line,
+                )
+            if passage in scores[query]:
+                raise DataError(
+                    f"query {query!r} and passage {passage!r} have a score already: remove one of the lines.",
+                    file,
+                    line,
+                )
+            scores[query][passage] = float(score)
+            first_lines.setdefault(passage, line)
+        for passage, number in zip(first_lines, corpus.numbers([*first_lines]), strict=True):
+            if number is None:
+                raise DataError(
+                    f"passage {passage!r} is not in {corpus.source}: remove the line, or add the passage.",
+                    file,
+                    first_lines[passage],
+                )
+        return cls(Path(file), scores)
+
+    def __call__(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+    ) -> list[list[str]]:
+        """The k passages with the highest scores of each query."""
+        return [
+            sorted(self.scores[query.id], key=lambda passage: -self.scores[query.id][passage])[:k]
+            for query in queries
+        ]
+
+    def of(self, query: str, passages: Sequence[str]) -> tuple[float, ...]:
+        """The scores of passages for a query.
+
+        Raises:
+            DataError: One of them is missing.
+        """
+        for passage in passages:
+            if passage not in self.scores[query]:
+                raise DataError(
+                    f"the score of query {query!r} and its gold passage {passage!r} is missing: add it ("
+                    "the pair is trained on).",
+                    self.file,
+                )
+        return tuple(self.scores[query][passage] for passage in passages)
 
 
 @dataclass(frozen=True)
@@ -294,7 +396,7 @@ class RetrieverMiner:
         return [[hit.id for hit in ranking.hits] for ranking in rankings]
 
     def fingerprint(self) -> str:
-        """What the negatives depend on beside the data; a resumed run must have the same."""
+        """The fingerprint of the rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
 
 

@@ -1,4 +1,4 @@
-"""The loss of a bi-encoder: in-batch negatives without false negatives.
+"""The loss of a bi-encoder: in-batch negatives without false negatives, and a teacher's scores.
 
 Legend: B examples of a batch, b of them in this process (all, where there is one), n passages an example (the
 right one, then hard negatives), C = B n passages of the batch (all right passages in the order of the
@@ -9,7 +9,7 @@ The passages of all processes are negatives of each example, so the loss is that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
     Args:
         keys: ``[B, n]`` numbers of the passages' texts, the right passage first.
         gold: ``[b, G]`` numbers of the texts that are right for the query.
-        first: The place of the first of the b examples among the B.
+        first: The index of the first of the b examples among the B.
     """
     every = keys.T.flatten()
     target = keys[first : first + len(gold), :1]
@@ -52,6 +52,10 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     the leading dimensions of the embeddings where there are some (Matryoshka, Kusupati et al. 2022, arXiv
     2205.13147).
 
+    With the scores t of a teacher for the n passages of the example, a share w of the loss is distilled: the
+    divergence KL(softmax(t) || softmax(s q·p_1 .. s q·p_n)) over these passages alone, as in DistillKLDivLoss
+    of sentence-transformers (Lin et al. 2020, arXiv 2010.11386) at temperature 1.
+
     A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
     its G gold keys.
 
@@ -59,7 +63,8 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         model: The model of sentence-transformers.
         scale: The scale s.
         similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
-        options: ``mini_batch_size``, ``in_batch_negatives`` and ``matryoshka``.
+        options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives``, ``matryoshka`` and
+            ``teacher_share`` (w).
     """
 
     def __init__(
@@ -72,28 +77,33 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         super().__init__(model, scale=scale, similarity_fct=similarity_fct)
         self.options = options
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+    def forward(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor, teacher: Tensor | None = None
+    ) -> Tensor:
         """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
 
         Args:
-            sentence_features: What the model reads of each.
+            sentence_features: Tokens of each column.
             labels: ``[b, n + G]``.
+            teacher: ``[b, n]`` scores of the passages; None without a teacher.
         """
-        size = self.options.mini_batch_size
-        embeddings = [embed_in_groups(self.model, features, size) for features in sentence_features]
+        embeddings = embed_in_groups(self.model, [*sentence_features], self.options)
         widths = self.options.matryoshka or (embeddings[0].shape[1],)
         losses = [
-            self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels)
+            self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels, teacher)
             for width in widths
         ]
         return torch.stack(losses).mean()
 
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+    def compute_loss_from_embeddings(
+        self, embeddings: list[Tensor], labels: Tensor, teacher: Tensor | None = None
+    ) -> Tensor:
         """The loss, a scalar in float32; among several processes ``weighed``.
 
         Args:
             embeddings: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages.
             labels: ``[b, n + G]``.
+            teacher: ``[b, n]`` scores of the passages; None without a teacher.
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
@@ -105,44 +115,79 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         if not self.options.in_batch_negatives:
             mask |= torch.arange(mask.shape[1], device=mask.device) % len(every) != targets[:, None]
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
+        if teacher is not None:
+            columns = targets[:, None] + len(every) * torch.arange(len(passages), device=scores.device)
+            student, share = scores.gather(1, columns).log_softmax(1), self.options.teacher_share
+            distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
+            mean = (1 - share) * mean + share * distilled
         return weighed(mean, len(scores))
-
-
-# Embeds the texts of a batch in groups of like length on a CPU, where time follows the padding.
-#
-# A batch mixes lengths: a query without evidence beside one with three passages, DONE beside a paragraph.
-# Padded to the longest, half of such a batch is padding. Groups have little of it, and smaller tensors, which
-# the C library keeps for the next step. The embeddings are those of the whole batch, so the loss and its
-# negatives stay (with dropout: another draw).
-#
-# With a size, each group is embedded again in the backward pass, which needs the memory of one group for a
-# batch of any size (GradCache, Gao et al. 2021, arXiv 2101.06983).
-#
-# Legend: b texts, L tokens of the longest one, d embedding dimension.
 
 
 GROUP = 8
 """Texts of a group."""
+KEPT_TOKENS = 3840
+"""Padded tokens of a batch, of queries and passages, whose activations are kept on a CPU.
+
+A layer of all-MiniLM-L6-v2 (width 384, 12 heads) with dropout and plain attention keeps for a token of a text
+of L tokens 18 vectors of width 384 (the input; queries, keys and values; context; both inputs of layer norms
+and the output of the first; two dropout masks; 4 + 4 around the activation) and 3 x 12 L attention weights
+(after the softmax, their dropout mask, their product): 27,648 + 144 L bytes in float32. At L = 256 its six
+layers keep 387 kB a token, so 3,840 tokens keep 1.49 GB.
+"""
 
 
-def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int | None = None) -> Tensor:
-    """The embeddings ``[b, d]`` of texts, in their order.
+def embed_in_groups(
+    model: nn.Module, columns: Sequence[Mapping[str, Any]], options: BiEncoderOptions = USUAL_FIT
+) -> list[Tensor]:
+    """The embeddings ``[b, d]`` of the texts of each column, in their order.
 
-    Without a size a batch stays whole among several processes, where each pass may wait for the others, which
-    would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer pads on the
-    left, since positions may be counted from there.
+    A batch mixes lengths, and padded to the longest half of it is padding. So on a CPU, where time follows
+    the padding, texts of like length go together; the loss stays (with dropout: another draw).
+
+    A group may be embedded again in the backward pass, with the same dropout, in place of keeping its
+    activations (GradCache, Gao et al. 2021, arXiv 2101.06983). With ``mini_batch_size`` all groups are: a
+    batch of any size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The backward
+    pass begins with the last group, so the activations that are kept are free before the first groups need
+    memory.
+
+    Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for the
+    same pass of the other processes; on a GPU, which one large pass keeps busy; and where a tokenizer
+    pads on the left, since positions may be counted from there.
 
     Args:
         model: A model of sentence-transformers.
-        features: What the model reads of the texts, ``attention_mask [b, L]`` among it.
-        size: Texts of a group that is embedded again in the backward pass; None: none is.
+        columns: Tokens of the queries, then of the texts for each of the n passages,
+            ``attention_mask [b, L]`` among it.
+        options: ``mini_batch_size``, and ``gradient_checkpointing``, with which few activations are kept.
     """
+    size = options.mini_batch_size
+    divided = [_groups(features, size) for features in columns]
+    tokens = sum(_padded_tokens(part) for parts, _ in divided for part in parts)
+    limit = 0 if size else tokens
+    on_cpu = next(model.parameters()).device.type == "cpu" and processes() == 1
+    if size is None and on_cpu and not options.gradient_checkpointing:
+        limit = KEPT_TOKENS
+    embeddings = []
+    for parts, order in divided:
+        rows = []
+        for part in parts:
+            again = tokens > limit and torch.is_grad_enabled()
+            rows.append(
+                checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
+            )
+            tokens -= _padded_tokens(part)
+        embeddings.append(rows[0] if order is None else torch.cat(rows)[order])
+    return embeddings
+
+
+def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[dict[str, Any]], Tensor | None]:
+    """The tokens of each group, and the row of each text in them, ``[b]``; None: there is one group."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
-        return _embedded(model, dict(features))
+        return [dict(features)], None
     right = bool(mask[:, 0].all())
     if size is None and (mask.device.type != "cpu" or processes() > 1 or not right):
-        return _embedded(model, dict(features))
+        return [dict(features)], None
     lengths = mask.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     parts = []
@@ -153,11 +198,13 @@ def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int | N
                 part[name] = value[rows]
                 if value.shape[:2] == mask.shape:
                     part[name] = part[name][:, :longest]
-        again = size is not None and torch.is_grad_enabled()
-        parts.append(
-            checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
-        )
-    return torch.cat(parts)[torch.argsort(order)]
+        parts.append(part)
+    return parts, torch.argsort(order)
+
+
+def _padded_tokens(features: Mapping[str, Any]) -> int:
+    mask = features.get("attention_mask")
+    return mask.numel() if isinstance(mask, Tensor) else 0
 
 
 def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:

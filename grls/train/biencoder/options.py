@@ -63,6 +63,8 @@ class BiEncoderOptions(PairOptions):
             its hard negatives are.
         matryoshka: Leading dimensions of the embeddings that are learned to be of use alone, such as 64 128
             384 (with the last of them all); null: none but all.
+        teacher_share: Share of the loss that is distilled from a teacher's scores, if there are any (above 0
+            to 1); the rest is the ranking loss.
         accumulate: Batches whose gradients are added up for one step. Negatives come from one batch only.
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.
@@ -100,6 +102,7 @@ class BiEncoderOptions(PairOptions):
     mini_batch_size: int | None = rare(None)
     in_batch_negatives: bool = rare(True)
     matryoshka: tuple[int, ...] | None = rare(None)
+    teacher_share: float = rare(0.5)
     accumulate: int = rare(1)
     learning_rate: float = 2e-5
     schedule: Literal["linear", "constant"] = rare("linear")
@@ -136,6 +139,7 @@ class BiEncoderOptions(PairOptions):
             )
         bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
         bounded("[0, 1)", "fit.", warmup=self.warmup)
+        bounded("(0, 1]", "fit.", teacher_share=self.teacher_share)
         check_adapters(self.lora_rank, self.lora_dropout)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,20 @@ from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import needing, quiet
-from grls.io.files import refuse_foreign
+from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
+from grls.train.biencoder.examples import BM25, BiEncoderExamples, TeacherScores, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.module import check_negatives, fit_biencoder
+    from grls.train.core.checkpoints import RunState
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import only_training
 
@@ -42,6 +42,7 @@ def run_biencoder(
     max_tokens: int | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
+    teacher: str | None = None,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
     max_seconds: float | None = None,
@@ -62,6 +63,8 @@ def run_biencoder(
         max_tokens: Longest text in tokens; None: the limit of the model.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
+        teacher: File of a teacher's scores (:meth:`~grls.train.biencoder.examples.TeacherScores.read`), with
+            the passages that are hard negatives; None: no teacher.
         analyzer: How BM25 splits texts into words.
         resume: Resume from the last checkpoint in ``output``; options and data must be the same.
         max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
@@ -78,6 +81,10 @@ def run_biencoder(
     with only_training(output):
         clock = TrainingClock("biencoder", max_seconds, meter)
         check_negatives(fit)
+        if teacher is not None and negatives != BM25:
+            raise ConfigError(
+                f"{Option('teacher')} names the hard negatives, too: leave out {Option('negatives')}."
+            )
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
         train = _split(data, train_split, corpus, "train_split")
@@ -100,21 +107,30 @@ def run_biencoder(
                 generator.load(), max_tokens, generator.stages(), fit.similarity or "dot"
             )
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
-        miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
-        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
+        miner = scores = None
+        if teacher is not None:
+            scores = TeacherScores.read(teacher, train.queries, corpus)
+        elif fit.hard_negatives:
+            miner = miner_of(negatives, corpus, fit.evidence_words, analyzer)
+        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner, scores)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-            "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+            "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,
+            "teacher": teacher, "analyzer": analyzer.settings(),
         }  # fmt: skip
-        files = {f"the model {source or generator}": begun}
-        files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
-        if negatives != BM25:
-            settings["negatives"] = negatives
+        files = {
+            f"the model {source or generator}": begun,
+            str(Path(data) / "corpus.jsonl"): corpus.fingerprint,
+        }
+        for name, split in ((train_split, train), (dev_split, dev)):
+            if split is not None:
+                files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+                files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
         if negatives != BM25 and miner is not None:
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
-        if words := analyzer.settings():
-            settings["analyzer"] = words
-        return fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
+        if teacher is not None:
+            files[f"the teacher {teacher}"] = sha256(teacher)
+        return fit_biencoder(encoder, examples, dev, fit, output, RunState(settings, files), resume, clock)
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
@@ -124,13 +140,3 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
     return Split(queries, qrels, corpus)
-
-
-def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """Fingerprints of the data, by file."""
-    prints = {}
-    for name, split in splits.items():
-        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-    return prints

@@ -1,7 +1,7 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, D decisions, A allowed tokens of all of them together, T
-tokens taken.
+Legend: b chains, t nodes of the largest tree, n nodes of a tree, D decisions, A allowed tokens of all of them
+together, T tokens taken, h inputs of a group, s longest input, p paths of a stretch, u longest path.
 
 For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
 are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A
@@ -27,24 +27,17 @@ from grls.train.core.collate import pad
 
 
 class DecisionTensors(NamedTuple):
-    """Decisions as tensors.
+    """:class:`~grls.train.chains.decisions.Decisions` as tensors; the other attributes are as there.
 
     Attributes:
-        places: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
-            states of a :class:`~grls.train.chains.collate.HopBatch`.
-        weights: ``[D]`` weight in the loss.
-        owners: ``[A]`` the decision of each allowed token, ascending.
-        tokens: ``[A]`` allowed tokens.
-        probabilities: ``[A]`` target probabilities.
-        takers: ``[T]`` the path that took a token.
-        taken: ``[T]`` index of the token among the A.
+        states: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
+            states of a :data:`HopBatch`.
         right: ``[n]`` the path of the right passage in each pair of the margin loss.
         wrong: ``[n]`` the path of the wrong passage.
         paths: Number of paths.
-        gains: ``[A]`` gain of a prior for each score (nats).
     """
 
-    places: Tensor
+    states: Tensor
     weights: Tensor
     owners: Tensor
     tokens: Tensor
@@ -61,14 +54,14 @@ class Rescored(NamedTuple):
     """Rescored passages as tensors.
 
     Attributes:
-        places: ``[n]`` index of the model's state after the last token of each passage.
+        states: ``[n]`` index of the model's state after the last token of each passage.
         hops: ``[n]`` the rescored hop of each passage, 0 to h - 1, ascending.
         within: ``[n]`` number of the passage within its hop.
         right: ``[n]`` whether the passage is right.
         tokens: ``[2]`` the two tokens whose logits are compared.
     """
 
-    places: Tensor
+    states: Tensor
     hops: Tensor
     within: Tensor
     right: Tensor
@@ -136,7 +129,7 @@ class ChainCollator:
         rescored = [] if self.proposals is None else self.proposals(examples)
         behind = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
         lengths = np.zeros(len(paths), dtype=np.int64)  # tokens of each path before its last decision
-        np.maximum.at(lengths, decisions.paths, decisions.places)
+        np.maximum.at(lengths, decisions.paths, decisions.depths)
         written = [
             self.index.tokens(path.passage)[:length].tolist()
             for path, length in zip(paths, lengths.tolist(), strict=True)
@@ -159,11 +152,11 @@ class ChainCollator:
         else:
             sources = [hop.source for hop in hops]
             read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
-        places = [
-            nodes[p][place]
-            for p, place in zip(decisions.paths.tolist(), decisions.places.tolist(), strict=True)
+        states = [
+            nodes[p][depth]
+            for p, depth in zip(decisions.paths.tolist(), decisions.depths.tolist(), strict=True)
         ]
-        batch = ChainBatch(read, decision_tensors(decisions, places, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(read, decision_tensors(decisions, states, paths), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
         last = [
@@ -172,32 +165,32 @@ class ChainCollator:
         return batch._replace(rescored_passages=as_tensors(rescored, last, self.proposals.readout))
 
 
-def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, int]) -> Rescored:
+def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[int, int]) -> Rescored:
     """The passages as tensors.
 
     Args:
-        read: The passages, those of a hop side by side.
-        places: ``[n]`` where the model's state behind each is found.
+        passages: The passages, those of a hop side by side.
+        states: ``[n]`` index of the model's state behind each.
         tokens: See :func:`grls.models.head.readout`.
     """
-    owners = np.array([one.hop for one in read], dtype=np.int64)
+    owners = np.array([passage.hop for passage in passages], dtype=np.int64)
     _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
     within = np.arange(len(owners)) - first[hops] if len(owners) else owners
     return Rescored(
-        torch.tensor(places, dtype=torch.long),
+        torch.tensor(states, dtype=torch.long),
         torch.from_numpy(hops),
         torch.from_numpy(within),
-        torch.tensor([one.right for one in read], dtype=torch.bool),
+        torch.tensor([passage.right for passage in passages], dtype=torch.bool),
         torch.tensor(tokens),
     )
 
 
-def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
+def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
     """Decisions as tensors, with the pairs of right and wrong passages of each hop.
 
     Args:
         decisions: The decisions.
-        places: ``[D]`` index of the model's state at each decision.
+        states: ``[D]`` index of the model's state at each decision.
         paths: The paths; the first path of a hop is the right passage of its pairs.
     """
     first: dict[int, int] = {}
@@ -205,7 +198,7 @@ def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequenc
         first.setdefault(path.hop, n)
     wrong = [n for n, path in enumerate(paths) if path.negative]
     return DecisionTensors(
-        torch.tensor(places, dtype=torch.long),
+        torch.tensor(states, dtype=torch.long),
         torch.from_numpy(decisions.weights).float(),
         torch.from_numpy(decisions.owners),
         torch.from_numpy(decisions.tokens.astype(np.int64)),
@@ -219,18 +212,12 @@ def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequenc
     )
 
 
-# Trees of tokens for training: the common prefix of several sequences goes through the model once.
-#
-# Legend: b trees of a batch, t nodes of the largest, n nodes of one.
-#
-# A node is a token, and a path from the root is a sequence. The mask lets a token see its ancestors and
-# itself, and positions are depths. So a causal model computes for each node what it would compute for its
-# path alone. The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input,
-# and passages that compete for a hop branch off after it. The module knows nothing of models or of passages.
-
-
 class TokenTree:
-    """A tree of tokens, built by inserting sequences.
+    """A tree of tokens, built by inserting sequences; a node is a token, a path from the root a sequence.
+
+    The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input, and passages
+    that compete for a hop branch off after it. A token sees its ancestors and itself, and positions are
+    depths, so a causal model computes for each node what it would compute for its path alone.
 
     Attributes:
         tokens: ``[n]`` the token of each node.
@@ -304,15 +291,6 @@ def stack(trees: Sequence[TokenTree], pad_token: int) -> TreeBatch:
     return TreeBatch(tokens, positions, visible)
 
 
-# Hops for a sequence-to-sequence model: inputs and their paths, with little padding.
-#
-# Legend: h inputs of a group, s longest input, p paths of a stretch, u longest path.
-#
-# Most paths end after a few tokens, where a passage is unique, but a few are long. Lengths of inputs vary as
-# well. So a batch is cut into groups of inputs of similar length, and the paths of a group into stretches of
-# similar length. Each distinct input is encoded once, for all its hops and paths.
-
-
 _GROUP = 16
 """Inputs of a group: smaller groups mean more calls of the model, larger ones more padding."""
 
@@ -343,14 +321,8 @@ class HopGroup(NamedTuple):
     stretches: tuple[Stretch, ...]
 
 
-class HopBatch(NamedTuple):
-    """Hops and their paths; states are numbered through all places of all stretches, in order.
-
-    Attributes:
-        groups: Groups of inputs with their paths.
-    """
-
-    groups: tuple[HopGroup, ...]
+HopBatch = tuple[HopGroup, ...]
+"""Groups of inputs with their paths; states are numbered through all tokens of all stretches, in order."""
 
 
 def group(
@@ -360,7 +332,9 @@ def group(
     pad_token: int,
     start_token: int,
 ) -> tuple[HopBatch, list[list[int]]]:
-    """Group inputs and paths by length.
+    """Group inputs of similar length, and the paths of a group into stretches of similar length.
+
+    Most paths end after a few tokens, where a passage is unique, but a few are long.
 
     Args:
         sources: The input of each hop; equal inputs are encoded once.
@@ -375,23 +349,23 @@ def group(
     inputs = sorted({tuple(source) for source in sources}, key=lambda source: (len(source), source))
     number = {source: n for n, source in enumerate(inputs)}
     owner = [number[tuple(sources[hop])] for hop in hops]
-    places: list[list[int]] = [[] for _ in hops]
+    states: list[list[int]] = [[] for _ in hops]
     groups = []
     before = 0
     for low in range(0, len(inputs), _GROUP):
         members = inputs[low : low + _GROUP]
         alike: dict[int, list[int]] = {}  # paths of at most 1, 2, 4, 8, … tokens with the start token
-        for path, at in enumerate(owner):
-            if low <= at < low + len(members):
+        for path, row in enumerate(owner):
+            if low <= row < low + len(members):
                 alike.setdefault(len(written[path]).bit_length(), []).append(path)
         stretches = []
         for _, stretch in sorted(alike.items()):
             rows, _ = pad([[start_token, *written[path]] for path in stretch], pad_token)
             width = rows.shape[1]
             for path in stretch:
-                places[path] = list(range(before, before + width))
+                states[path] = list(range(before, before + width))
                 before += width
             stretches.append(Stretch(tensor([owner[path] - low for path in stretch]), rows))
         ids, mask = pad([list(source) for source in members], pad_token)
         groups.append(HopGroup(ids, mask, tuple(stretches)))
-    return HopBatch(tuple(groups)), places
+    return tuple(groups), states

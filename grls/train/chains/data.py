@@ -116,20 +116,20 @@ class ChainData(RetrieveData):
                 f"teach_memories needs a teacher ({Option('data.teacher')}) and "
                 f"{Option('data.mix.memorise')}."
             )
-        written: dict[str, Any] = {}
+        span_options: dict[str, Any] = {}
         if self.write_spans is not None and self.spans is not None:
-            asked = self.write_spans
-            targets = SpanTargets(self.spans, asked.temperature, asked.evidence, self.limits.evidence)
-            written = {"spans": targets, "drawn": self.write_spans.drawn}
+            options = self.write_spans
+            targets = SpanTargets(self.spans, options.temperature, options.evidence, self.limits.evidence)
+            span_options = {"spans": targets, "drawn": self.write_spans.drawn}
         # A resumed run must have the same teacher, prior and proposals.
         done, prior, proposals = len(self.corpus), None, None
         if self.teacher is None:
-            teaching = Teaching(self.index, done, branches=self.branches, **written)
+            teaching = Teaching(self.index, done, branches=self.branches, **span_options)
         else:
-            options = (self.teacher_temperature, self.teacher_passages, self._device)
-            teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
+            teacher_options = (self.teacher_temperature, self.teacher_passages, self._device)
+            teacher = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
             self._prints["the retriever of data.teacher"] = teacher.fingerprint()
-            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
+            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **span_options)
         if self.prior is not None:
             self.priors = self.prior.open(self.corpus, self._device)
             sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
@@ -142,7 +142,7 @@ class ChainData(RetrieveData):
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures only gold chains, so that runs with and without a teacher are comparable.
-        gold = Teaching(self.index, done, **written)
+        gold = Teaching(self.index, done, **span_options)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
         return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
 
@@ -163,9 +163,6 @@ class ChainData(RetrieveData):
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)
-
-
-# A retriever as the teacher of a generator: its scores are distilled into the targets of hops.
 
 
 _REMEMBERED = 20_000
@@ -202,8 +199,8 @@ class RetrieverTeacher:
     ):
         bounded("(0, inf)", "data.", teacher_temperature=temperature)
         at_least(1, "data.", teacher_passages=passages)
-        how = Opening(device, search=SearchOptions(truncate_queries=True))
-        self.retriever = load_named(folder, corpus, how)
+        opening = Opening(device, search=SearchOptions(truncate_queries=True))
+        self.retriever = load_named(folder, corpus, opening)
         scoring = RetrieverPrior(self.retriever, folder)
         if self.retriever.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
@@ -211,13 +208,13 @@ class RetrieverTeacher:
                 f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
-        usual = getattr(self.retriever, "teaching_temperature", scoring.temperature)
-        self.temperature = usual if temperature is None else temperature
+        default = getattr(self.retriever, "teaching_temperature", scoring.temperature)
+        self.temperature = default if temperature is None else temperature
         self.passages = passages
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def fingerprint(self) -> str:
-        """What its rankings depend on; a resumed run must have the same."""
+        """The fingerprint of its rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
@@ -240,14 +237,14 @@ class RetrieverTeacher:
 
     def _softmax(self, hits: Sequence[Hit], hop: HopExample) -> Mapping[int, float]:
         numbers = self.corpus.numbers([hit.id for hit in hits])
-        kept = [
+        scores = [
             (number, hit.score)
             for number, hit in zip(numbers, hits, strict=True)
             if number is not None and number not in hop.evidence
         ][: self.passages]
-        if not kept:
+        if not scores:
             return {}
-        logits = np.array([score for _, score in kept]) / self.temperature
+        logits = np.array([score for _, score in scores]) / self.temperature
         weights = np.exp(logits - logits.max())
         weights /= weights.sum()
-        return {number: float(value) for (number, _), value in zip(kept, weights, strict=True)}
+        return {number: float(value) for (number, _), value in zip(scores, weights, strict=True)}

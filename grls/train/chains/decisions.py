@@ -45,11 +45,11 @@ class Path(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """Places with more than one allowed token, each prefix of a hop once.
+    """Prefixes with more than one allowed token, each prefix of a hop once.
 
     Attributes:
         paths: ``[D]`` a path through each decision.
-        places: ``[D]`` number of tokens before the decision.
+        depths: ``[D]`` number of tokens before the decision.
         weights: ``[D]`` weight in the loss.
         owners: ``[A]`` the decision of each allowed token, ascending.
         tokens: ``[A]`` allowed tokens.
@@ -60,7 +60,7 @@ class Decisions(NamedTuple):
     """
 
     paths: Ints
-    places: Ints
+    depths: Ints
     weights: Floats
     owners: Ints
     tokens: Ints
@@ -93,22 +93,22 @@ def walk_paths(
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     states = np.full(len(paths), index.start(), dtype=np.int64)
     parts: list[Decisions] = []  # of each step, with prefixes of one allowed token
-    decisions = entries = place = 0
-    while len(live := np.flatnonzero(~index.unique(states) & (lengths > place))):
+    decisions = entries = depth = 0
+    while len(live := np.flatnonzero(~index.unique(states) & (lengths > depth))):
         keys = np.stack((hops[live], states[live]), axis=1)
         prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         group = group.reshape(-1)
         allowed = index.allowed(prefixes[:, 1])
         owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
-        taken = _find(allowed, group, np.array([rows[n][place] for n in live.tolist()]))
+        taken = _find(allowed, group, np.array([rows[n][depth] for n in live.tolist()]))
         gained: Floats = np.zeros(len(owners))
         if gains is not None:
             gained = gains(prefixes[:, 0], allowed.states, allowed.offsets)
         parts.append(
             Decisions(
                 live[first],
-                np.full(len(prefixes), place),
-                np.bincount(group, shares[live]).astype(np.float64) * decay**place,
+                np.full(len(prefixes), depth),
+                np.bincount(group, shares[live]).astype(np.float64) * decay**depth,
                 owners + decisions,
                 allowed.tokens,
                 _conditional(index, targets, prefixes[:, 0], owners, allowed.states),
@@ -120,7 +120,7 @@ def walk_paths(
         states[live] = allowed.states[taken]
         decisions += len(prefixes)
         entries += len(owners)
-        place += 1
+        depth += 1
     none = np.empty(0, dtype=np.int64)
     if not parts:
         return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
@@ -129,13 +129,13 @@ def walk_paths(
     )
     several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
     number = np.cumsum(several) - 1
-    kept = several[owners]
-    entry = np.cumsum(kept) - 1
+    chosen = several[owners]
+    entry = np.cumsum(chosen) - 1
     order = np.argsort(takers, kind="stable")
-    order = order[kept[taken[order]]]
+    order = order[chosen[taken[order]]]
     return Decisions(
-        ways[several], depths[several], weights[several], number[owners[kept]], tokens[kept],
-        probabilities[kept], takers[order], entry[taken[order]], gained[kept],
+        ways[several], depths[several], weights[several], number[owners[chosen]], tokens[chosen],
+        probabilities[chosen], takers[order], entry[taken[order]], gained[chosen],
     )  # fmt: skip
 
 
@@ -163,26 +163,20 @@ def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
     return entries
 
 
-# The target of a hop: a distribution over passages, and so over the next token of every prefix of the trie.
-#
-# The target is a distribution q over passages, not a single passage. Where any order of the evidence is
-# right, every remaining gold passage is a right next step, and the opinion of a teacher can be mixed in. At a
-# prefix of the trie, the target of the next token c is
-#
-#     q(c | prefix) = sum of q over the passages under prefix c / sum of q over the passages under the prefix.
-#
-# The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
-# ``renormalized`` scores
-#
-#     sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
-#                                               the cross-entropy of q(. | prefix) and P(. | prefix)
-#
-# so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss. The
-# module knows nothing of models or of trees of tokens.
-
-
 class PassageTarget(NamedTuple):
-    """A distribution over passages.
+    """The target of a hop: a distribution q over passages.
+
+    The next token c of a prefix of the trie has the target
+
+        q(c | prefix) = sum of q over the passages under prefix c / sum of q over those under the prefix.
+
+    The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
+    ``renormalized`` scores
+
+        sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
+                                                  the cross-entropy of q(. | prefix) and P(. | prefix)
+
+    so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss.
 
     Attributes:
         rows: Distinct rows of the index, ascending.
@@ -200,8 +194,10 @@ class PassageTarget(NamedTuple):
     @classmethod
     def weighed(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> PassageTarget:
         """Make a target from distinct passages or spans ``[n]``, by number, and positive weights ``[n]``."""
-        rows, place = np.unique(np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True)
-        mass = np.bincount(place, weights)
+        rows, inverse = np.unique(
+            np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True
+        )
+        mass = np.bincount(inverse, weights)
         return cls(rows, np.concatenate(([0.0], np.cumsum(mass / mass.sum()))))
 
     def under(self, low: Ints, high: Ints) -> Floats:

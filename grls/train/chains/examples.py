@@ -215,7 +215,7 @@ class Teaching:
         return targets, paths
 
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """What the teacher says without evidence and copies of it, normalised to sum to one."""
+        """The teacher's weights without evidence and copies of it, normalised to sum to one."""
 
         def text(passage: int) -> int:
             """A number that passages of equal text share; over spans, the passage's own number."""
@@ -223,8 +223,8 @@ class Teaching:
 
         opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
-            asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
-            for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
+            numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
+            for n, opinion in zip(numbers, self.teacher.opinions([hops[n] for n in numbers]), strict=True):
                 taken = {text(passage) for passage in hops[n].evidence}
                 left = {passage: value for passage, value in opinion.items() if text(passage) not in taken}
                 total = sum(left.values())
@@ -263,22 +263,6 @@ class Teaching:
         return rng.choices(spans.tolist(), masses.tolist(), k=count)
 
 
-# Target distributions over the spans of a passage, for a query.
-#
-# Legend: N passages, V spans, W words of all passages, U distinct words, n spans of a target.
-#
-# Every span of a right passage is right, but a span without any word of the query teaches the model little.
-# So spans weigh more whose first words occur in the query. Let g(w) = log((N + 1) / (n_w + 1)) for a word w
-# of the query that is in n_w passages, and 0 for other words. A span v of the words w_0, w_1, … has the
-# probability
-#
-#     q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
-#
-# It is uniform where the passage has no word of the query. (arXiv 2204.10628, section 3.1, samples n-grams by
-# their overlap with the query.) Words are compared by their first six letters, ignoring case. In a hop, words
-# of the evidence count as words of the query. The module knows nothing of models or tokens.
-
-
 _SHARES = (1.0, 0.6, 0.6, 0.6)
 """Weights of the first words of a span."""
 
@@ -313,6 +297,17 @@ class WriteSpans:
 
 class SpanTargets:
     """From distributions over passages to distributions over their spans.
+
+    Legend: N passages, V spans, n spans of a target.
+
+    Every span of a right passage is right, but a span without any word of the query teaches little. Let g(w)
+    = log((N + 1) / (n_w + 1)) for a word w of the query that is in n_w passages, and 0 for other words. A
+    span v of the words w_0, w_1, … has the probability
+
+        q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
+
+    (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query.) Words are compared by
+    their first six letters, ignoring case. In a hop, words of the evidence count as words of the query.
 
     Args:
         spans: The spans.

@@ -42,8 +42,8 @@ class MineNegatives(L.Callback):
 
     Args:
         passages: Largest number of hard negatives of a hop; 0 mines none.
-        queries: Number of training queries to mine for, drawn anew each time; the others have no margin loss;
-            null: all.
+        queries: Number of training queries to mine for, drawn anew each time; other queries have no margin
+            loss; null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
         every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
             between have no margin loss.
@@ -140,7 +140,6 @@ class MineNegatives(L.Callback):
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
         """Hard negatives by the seed of their hop; each process searches for its share and gets all."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        training = module.model.training
         examples = data.train_examples
         numbers = list(range(len(examples)))
         if self.queries is not None and self.queries < len(examples):
@@ -149,29 +148,22 @@ class MineNegatives(L.Callback):
         hops = hops[trainer.global_rank :: trainer.world_size]
         parts = module.model, data.codec, data.corpus, data.index, self.options
         retriever = GenerativeRetriever(*parts, spans=data.spans)
-        asked = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
-        mined: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
+        request = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
+        wrong: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
         with module.whole_weights():
             if retriever.spans is not None:
-                spans = retriever.likeliest_spans(*asked)
-                mined = {hop.seed: wrong for hop, wrong in zip(hops, spans, strict=True)}
+                spans = retriever.likeliest_spans(*request)
+                wrong = {hop.seed: found for hop, found in zip(hops, spans, strict=True)}
             else:
                 row_of = np.asarray(retriever.index.rows.row_of)
-                for hop, hits in zip(hops, retriever.search(*asked), strict=True):
+                for hop, hits in zip(hops, retriever.search(*request), strict=True):
                     known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
-                    mined[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
-        module.model.train(training)
+                    wrong[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
-            torch.distributed.all_gather_object(shares, mined)
-            mined = {seed: wrong for share in shares for seed, wrong in share.items()}
-        return mined
-
-
-# Draws passages that retrievers propose for a hop; the generator learns to rescore them.
-#
-# They are the best passages of a bi-encoder or BM25 for the query and the evidence so far, without passages
-# that are gold or evidence. The draw is a function of the hop's seed.
+            torch.distributed.all_gather_object(shares, wrong)
+            wrong = {seed: found for share in shares for seed, found in share.items()}
+        return wrong
 
 
 _REMEMBERED = 50_000
@@ -222,7 +214,9 @@ class Rescore:
 
 
 class Proposals:
-    """Draws the passages to rescore.
+    """Draws the passages to rescore: the best ones of retrievers for query and evidence, without known ones.
+
+    A draw is a function of the hop's seed.
 
     Args:
         options: The numbers of passages.
@@ -266,9 +260,8 @@ class Proposals:
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""
-        chosen: list[
-            tuple[int, HopExample, bool]
-        ] = []  # its number, the hop, whether its chain ends with DONE
+        # The number of a hop, the hop, and whether its chain ends with DONE.
+        chosen: list[tuple[int, HopExample, bool]] = []
         before, done = 0, (len(self.corpus),)
         for example in examples:
             ends = example.hops[-1].gold == done
@@ -298,14 +291,14 @@ class Proposals:
             for n, hop in enumerate(hops):
                 scores = np.array(score_hop(np.array([n]))[0, : len(self.corpus)])
                 scores[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                least = source.least_score  # passages without a common word are not proposed
-                most = min(self.options.depth, len(scores))
-                best = np.sort(np.argpartition(-scores, most - 1)[:most])
-                ranked[n].append(best[scores[best] > least])
+                depth = min(self.options.depth, len(scores))
+                best = np.sort(np.argpartition(-scores, depth - 1)[:depth])
+                # Passages without a common word are not proposed.
+                ranked[n].append(best[scores[best] > source.least_score])
         return ranked
 
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
-        """The right passages of a hop and proposed ones, and DONE where the chain ends with DONE."""
+        """Right and proposed passages of a hop, and DONE where the chain ends with DONE."""
         options, done = self.options, len(self.corpus)
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))

@@ -1,7 +1,7 @@
 """The LightningModule of chains: all hops of a query at once, with distributions as targets.
 
 Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct allowed
-tokens, d model width.
+tokens, d model width, n passages of all rescored hops together.
 
 The module holds no index: allowed tokens and targets come with the batch.
 """
@@ -103,10 +103,10 @@ class RetrieveChains(GeneratorModule):
             decoder = self.model.get_decoder() if is_causal(self.model) else None
             layers = getattr(decoder, "layers", getattr(decoder, "h", None))
             if layers is None or not 0 < self.freeze_layers < len(layers):
-                what = "no list of layers" if layers is None else f"{len(layers)} layers"
+                there = "no list of layers" if layers is None else f"{len(layers)} layers"
                 raise ConfigError(
                     f"freeze_layers must be from 0 to less than the layers of a causal model; got "
-                    f"{self.freeze_layers}, and {name} has {what}."
+                    f"{self.freeze_layers}, and {name} has {there}."
                 )
             for layer in layers[: self.freeze_layers]:
                 layer.requires_grad_(False)
@@ -153,15 +153,15 @@ class RetrieveChains(GeneratorModule):
         """
         read: TreeBatch | HopBatch = batch.read
         states = self._read_trees(read) if isinstance(read, TreeBatch) else self._read_hops(read)
-        scores = taken_scores(self._head, states[batch.decisions.places], batch.decisions)
+        scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
         loss = target_loss(scores, batch.decisions)
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         loss = weighed(loss / len(batch.labels), len(batch.labels))
-        if batch.rescored_passages is not None:
-            logits = self._head.some(states[batch.rescored_passages.places], batch.rescored_passages.tokens)
+        rescored: Rescored | None = batch.rescored_passages
+        if rescored is not None:
+            logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            rescored = batch.rescored_passages
             loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
         return loss
 
@@ -179,12 +179,12 @@ class RetrieveChains(GeneratorModule):
         return caught[0].flatten(0, 1)
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
-        """Inputs of the head at every place of every path, in order, ``[places, d]``."""
-        read: list[Tensor] = []
+        """Inputs of the head at every token of every path, in order, ``[tokens, d]``."""
+        states: list[Tensor] = []
         idle: list[Tensor] = []
-        counts = [len(inputs.stretches) for inputs in hops.groups]
-        for place, count in enumerate(largest(counts) if self._whole else counts):
-            inputs = hops.groups[min(place, len(counts) - 1)]
+        counts = [len(inputs.stretches) for inputs in hops]
+        for number, count in enumerate(largest(counts) if self._whole else counts):
+            inputs = hops[min(number, len(counts) - 1)]
             encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
             if self._cache is not None:
                 encoded = self._cache(encoder, ids, mask)
@@ -201,28 +201,12 @@ class RetrieveChains(GeneratorModule):
                         decoder_input_ids=tokens,
                         use_cache=False,
                     )
-                extra = place >= len(counts) or n > last
-                (idle if extra else read).append(caught[0].flatten(0, 1))
-        every = torch.cat(read)
+                extra = number >= len(counts) or n > last
+                (idle if extra else states).append(caught[0].flatten(0, 1))
+        read = torch.cat(states)
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
-        return every + torch.cat(idle).sum() * 0 if idle else every
-
-
-# The losses of chains: of decisions, of margins, and of rescoring.
-#
-# Legend: D decisions, A allowed tokens of all of them together, U distinct allowed tokens, d model width,
-# n passages of all rescored hops together, h rescored hops, c largest number of passages of one hop.
-#
-# A rescored hop has its right passages, and passages that retrievers propose for it: the best ones of a
-# bi-encoder or BM25 that are not known to be right (:mod:`grls.train.chains.mining`). Over these passages
-# the loss is listwise, as in rerankers that learn from a retriever's mistakes (localized contrastive
-# estimation, Gao et al. 2021, arXiv 2101.08751). With a(x) the log-odds of :mod:`grls.models.head`
-# and G the right passages,
-#
-#     loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
-#
-# Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
+        return read + torch.cat(idle).sum() * 0 if idle else read
 
 
 def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
@@ -268,7 +252,14 @@ def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Te
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
-    """Mean over hops of the listwise loss above, a scalar; 0 where nothing was rescored.
+    """Mean over hops of a listwise loss, a scalar; 0 where nothing was rescored.
+
+    As in rerankers that learn from a retriever's mistakes (localized contrastive estimation, Gao et al. 2021,
+    arXiv 2101.08751), with the log-odds a(x) of :mod:`grls.models.head` and the right passages G of a hop,
+
+        loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
+
+    Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
 
     Args:
         odds: ``[n]`` log-odds of the passages.

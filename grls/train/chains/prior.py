@@ -114,12 +114,12 @@ class TrainingPrior:
 
     def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
         """The priors' masses for a batch of hops."""
-        asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
-        own = [hops[n] for n in asked.tolist()]
+        numbers = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
+        queried = [hops[n] for n in numbers.tolist()]
         prior = prior_of(
             self.priors.weighed,
-            [Query(str(n), hop.query) for n, hop in zip(asked.tolist(), own, strict=True)],
-            [self.corpus.passages(hop.evidence) for hop in own],
+            [Query(str(n), hop.query) for n, hop in zip(numbers.tolist(), queried, strict=True)],
+            [self.corpus.passages(hop.evidence) for hop in queried],
             len(self.corpus),
             self.priors.done_share,
             normalized=True,
@@ -128,22 +128,22 @@ class TrainingPrior:
         # evidence stays: without a mass, its loss would be hundreds of nats that nothing can be learned from.
         rows, spans = index.rows, self.spans
         if spans is None:
-            gold = [{int(rows.row_of[passage]) for passage in hop.gold} for hop in own]
+            gold = [{int(rows.row_of[passage]) for passage in hop.gold} for hop in queried]
             hidden = [
                 [passage for passage in hop.evidence if int(rows.row_of[passage]) not in right]
-                for hop, right in zip(own, gold, strict=True)
+                for hop, right in zip(queried, gold, strict=True)
             ]
         else:  # spans that another passage holds as well are not hidden
             prior = prior_over_spans(prior, spans)
             hidden = [
                 hidden_spans(spans, rows, [passage for passage in hop.evidence if passage not in hop.gold])
-                for hop in own
+                for hop in queried
             ]
-        masses = prior.open(index, Scope(index, len(own), hidden), len(own))
-        masses.load(np.arange(len(asked)), np.arange(len(asked)))
-        places = np.full(len(hops), -1)
-        places[asked] = np.arange(len(asked))
-        return HopMasses(masses, places)
+        masses = prior.open(index, Scope(index, len(queried), hidden), len(queried))
+        masses.load(np.arange(len(numbers)), np.arange(len(numbers)))
+        slots = np.full(len(hops), -1)
+        slots[numbers] = np.arange(len(numbers))
+        return HopMasses(masses, slots)
 
 
 class HopMasses(NamedTuple):
@@ -151,11 +151,11 @@ class HopMasses(NamedTuple):
 
     Attributes:
         masses: The masses of hops with a query.
-        places: ``[hops]`` index of each hop in ``masses``; -1: the hop has no query.
+        slots: ``[hops]`` index of each hop in ``masses``; -1: the hop has no query.
     """
 
     masses: Masses
-    places: Ints
+    slots: Ints
 
     def gains(self, hops: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the gain of each allowed token (nats); 0 for hops without a query.
@@ -166,12 +166,13 @@ class HopMasses(NamedTuple):
             offsets: ``[D + 1]`` range of each decision's allowed tokens.
         """
         sizes = np.diff(offsets)
-        known = self.places[hops] >= 0
-        asked = np.repeat(known, sizes)
+        known = self.slots[hops] >= 0
+        queried = np.repeat(known, sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[known])))
         gains = np.zeros(len(states))
         # A token that leads only to evidence has no mass; beyond it, no token has.
         with np.errstate(divide="ignore", invalid="ignore"):
-            known_gains = self.masses.gains(np.repeat(self.places[hops], sizes)[asked], states[asked], bounds)
-        gains[asked] = np.where(np.isfinite(known_gains), known_gains, _NONE)
+            slots = np.repeat(self.slots[hops], sizes)[queried]
+            found = self.masses.gains(slots, states[queried], bounds)
+        gains[queried] = np.where(np.isfinite(found), found, _NONE)
         return gains

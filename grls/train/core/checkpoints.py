@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
-from grls.train.core.processes import damage, refuse_damaged_folder
+from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ _WORDS = ("last", "best", "hpc", "registry")
 """Lightning's keywords for a checkpoint, in place of a path."""
 _HARMLESS = ("data.workers", "data.data")
 """Options without an effect on the training; one folder may have two paths."""
+_FREE = ("device", "log_every", "gradient_checkpointing", "logger", "mini_batch_size")
+"""Settings that a resumed run of :class:`RunState` may change, since they do not change the losses."""
 
 _UNREADABLE = (
     AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
@@ -40,6 +43,49 @@ _WEIGHTS = (
     "holds only weights and no state of a run, so no run can resume from it: give the last.ckpt of a run, "
     f"or begin a run from the folder of the model ({Option('model.generator.name_or_path')})."
 )
+
+
+class RunState(NamedTuple):
+    """What checkpoints of bi-encoders and rerankers hold of their run; a resumed run must have the same.
+
+    Attributes:
+        settings: Options and paths, by name.
+        files: Fingerprints of what the run reads, by name.
+    """
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    files: Mapping[str, str] = MappingProxyType({})
+
+    def refuse_other(self, last: Path, sharded: bool) -> None:
+        """Refuse to resume from a checkpoint of a run with other settings or other files.
+
+        Args:
+            last: The checkpoint.
+            sharded: Both runs shard their weights (``fit.strategy``).
+
+        Raises:
+            ConfigError: The checkpoint is missing or damaged.
+            MismatchError: A setting or a file has changed; the first is named.
+        """
+        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
+        before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
+        folder = last.parent.parent
+        for name in sorted(self.settings.keys() - _FREE):
+            earlier, now = before["settings"].get(name), self.settings[name]
+            if earlier != now:
+                raise MismatchError(
+                    f"the run in {folder} had {name} {earlier!r}, now it is {now!r}: resume with the same "
+                    f"settings, or start anew without {Option('resume')}."
+                )
+        for name, fingerprint in self.files.items():
+            if before["files"].get(name) != fingerprint:
+                raise MismatchError(
+                    f"{name} has changed since the run in {folder} began: put it back as it was, or start "
+                    f"anew without {Option('resume')} in another {Option('output')}."
+                )
+
+
+NO_STATE = RunState()
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -108,14 +154,14 @@ class BestCheckpoint(ModelCheckpoint):
 
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
     """The last checkpoint to resume from (written by callbacks without a metric); None: none yet."""
-    last = [
+    callbacks = [
         callback
         for callback in trainer.checkpoint_callbacks
         if isinstance(callback, ModelCheckpoint) and not callback.monitor
     ]
-    kept = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in last]
-    kept = [path for path in kept if path.exists()]
-    return kept[-1] if kept else None
+    files = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in callbacks]
+    files = [path for path in files if path.exists()]
+    return files[-1] if files else None
 
 
 def last_checkpoint(output: str | Path) -> Path:
@@ -140,18 +186,18 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
     requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
     if requeued and SLURMEnvironment.detect():  # Lightning resumes from it, but only in a SLURM job
         return
-    made = Path(output) / "model" / model
-    finished = made.is_file()
-    kept = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]  # a folder of shards, too
-    last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
+    model_file = Path(output) / "model" / model
+    finished = model_file.is_file()
+    checkpoints = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]
+    last = max(checkpoints, key=lambda file: file.stat().st_mtime, default=None)
     option = Option("resume", True) if last == last_checkpoint(output) else Option("ckpt_path", last)
-    if last is not None and not (finished and made.stat().st_mtime >= last.stat().st_mtime):
+    if last is not None and not (finished and model_file.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
             f"{last} is of a run that did not finish, or diverged: resume it with {option}, choose another "
             f"{Option('output')}, or remove {last if last in requeued else last.parent}."
         )
     if finished and warn:
-        log.warning("%s is of an earlier run; this one replaces it when it ends.", made.parent)
+        log.warning("%s is of an earlier run; this one replaces it when it ends.", model_file.parent)
 
 
 def tell_changed(checkpoint: str, output: str, now: str) -> None:
@@ -192,8 +238,8 @@ def _options(text: str) -> dict[str, Any]:
     except Exception as error:  # any error of the YAML reader: the warning is only a hint
         log.debug("options that cannot be read: %s", error)
         return {}
-    kept = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
-    return _flat(kept) if kept else {}
+    options = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
+    return _flat(options) if options else {}
 
 
 def _flat(options: Any, name: str = "") -> dict[str, Any]:
@@ -231,9 +277,9 @@ def check_checkpoint(
         refuse_damaged_folder(Path(path))
         return
     if path in _WORDS or path.startswith("registry:"):
-        meant = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
-        if output is not None and meant.is_file():
-            read_checkpoint(meant)
+        file = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
+        if output is not None and file.is_file():
+            read_checkpoint(file)
         return
     if not Path(path).is_file():
         raise ConfigError(
@@ -242,8 +288,8 @@ def check_checkpoint(
         )
     if path.endswith((".safetensors", ".bin")):
         raise ConfigError(f"{path} {_WEIGHTS}")
-    held = read_checkpoint(path)
-    if not (isinstance(held, dict) and {"state_dict", "loops", "optimizer_states"} <= held.keys()):
+    content = read_checkpoint(path)
+    if not (isinstance(content, dict) and {"state_dict", "loops", "optimizer_states"} <= content.keys()):
         raise ConfigError(f"{path} {_WEIGHTS}")
 
 
@@ -253,10 +299,10 @@ def read_checkpoint(path: str | Path) -> Any:
     Raises:
         ConfigError: The file is damaged, or not a checkpoint.
     """
-    what = damage(Path(path))
-    if what is not None:  # name the newest whole checkpoint beside it
-        others = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
-        newest = sorted(others, key=lambda file: -file.stat().st_mtime)
+    reason = damage(Path(path))
+    if reason is not None:  # name the newest whole checkpoint beside it
+        beside = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
+        newest = sorted(beside, key=lambda file: -file.stat().st_mtime)
         other = next((file for file in newest if damage(file) is None), None)
         remedy = (
             "no whole checkpoint is beside it: begin a new run"
@@ -264,7 +310,7 @@ def read_checkpoint(path: str | Path) -> Any:
             else f"take {other}, which is whole"
         )
         raise ConfigError(
-            f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
+            f"{path} cannot be read as a checkpoint ({reason}); it is damaged, or not a checkpoint: {remedy}."
         )
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -273,37 +319,3 @@ def read_checkpoint(path: str | Path) -> Any:
             f"{path} cannot be read as a checkpoint ({type(error).__name__}); it is damaged, or not a "
             "checkpoint. Resume from another one."
         ) from error
-
-
-def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], optimizer: str) -> None:
-    """Refuse to resume from a checkpoint of another model, stage or optimizer.
-
-    Args:
-        module: The LightningModule of the resumed run.
-        checkpoint: The content of the checkpoint.
-        optimizer: The optimizer of the resumed run, ``adamw`` or another one.
-
-    Raises:
-        MismatchError: The checkpoint does not fit the run.
-    """
-    remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
-    data = None if module._trainer is None else getattr(module.trainer, "datamodule", None)
-    if data is not None and type(data).__qualname__ not in checkpoint:
-        raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
-    expected = module.state_dict()
-    stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
-    for name in sorted(expected.keys() ^ stored.keys()):
-        which = "lacks" if name in expected else "has"
-        raise MismatchError(f"the checkpoint is of another model (it {which} the weights {name}): {remedy}")
-    for name, weights in expected.items():
-        if weights.shape != stored[name].shape:
-            raise MismatchError(
-                f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, here "
-                f"{list(weights.shape)}): {remedy}"
-            )
-    groups = [group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]]
-    trained = sum(weights.requires_grad for weights in module.parameters())
-    if any(("betas" in group) != (optimizer == "adamw") for group in groups):
-        raise MismatchError(f"the checkpoint is of a run with another optimizer than {optimizer}: {remedy}")
-    if groups and sum(len(group["params"]) for group in groups) != trained:
-        raise MismatchError(f"the checkpoint is of a run that trained another part of the model: {remedy}")

@@ -142,13 +142,10 @@ class TrainingClock:
             self.max_seconds = self.seconds + still
 
 
-# Counts the steps of a trainer on a clock, and ends the training when its time is up.
-#
-# The training ends as it would after its last step: dev is measured once more, and the best weights are kept.
-
-
 class TimeLimit(L.Callback):
-    """Ends a Lightning trainer.
+    """Counts the steps of a Lightning trainer on a clock, and ends it when its time is up.
+
+    It ends as it would after its last step: dev is measured once more, and the best weights are kept.
 
     Args:
         clock: The clock of the training.
@@ -212,29 +209,18 @@ def is_metered(trainer: L.Trainer) -> bool:
     return any(limit.clock.meter is not None for limit in limits)
 
 
-# A line of progress each minute where no terminal shows a bar (nohup, SLURM).
-#
-# The progress bars of Lightning and transformers are for terminals. The module does not know what is trained.
-
-
-def step_progress(total: float, done: int, rank_zero: bool) -> Progress:
-    """The count of steps, shown by the first process where no terminal shows a bar."""
-    shown = rank_zero and not (sys.stderr is not None and sys.stderr.isatty())
-    return Progress(int(total) if math.isfinite(total) and total > 0 else None, "train", "steps", done, shown)
-
-
 class TrainingLines(L.Callback):
-    """Step, loss and remaining time of a Lightning trainer."""
+    """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM)."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
-        progress = step_progress(
-            trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero
-        )
-        self._progress = progress.__enter__()
+        total = trainer.estimated_stepping_batches
+        steps = int(total) if math.isfinite(total) and total > 0 else None
+        shown = trainer.is_global_zero and not (sys.stderr is not None and sys.stderr.isatty())
+        self._progress = Progress(steps, "train", "steps", trainer.global_step, shown).__enter__()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int

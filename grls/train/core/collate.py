@@ -32,14 +32,14 @@ class Choices(NamedTuple):
         first: ``[A0]`` allowed first tokens, ascending.
         tokens: ``[A]`` allowed tokens of all later positions, one position after another.
         positions: ``[A]`` the position of each allowed token, 0 to P - 1.
-        places: ``[P]`` index of each position in the flattened ``[b * t]`` targets.
+        labels: ``[P]`` index of each position in the flattened ``[b * t]`` targets.
         targets: ``[P]`` index of its target in ``tokens``.
     """
 
     first: Tensor
     tokens: Tensor
     positions: Tensor
-    places: Tensor
+    labels: Tensor
     targets: Tensor
 
 
@@ -87,8 +87,8 @@ class Collator:
         labels, _ = pad(targets, IGNORED)
         shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
         if choices is not None:
-            row, column = choices.places.T
-            choices = choices._replace(places=row * labels.shape[1] + column)
+            row, column = choices.labels.T
+            choices = choices._replace(labels=row * labels.shape[1] + column)
         return Batch(inputs, mask, shifted, labels, choices)
 
 
@@ -111,41 +111,41 @@ def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) ->
         targets: b token sequences of passages of the index.
 
     Returns:
-        The choices, with ``places`` as (example, position) pairs ``[P, 2]`` until the width is known, and
+        The choices, with ``labels`` as (example, position) pairs ``[P, 2]`` until the width is known, and
         the length of each target up to its last choice (at least 1), ``[b]``.
     """
     states = np.full(len(targets), index.start(), dtype=np.int64)
     lengths = np.ones(len(targets), dtype=np.int64)
     first = np.empty(0, dtype=np.int64)
-    tokens, counts, places, chosen = [first], [first], [np.empty((0, 2), dtype=np.int64)], [first]
+    tokens, counts, cells, chosen = [first], [first], [np.empty((0, 2), dtype=np.int64)], [first]
     live = list(range(len(targets)))
     for position in range(max(len(target) for target in targets)):
         live = [i for i in live if len(targets[i]) > position]
         wanted = np.array([targets[i][position] for i in live])
         if position == 0:
             root = index.allowed(states[:1])
-            first, at = root.tokens, np.searchsorted(root.tokens, wanted)
-            states[live] = root.states[at]
+            first, entries = root.tokens, np.searchsorted(root.tokens, wanted)
+            states[live] = root.states[entries]
             continue
         allowed = index.allowed(states[live])
         sizes = np.diff(allowed.offsets)
         owner = np.repeat(np.arange(len(live)), sizes)
-        at = np.flatnonzero(allowed.tokens == wanted[owner])  # one a live target, in order
-        states[live] = allowed.states[at]
+        entries = np.flatnonzero(allowed.tokens == wanted[owner])  # one a live target, in order
+        states[live] = allowed.states[entries]
         open_ = sizes > 1
         rows = np.array(live)[open_]
         lengths[rows] = position + 1
         tokens.append(allowed.tokens[open_[owner]])
         counts.append(sizes[open_])
-        places.append(np.stack((rows, np.full(len(rows), position)), axis=1))
-        chosen.append((at - allowed.offsets[:-1])[open_])
+        cells.append(np.stack((rows, np.full(len(rows), position)), axis=1))
+        chosen.append((entries - allowed.offsets[:-1])[open_])
     count = np.concatenate(counts)
     starts = np.cumsum(count) - count
     choices = Choices(
         torch.from_numpy(first),
         torch.from_numpy(np.concatenate(tokens)),
         torch.from_numpy(np.repeat(np.arange(len(count)), count)),
-        torch.from_numpy(np.concatenate(places)),
+        torch.from_numpy(np.concatenate(cells)),
         torch.from_numpy(starts + np.concatenate(chosen)),
     )
     return choices, lengths

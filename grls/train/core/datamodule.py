@@ -27,7 +27,7 @@ from grls.train.core.examples import Example, Examples
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
 _BATCH = "examples a batch"
-_PLACES = ("examples", "trainer.limit_train_batches")
+_EPOCH = ("examples", "trainer.limit_train_batches")
 """Keys of the settings of an epoch in a checkpoint, with :data:`_BATCH`."""
 
 
@@ -84,7 +84,7 @@ class FitData(L.LightningDataModule):
 
     @property
     def _trainer(self) -> Any:
-        """The trainer; Lightning sets it before it calls any hook; None: there is none."""
+        """The trainer, which Lightning sets before it calls any hook; None without one."""
         return self.trainer
 
     def setup(self, stage: str) -> None:
@@ -152,7 +152,7 @@ class FitData(L.LightningDataModule):
         """Resume at the progress of a checkpoint.
 
         Raises:
-            ConfigError: An epoch had other batches then, so the place within the epoch is unknown.
+            ConfigError: An epoch had other batches then, so the position within the epoch is unknown.
             MismatchError: The data have changed since.
         """
         for name, before in state_dict[_PRINTS].items():
@@ -169,7 +169,7 @@ class FitData(L.LightningDataModule):
                 f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
                 "begin a new run."
             )
-        for name in _PLACES:
+        for name in _EPOCH:
             if state_dict[name] != now[name]:
                 raise ConfigError(
                     f"the checkpoint is of a run with {Option(name) if '.' in name else name} "
@@ -195,7 +195,7 @@ class FitData(L.LightningDataModule):
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""
         examples, limit = len(self.train_examples), self._trainer.limit_train_batches
-        return {_BATCH: self.examples_a_batch, **dict(zip(_PLACES, (examples, limit), strict=True))}
+        return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer
@@ -220,12 +220,6 @@ class FitData(L.LightningDataModule):
             num_workers=self.workers,
             persistent_workers=False,
         )
-
-
-# Batches of examples: similar lengths together, shards for processes, resuming mid-epoch.
-#
-# The order of an epoch is a function of (seed, epoch) alone. So a resumed run needs no saved random state: it
-# skips the batches it has seen.
 
 
 Draw = tuple[int, int]
@@ -268,6 +262,7 @@ def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
+    The order of an epoch is a function of (seed, epoch) alone, so a resumed run only skips what it has seen.
     The batches do not depend on the number of ranks: each rank gets a share of each batch. A rank for which a
     last batch is too small takes the whole batch, as all ranks without a share do, so that the mean over the
     examples of all ranks stays the same (all of them are there once, or all of them as often).

@@ -110,11 +110,8 @@ def gold_rows(
     return dict(zip(users, rows, strict=True))
 
 
-# Model inputs for memorising a passage: its front, all of it, keywords, or a neighbour.
-#
-# The paper's front teaches the model to continue a text, but it does not look like a query. A few words of
-# the passage, or a similar passage, look more like one. So the model can retrieve passages that were gold for
-# no training query. All draws are functions of (seed, epoch, passage number).
+# The paper's front teaches the model to continue a text, but does not look like a query. A few words of the
+# passage, or a similar passage, do. So the model can retrieve passages that were gold for no training query.
 
 
 Reads = Literal["front", "whole", "keywords", "neighbour"]
@@ -270,4 +267,4 @@ def drawn_words(
     keys = [rng.random() ** (1 / weights[folded]) for folded in words]
     written = list(words.values())
     best = sorted(range(len(written)), key=keys.__getitem__, reverse=True)[:count]
-    return [written[place] for place in sorted(best)]
+    return [written[row] for row in sorted(best)]

@@ -122,9 +122,9 @@ class Mixture:
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
         ends = np.cumsum(self.counts(epoch))
         member = int(np.searchsorted(ends, number, side="right"))
-        place = number - (int(ends[member - 1]) if member else 0) + int(self._start(epoch)[member])
-        turn, at = divmod(place, len(self.members[member]))
-        return self.members[member].draw(int(self._order(member, turn)[at]), turn)
+        position = number - (int(ends[member - 1]) if member else 0) + int(self._start(epoch)[member])
+        turn, row = divmod(position, len(self.members[member]))
+        return self.members[member].draw(int(self._order(member, turn)[row]), turn)
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         return self.lengths_in(0)
@@ -133,12 +133,10 @@ class Mixture:
         """The lengths of the examples in an epoch."""
         lengths: list[int] = []
         for member, count in enumerate(self.counts(epoch)):
-            turns, places = np.divmod(
-                np.arange(count) + self._start(epoch)[member], len(self.members[member])
-            )
+            turns, rows = np.divmod(np.arange(count) + self._start(epoch)[member], len(self.members[member]))
             for turn in np.unique(turns).tolist():
                 order = self._order(member, turn)
-                lengths += self._lengths[member][order[places[turns == turn]]].tolist()
+                lengths += self._lengths[member][order[rows[turns == turn]]].tolist()
         return lengths
 
     def _start(self, epoch: int) -> Ints:
@@ -203,7 +201,7 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
     Args:
-        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None: there is no trainer.
+        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None without a trainer.
         examples: Examples an epoch.
         batch_size: Examples of a batch of all processes together.
     """

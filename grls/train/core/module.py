@@ -1,6 +1,6 @@
-"""The base of the LightningModules of generators: the model, its two losses, its optimizer.
+"""The base of all LightningModules, and that of generators: the model, its two losses, its optimizer.
 
-Legend: b examples, t target positions, d model width, V vocabulary.
+Legend: b examples, s longest input, t target positions, d model width, V vocabulary.
 
 Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596).
 ``allowed``: cross-entropy over the tokens that the constraint index allows, the same distribution as in
@@ -9,40 +9,37 @@ Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError, Option, at_least, bounded
+from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.seq2seq.slots import check_positions
-from grls.train.core.checkpoints import kept_checkpoint, refuse_other_run
+from grls.train.core.checkpoints import NO_STATE, RunState
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.processes import (
     FullyShard,
     Within,
     averaged,
     gathered_weights,
-    local,
+    is_first,
     summed,
     weighed,
     whole_weights,
@@ -54,7 +51,156 @@ _FUSED = ("cpu", "cuda")
 """Devices with a fused AdamW kernel."""
 
 
-class GeneratorModule(L.LightningModule):
+class TrainingModule(L.LightningModule):
+    """A model in training, whole or in shards.
+
+    Dropout is a function of (seed, batch number, rank): a resumed run repeats an uninterrupted one.
+
+    Args:
+        seed: The seed of dropout.
+        optimizer: ``adamw`` or ``adafactor``.
+        state: What checkpoints hold of the run beside weights.
+    """
+
+    model: Any
+    first_rank_seeds = False
+    """Whether the rank is part of the seed in the first process, too."""
+
+    def __init__(self, seed: int, optimizer: str, state: RunState = NO_STATE):
+        super().__init__()
+        self.seed = seed
+        self.optimizer = optimizer
+        self._state = state
+        self._whole: tuple[Within, ...] = ()  # tuples: their weights are those of the model
+        self._plain: tuple[Any, ...] = ()
+
+    @property
+    def _sharding(self) -> FullyShard | None:
+        """The strategy that shards the model; None: it stays whole, as without a trainer."""
+        strategy = None if self._trainer is None else self.trainer.strategy
+        return strategy if isinstance(strategy, FullyShard) else None
+
+    def configure_model(self) -> None:
+        """Shard the model, where the strategy does."""
+        if self._sharding is not None and not self._whole:
+            self._plain = (self.plain_copy(),) if is_first() else ()
+            self._whole = (self._sharding.shard(self.model),)
+
+    def plain_copy(self) -> Any:
+        """A model of the same form, which takes the whole weights at the end of a sharded training."""
+        return deepcopy(self.model)
+
+    def plain_model(self) -> Any:
+        """The model to save, with adapters merged; None on other processes than the first of a sharded run.
+
+        All processes must call it.
+        """
+        model = self.model
+        if self._whole:
+            weights = gathered_weights(self.model)
+            if not self._plain:
+                return None
+            (model,) = self._plain
+            model.load_state_dict(weights)
+        merge_adapters(model)
+        return model
+
+    @contextmanager
+    def whole_weights(self) -> Iterator[None]:
+        """A context in which each process can use the model on its own, in train or eval mode."""
+        training = self.model.training
+        with whole_weights(self.model, *(self._whole or (None,))):
+            yield
+        self.model.train(training)
+
+    def within(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """What ``work`` returns, within whole weights where they are sharded."""
+        return self._whole[0](work, *arguments) if self._whole else work(*arguments)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
+        self.model.train()
+        batches, rank = self.trainer.fit_loop.epoch_loop.total_batch_idx, self.global_rank
+        ranks = (rank,) if rank or self.first_rank_seeds else ()
+        torch.manual_seed(hash((self.seed, batches, *ranks)) % 2**63)
+
+    def optimizer_and_schedule(self, options: Any, steps: int | None = None) -> dict[str, Any]:
+        """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
+
+        Args:
+            options: ``learning_rate``, ``schedule``, ``warmup`` and ``weight_decay``.
+            steps: All optimizer steps; None: as many as the trainer makes.
+
+        Raises:
+            ConfigError: The schedule needs the number of steps, and the trainer has no limit.
+        """
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        rates = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
+        optimizer: torch.optim.Optimizer
+        if self.optimizer == "adafactor":
+            optimizer = Adafactor(parameters, **rates, relative_step=False, scale_parameter=False)
+        else:
+            # Fused (one pass over memory), unless gradients are scaled (float16).
+            fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
+            optimizer = torch.optim.AdamW(parameters, **rates, fused=fused or None)
+            # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
+            optimizer._step_supports_amp_scaling = False
+        total = self.trainer.estimated_stepping_batches if steps is None else steps
+        if math.isinf(total) and (options.schedule == "linear" or options.warmup > 0):
+            raise ConfigError(
+                "the learning rate's schedule needs the number of steps: set "
+                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
+                "`constant` with warmup 0."
+            )
+        total = 0 if math.isinf(total) else int(total)
+        if options.schedule == "linear":
+            scheduler = get_linear_schedule_with_warmup(optimizer, round(options.warmup * total), total)
+        else:
+            scheduler = get_constant_schedule_with_warmup(optimizer, round(options.warmup * total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Write the state of the run, too."""
+        checkpoint.update({name: dict(held) for name, held in self._state._asdict().items()})
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another run.
+
+        Raises:
+            MismatchError: The checkpoint is of another model, stage or optimizer.
+        """
+        remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
+        data = None if self._trainer is None else getattr(self.trainer, "datamodule", None)
+        if data is not None and type(data).__qualname__ not in checkpoint:
+            raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
+        expected = self.state_dict()
+        stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
+        for name in sorted(expected.keys() ^ stored.keys()):
+            which = "lacks" if name in expected else "has"
+            raise MismatchError(
+                f"the checkpoint is of another model (it {which} the weights {name}): {remedy}"
+            )
+        for name, weights in expected.items():
+            if weights.shape != stored[name].shape:
+                raise MismatchError(
+                    f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, "
+                    f"here {list(weights.shape)}): {remedy}"
+                )
+        groups = [
+            group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]
+        ]
+        trained = sum(weights.requires_grad for weights in self.parameters())
+        if any(("betas" in group) != (self.optimizer == "adamw") for group in groups):
+            raise MismatchError(
+                f"the checkpoint is of a run with another optimizer than {self.optimizer}: {remedy}"
+            )
+        if groups and sum(len(group["params"]) for group in groups) != trained:
+            raise MismatchError(
+                f"the checkpoint is of a run that trained another part of the model: {remedy}"
+            )
+
+
+class GeneratorModule(TrainingModule):
     """Trains a generator.
 
     Args:
@@ -86,6 +232,7 @@ class GeneratorModule(L.LightningModule):
         ConfigError: A rate is out of range.
     """
 
+    first_rank_seeds = True
     stage = ""
     """Name of the stage in the record beside a trained model; empty: the name of the class."""
 
@@ -107,7 +254,7 @@ class GeneratorModule(L.LightningModule):
         lora_dropout: float = 0.0,
         seed: int | None = None,
     ):
-        super().__init__()
+        super().__init__(seed or 0, optimizer)
         bounded("(0, inf)", "model.", learning_rate=learning_rate)
         bounded("[0, 1]", "model.", warmup=warmup)
         self._closing_markers = closing_markers
@@ -120,14 +267,12 @@ class GeneratorModule(L.LightningModule):
         if lora_rank:
             add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()
-        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.warmup = warmup
         self.weight_decay = weight_decay
         self.loss: Loss = loss
         self.label_smoothing = label_smoothing
-        self.seed = seed or 0
         self._head = Head(self.model)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -141,7 +286,6 @@ class GeneratorModule(L.LightningModule):
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
         self._remade = (generator, lora_rank)
-        self._whole: tuple[Within, ...] = ()  # a tuple: its weights are those of the model
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
@@ -174,20 +318,8 @@ class GeneratorModule(L.LightningModule):
         if self.loss == "allowed":
             self.refuse_other_logits()
 
-    @property
-    def _sharding(self) -> FullyShard | None:
-        """The strategy that shards the model; None: it stays whole, as without a trainer."""
-        strategy = None if self._trainer is None else self.trainer.strategy
-        return strategy if isinstance(strategy, FullyShard) else None
-
-    def configure_model(self) -> None:
-        """Shard the model, where the strategy does."""
-        if self._sharding is not None and not self._whole:
-            self._whole = (self._sharding.shard(self.model),)
-
-    def whole_weights(self) -> AbstractContextManager[None]:
-        """A context in which each process can use the model on its own."""
-        return whole_weights(self.model, *(self._whole or (None,)))
+    def plain_copy(self) -> None:
+        """None: the model is read again at the end, which needs no memory during the training."""
 
     def _load(self, generator: GeneratorSpec) -> Loaded:
         """The model to start from, with all its markers."""
@@ -197,15 +329,11 @@ class GeneratorModule(L.LightningModule):
         return loaded
 
     def plain_model(self) -> Any:
-        """The model to save, with adapters merged; sharded or not. None on other processes than the first.
-
-        All processes must call it.
-        """
+        """The model to save, as in :class:`TrainingModule`."""
         generator, rank = self._remade
         four_bit = is_four_bit(self.model)
         if not self._whole and not four_bit:
-            merge_adapters(self.model)
-            return self.model
+            return super().plain_model()
         weights = gathered_weights(self.model) if self._whole else self.model.state_dict()
         if not weights:
             return None
@@ -232,40 +360,23 @@ class GeneratorModule(L.LightningModule):
             )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run, and empty the cache of encoder states.
-
-        Raises:
-            MismatchError: The checkpoint is of another model, stage or optimizer.
-        """
-        refuse_other_run(self, checkpoint, self.optimizer)
+        """Refuse a checkpoint of another run, and empty the cache of encoder states."""
+        super().on_load_checkpoint(checkpoint)
         if self._cache is not None:
             self._cache.clear()
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
-        self.model.train()
-        done = self.trainer.fit_loop.epoch_loop.total_batch_idx
-        torch.manual_seed(hash((self.seed, done, self.global_rank)) % 2**63)
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
-        loss = self._loss(batch)
+        loss = self.within(self.batch_loss, batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log ``dev_loss``."""
-        loss = averaged(self._loss(batch))
+        loss = averaged(self.within(self.batch_loss, batch))
         times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
         size = summed(len(batch.labels), loss.device) // times  # the same everywhere, as the loss is
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
-
-    def _loss(self, batch: Batch) -> Tensor:
-        """:meth:`batch_loss`, within whole weights where they are sharded."""
-        if not self._whole:
-            return self.batch_loss(batch)
-        loss: Tensor = self._whole[0](self.batch_loss, batch)
-        return loss
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32; among several processes :func:`weighed`.
@@ -291,7 +402,7 @@ class GeneratorModule(L.LightningModule):
         with self._head.catch() as caught:
             self.model(**arguments)
         mean = allowed_loss(self._head, caught[0], batch.labels, batch.choices)
-        return weighed(mean, len(batch.labels) + len(batch.choices.places))
+        return weighed(mean, len(batch.labels) + len(batch.choices.labels))
 
     def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
         """The inputs of the model: tokens, or their encoder states from the cache."""
@@ -305,71 +416,7 @@ class GeneratorModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
-        return optimizer_and_schedule(
-            self, self.optimizer, self.learning_rate, self.weight_decay, self.schedule, self.warmup
-        )
-
-
-def optimizer_and_schedule(
-    module: L.LightningModule,
-    name: str,
-    learning_rate: float,
-    weight_decay: float,
-    schedule: str,
-    warmup: float,
-    steps: int | None = None,
-) -> dict[str, Any]:
-    """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
-
-    Args:
-        module: What is trained.
-        name: ``adafactor`` with a fixed learning rate, or ``adamw``.
-        learning_rate: Peak learning rate.
-        weight_decay: Weight decay.
-        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
-        warmup: Share of all steps in which the learning rate rises.
-        steps: All optimizer steps; None: as many as the trainer makes.
-
-    Raises:
-        ConfigError: The schedule needs the number of steps, and the trainer has no limit.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    optimizer: torch.optim.Optimizer
-    if name == "adafactor":
-        optimizer = Adafactor(
-            parameters,
-            lr=learning_rate,
-            weight_decay=weight_decay,
-            relative_step=False,
-            scale_parameter=False,
-        )
-    else:
-        # Fused (one pass over memory), unless gradients are scaled (float16).
-        fused = module.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
-        optimizer = torch.optim.AdamW(
-            parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused or None
-        )
-        # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
-        optimizer._step_supports_amp_scaling = False
-    total = module.trainer.estimated_stepping_batches if steps is None else steps
-    if math.isinf(total) and (schedule == "linear" or warmup > 0):
-        raise ConfigError(
-            "the learning rate's schedule needs the number of steps: set "
-            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
-            "`constant` with warmup 0."
-        )
-    total = 0 if math.isinf(total) else int(total)
-    if schedule == "linear":
-        scheduler = get_linear_schedule_with_warmup(optimizer, round(warmup * total), total)
-    else:
-        scheduler = get_constant_schedule_with_warmup(optimizer, round(warmup * total))
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-
-# The loss over the tokens that the constraint index allows.
-#
-# Legend: b examples, t target positions, P positions after the first that have a choice, U allowed tokens of
-# all positions together, d model width.
+        return self.optimizer_and_schedule(self)
 
 
 def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
@@ -388,7 +435,7 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
         choices: The allowed tokens; P positions after the first.
     """
     examples = len(labels)
-    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.places]))
+    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.labels]))
     targets = torch.cat((labels[:, 0], choices.tokens[choices.targets]))
     union = torch.cat((choices.first, choices.tokens)).unique()
     allowed = torch.zeros((len(rows), len(union)), dtype=torch.bool, device=rows.device)
@@ -398,23 +445,15 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
     return F.cross_entropy(logits, torch.searchsorted(union, targets))
 
 
-# Cache of the states of a frozen encoder: each input is encoded once.
-#
-# Legend: b inputs of a batch, s longest of them, n tokens of one, d model width.
-#
-# A frozen encoder without dropout gives the same states for an input in every epoch. The cache saves its
-# forward pass (there is no backward pass) from the second epoch on. It pays where inputs recur; the inputs of
-# hops with an order drawn anew each epoch seldom do. The module knows nothing of losses or decoders.
-
-
 GIB = 2**30
 
 
 class EncoderCache:
-    """Encodes each distinct input once, as long as there is room.
+    """Encodes each distinct input of a frozen encoder once, as long as there is room.
 
-    The encoder computes in eval mode, without dropout. The cache changes nothing else but rounding, as an
-    input may be padded to another length. States are in the main memory of each process: in bfloat16 under
+    It pays where inputs recur; those of hops with an order drawn anew each epoch seldom do. The encoder
+    computes in eval mode, without dropout. The cache changes nothing else but rounding, as an input may be
+    padded to another length. States are in the main memory of each process: in bfloat16 under
     autocast to bfloat16, where the decoder's layers would round them anyway, else in the encoder's type. A
     full cache evicts nothing: every epoch reads all inputs again, so an evicted input would be the first to
     be missed.
@@ -454,10 +493,10 @@ class EncoderCache:
         encoded = self._encode(encoder, [*missing.values()], lengths, input_ids, attention_mask)
         new = dict(zip(missing, encoded, strict=True))
         states = [self._states[key] if key in self._states else new[key] for key in keys]
-        for key, kept in new.items():
-            size = kept.numel() * kept.element_size()
+        for key, states_of_input in new.items():
+            size = states_of_input.numel() * states_of_input.element_size()
             if self.bytes + size <= self.limit:
-                self._states[key] = kept
+                self._states[key] = states_of_input
                 self.bytes += size
         return pad_sequence(states, batch_first=True).to(input_ids.device)
 
@@ -475,197 +514,9 @@ class EncoderCache:
             input_ids=input_ids[inputs, :width], attention_mask=attention_mask[inputs, :width]
         ).last_hidden_state
         encoder.train(training)
-        kind = input_ids.device.type
-        if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16:
+        device = input_ids.device.type
+        if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
             states = states.bfloat16()
         states = states.cpu()
         # A slice would keep the memory of the whole batch, so each is copied.
         return [states[row, : lengths[n]].clone() for row, n in enumerate(inputs)]
-
-
-# Keeps the C library's heap from growing during trainings on a CPU.
-#
-# Inputs differ in length, so tensors of all sizes come and go. The heap of glibc soon is full of holes that
-# are too small for the next tensor. A fixed ``MALLOC_MMAP_THRESHOLD_`` takes every large tensor from the
-# system instead. That keeps the heap small as well, but the system clears the memory first, and a step takes
-# a quarter longer. Here the holes are returned to the system whenever they are large: a batch may leave GiB
-# of them.
-
-
-STEPS = 50
-"""Batches between two returns where the size of the holes is unknown."""
-_STATUS = Path("/proc/self/status")
-ROOM = 1 << 30
-"""Bytes of holes from which they are returned: taking memory again costs time."""
-
-
-class _Heap(ctypes.Structure):
-    """``struct mallinfo2`` of glibc: bytes in use are ``uordblks`` in heaps and ``hblkhd`` in maps."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd",
-            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    ]  # fmt: skip
-
-
-def holes() -> int | None:
-    """Bytes that this process holds and does not use; None: unknown, as before glibc 2.33 or without /proc.
-
-    What glibc counts as free has pages in it that were returned: this is what is resident less what is used.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return None
-    try:
-        ask: Any = ctypes.CDLL(None).mallinfo2
-        resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
-    except (AttributeError, OSError, IndexError):
-        return None
-    ask.restype = _Heap
-    known = ask()
-    in_use = int(known.uordblks) + int(known.hblkhd)
-    return max(0, int(resident) * 1024 - in_use)
-
-
-def give_back_freed() -> bool:
-    """Return all free pages of this process to the system.
-
-    Returns:
-        Whether any page was returned; False with another C library than glibc.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    return bool(ctypes.CDLL(None).malloc_trim(0))
-
-
-class SmallHeap:
-    """Called after every batch of a training on a CPU: returns free memory when there is much of it."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def __call__(self) -> None:
-        """Count a batch, and return memory if there is much of it."""
-        self._batches += 1
-        free = holes()
-        if self._batches % STEPS == 0 if free is None else free > ROOM:
-            give_back_freed()
-
-
-class GiveBackFreed(L.Callback):
-    """Keeps the heap small where the model of a Lightning training is on a CPU."""
-
-    def __init__(self) -> None:
-        self._heap = SmallHeap()
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Return memory after a step, when its tensors are free."""
-        if pl_module.device.type == "cpu":
-            self._heap()
-
-
-# Ends a training at the step whose loss, gradient or weights are not finite numbers.
-#
-# One such step spoils every weight, and the next checkpoint would replace the last good one. All processes
-# end together. The module does not know what is trained.
-
-
-GENERATOR = (
-    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
-    f"in {Option('trainer.precision', '32-true')}"
-)
-"""Remedy for a stage of ``grls train``."""
-RERANKER = f"{Option('fit.learning_rate')}"
-"""Remedy for ``grls train reranker``."""
-
-
-def spoiled(weights: Mapping[str, Any]) -> str | None:
-    """The name of the first weights that are not finite; None: all are finite."""
-    for name, value in weights.items():
-        if not isinstance(value, Tensor) or not value.is_floating_point():
-            continue
-        if not bool(torch.isfinite(local(value)).all()):
-            return name
-    return None
-
-
-class RefuseNaN(L.Callback):
-    """Checks each loss before the backward pass, and each gradient before its weights are used.
-
-    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
-    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
-
-    Args:
-        remedy: The options to change, for the error text.
-    """
-
-    def __init__(self, remedy: str = GENERATOR):
-        self.remedy = remedy
-        self._norm: Tensor | None = None
-        self._step = 0
-
-    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        """Check the loss of a step, and the gradient of the step before."""
-        self._look(trainer, pl_module, loss=loss)
-
-    def on_before_optimizer_step(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
-        """Measure the gradient."""
-        if getattr(trainer.precision_plugin, "scaler", None) is None:
-            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
-            self._norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-            self._step = trainer.global_step + 1
-
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Check the last gradient."""
-        self._look(trainer, pl_module)
-
-    def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
-        trained = {name for name, _ in pl_module.named_parameters()}
-        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
-        self._look(trainer, pl_module, broken=spoiled(weights))
-
-    def _look(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        loss: Tensor | None = None,
-        broken: str | None = None,
-    ) -> None:
-        """Check the loss, the gradient and the weights of all processes together.
-
-        Raises:
-            ConfigError: One of them is not finite on a process; all processes raise.
-        """
-        bad = torch.zeros(3, device=pl_module.device)
-        if self._norm is not None:
-            bad[0] = ~torch.isfinite(self._norm)
-        if loss is not None:
-            bad[1] = ~torch.isfinite(loss.detach())
-        bad[2] = float(broken is not None)
-        if trainer.world_size > 1:
-            bad = trainer.strategy.reduce(bad, reduce_op="sum")
-        gradient, of_loss, weights = bad.bool().tolist()
-        self._norm = None
-        if gradient:
-            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
-        if of_loss:
-            value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
-            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
-        if weights:
-            which = "" if broken is None else f" of {broken}"
-            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
-
-    def _refuse(self, trainer: L.Trainer, what: str) -> None:
-        kept = kept_checkpoint(trainer)
-        before = "" if kept is None else f" The checkpoint {kept}, from before, is intact."
-        raise ConfigError(f"the training has diverged: {what}.{before} Lower {self.remedy}.")

@@ -4,8 +4,8 @@ Legend: W processes; c_r examples (tokens, hops) of process r; C the sum of all 
 r.
 
 DDP and FSDP average gradients over processes. The average of the means m_r is the mean over all examples only
-where all processes have as many, which holds neither for tokens nor for the last batch of an epoch. So each
-process weighs its mean by W c_r / C; the average of these is the mean over all C.
+where all processes have equal counts, which holds neither for tokens nor for the last batch of an epoch. So
+each process weighs its mean by W c_r / C; the average of these is the mean over all C.
 
 The module uses the process group of torch, also one made elsewhere, and before there is one the variables of
 torchrun.
@@ -29,7 +29,6 @@ from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -149,7 +148,7 @@ def summed(count: int, device: torch.device) -> int:
 
 
 def by_first(work: Callable[[], T]) -> T:
-    """Let the first process do something, while the others wait for its result.
+    """Let the first process work, while the other processes wait for its result.
 
     Raises:
         ConfigError: On the other processes, where the work of the first one failed; there its own error is
@@ -178,7 +177,7 @@ class GatheredRows(NamedTuple):
 
     Attributes:
         rows: ``[C, …]``, those of the first process first.
-        first: The place of this process's first row.
+        first: The index of this process's first row.
     """
 
     rows: Tensor
@@ -220,23 +219,16 @@ class _Gather(torch.autograd.Function):
 
 
 def largest(counts: Sequence[int]) -> list[int]:
-    """The largest count at each place over all processes; a process with fewer places has 0 there."""
+    """The largest count in each column over all processes; a process with fewer columns has 0 there."""
     if processes() == 1:
         return list(counts)
-    every: list[Any] = [None] * processes()
-    distributed.all_gather_object(every, list(counts))
-    return [max(place) for place in zip_longest(*every, fillvalue=0)]
+    counts_of_all: list[Any] = [None] * processes()
+    distributed.all_gather_object(counts_of_all, list(counts))
+    return [max(column) for column in zip_longest(*counts_of_all, fillvalue=0)]
 
 
-# Weights, gradients and states of the optimizer in shards, one a process (FSDP2 of torch).
-#
-# The strategy is ``--trainer.strategy fsdp``, or ``fsdp_cpu_offload``: the shards are in main memory and come
-# to the GPU layer by layer. A process has the whole weights of one layer at a time. A checkpoint is a folder
-# to which each process writes its shards; a run resumes from it on any number of processes. It holds pickles,
-# as torch writes them, so do not share it.
-#
-# The module does not know what is trained: a LightningModule, or the trainer of a bi-encoder, computes its
-# loss within :class:`Within`, so that all of the loss, the head included, sees whole weights.
+# Weights, gradients and states of the optimizer in shards (FSDP2 of torch): a process has the whole weights
+# of one layer at a time. A loss is computed within :class:`Within`, so that all of it sees whole weights.
 
 
 META = "meta.pt"
@@ -264,6 +256,9 @@ class Within(nn.Sequential):
 class FullyShard(ModelParallelStrategy):
     """Shards a model over all processes.
 
+    A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number of
+    processes. It holds pickles, as torch writes them, so do not share it.
+
     Args:
         cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
         backend: Communication of the processes; null: NCCL on GPUs, gloo on CPUs.
@@ -281,9 +276,26 @@ class FullyShard(ModelParallelStrategy):
         super().setup_environment()
 
     def shard(self, model: nn.Module) -> Within:
-        """Shard the layers of a model and the rest of it; the model is changed in place."""
+        """Shard the layers of a model and the rest of it; the model is changed in place.
+
+        With a precision of bfloat16 the processes compute and communicate in it; the shards keep theirs.
+
+        Raises:
+            ConfigError: The model has no list of layers.
+        """
         low = str(self.precision_plugin.precision).startswith("bf16")
-        return shard_model(model, self.device_mesh["data_parallel"], low, self.cpu_offload)
+        kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
+        options: dict[str, Any] = {"mesh": self.device_mesh["data_parallel"]}
+        if self.cpu_offload:
+            options["offload_policy"] = CPUOffloadPolicy()
+        policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
+        whole = Within(model)
+        for layer in layers_of(model):
+            fully_shard(layer, mp_policy=policy, **options)
+        # Targets and weights of the loss pass through, which must not be rounded.
+        exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
+        fully_shard(whole, mp_policy=exact, reshard_after_forward=True, **options)
+        return whole
 
     def model_to_device(self) -> None:
         """Move what is not sharded; the shards are where they belong."""
@@ -301,12 +313,12 @@ class FullyShard(ModelParallelStrategy):
         """
         path = self.broadcast(str(filepath))
         with ExitStack() as stack:
-            place = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
-            place = self.broadcast(place)
-            super().save_checkpoint(checkpoint, place, storage_options)
+            folder = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
+            folder = self.broadcast(folder)
+            super().save_checkpoint(checkpoint, folder, storage_options)
             self.barrier()
             if self.is_global_zero:
-                write_hashes(Path(place))
+                write_hashes(Path(folder))
         self.barrier()
 
     def load_checkpoint(
@@ -344,30 +356,6 @@ class FullyShard(ModelParallelStrategy):
         load(weights, checkpoint_id=str(path))
         self.model.load_state_dict(weights[_WEIGHTS])
         return int(torch.load(Path(path) / META, weights_only=True)["global_step"])
-
-
-def shard_model(model: nn.Module, mesh: DeviceMesh, low: bool, cpu_offload: bool) -> Within:
-    """Shard the layers of a model and the rest of it over processes; the model is changed in place.
-
-    Args:
-        model: The model.
-        mesh: The processes.
-        low: Compute and communicate in bfloat16; the shards keep their precision.
-        cpu_offload: Keep the shards in main memory.
-
-    Raises:
-        ConfigError: The model has no list of layers.
-    """
-    whole = Within(model)
-    kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
-    offload: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if cpu_offload else {}
-    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
-    for layer in layers_of(model):
-        fully_shard(layer, mesh=mesh, mp_policy=policy, **offload)
-    # Targets and weights of the loss pass through, which must not be rounded.
-    exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
-    fully_shard(whole, mesh=mesh, mp_policy=exact, reshard_after_forward=True, **offload)
-    return whole
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
@@ -412,7 +400,7 @@ def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
 
 
 def gathered_weights(model: nn.Module) -> dict[str, Any]:
-    """The whole weights by name, in main memory of the first process; empty on the others."""
+    """The whole weights by name, in main memory of the first process; empty on other processes."""
     weights: dict[str, Any] = get_model_state_dict(
         model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
     )
@@ -439,11 +427,8 @@ def refuse_damaged_folder(path: Path) -> None:
         )
 
 
-# Detects damaged checkpoints.
-#
 # torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of
-# torch is a zip archive with a checksum of each part. A checkpoint that is a folder gets a file with the
-# hashes of its files. This module does not know the content of a checkpoint.
+# torch is a zip archive with a checksum of each part; a checkpoint that is a folder gets a file of hashes.
 
 
 HASHES = "hashes.json"
@@ -481,7 +466,7 @@ def folder_damage(folder: Path) -> str | None:
     if not (folder / HASHES).is_file():
         files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])
         damages = ((file.name, damage(file)) for file in files)
-        return next((f"{name}: {what}" for name, what in damages if what is not None), None)
+        return next((f"{name}: {reason}" for name, reason in damages if reason is not None), None)
     try:
         known = read_json(folder / HASHES)
         for name, digest in known.items():

@@ -77,9 +77,8 @@ class QueryData(FitData):
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
         if tokenizer.eos_token_id is None and tokenizer.sep_token_id is not None:
-            tokenizer.eos_token = (
-                tokenizer.sep_token
-            )  # BERT has no end token: the one of training must be known when queries are written
+            # BERT has no end token, and the end token of training must be known when queries are written.
+            tokenizer.eos_token = tokenizer.sep_token
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
@@ -94,11 +93,6 @@ class QueryData(FitData):
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
         return {FORM: self.form._asdict()}
-
-
-# Training examples of a query generator: gold passages of a query -> the query.
-#
-# An example is drawn anew each epoch, as a function of (epoch, seed, number) alone.
 
 
 class QueryExamples:
@@ -134,44 +128,44 @@ class QueryExamples:
         self.prompt = prompt
         self.seed = seed
         targets = prompt.targets([query.text for query in queries])
-        short = [place for place, row in enumerate(targets) if len(row) - 1 <= prompt.form.query_tokens]
-        what = (
+        short = [row for row, target in enumerate(targets) if len(target) - 1 <= prompt.form.query_tokens]
+        cut = (
             f"{len(queries) - len(short):,} of {counted(len(queries), 'query')} of {split}, for more than "
             f"{counted(prompt.form.query_tokens, 'token')} (max_query_tokens)"
         )
         if not short:
-            raise ConfigError(f"no example is left to learn from: {what}.")
+            raise ConfigError(f"no example is left to learn from: {cut}.")
         if len(short) < len(queries):
-            log.warning("left out as too long: %s.", what)
-        self.queries = [queries[place] for place in short]
-        self.targets = [targets[place] for place in short]
+            log.warning("left out as too long: %s.", cut)
+        self.queries = [queries[row] for row in short]
+        self.targets = [targets[row] for row in short]
         self.chains = [gold_chains(query, qrels) for query in self.queries]
         self.rows = gold_rows(self.queries, self.chains, corpus, prompt.passages)
-        whole = prompt.form.passages == "all"
-        self.places = [
-            (number, place)
-            for number, chains in enumerate(self.chains)
-            for place in range(1 if whole else len(chains[0]))
+        together = prompt.form.passages == "all"
+        self.examples = [
+            (query, passage)
+            for query, chains in enumerate(self.chains)
+            for passage in range(1 if together else len(chains[0]))
         ]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.examples)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        query, place = self.places[number]
+        query, passage = self.examples[number]
         shuffle = free_order(self.queries[query])
         chain = drawn_chain(self.chains[query], shuffle, f"{self.seed}-{epoch}-{query}")
         if self.prompt.form.passages == "one":
-            chain = [chain[place]]
+            chain = [chain[passage]]
         elif self.prompt.form.passages == "some":
-            rng = random.Random(f"{self.seed}-{epoch}-{query}-{place}")
-            chain = [chain[n] for n in sorted(rng.sample(range(len(chain)), place + 1))]
+            rng = random.Random(f"{self.seed}-{epoch}-{query}-{passage}")
+            chain = [chain[n] for n in sorted(rng.sample(range(len(chain)), passage + 1))]
         return Example(self.prompt.source([self.rows[p] for p in chain]), list(self.targets[query]))
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = sum(map(len, self.rows.values())) / len(self.rows)
         sizes = []
-        for query, place in self.places:
-            counts = {"one": 1, "some": place + 1, "all": len(self.chains[query][0])}  # passages read
+        for query, passage in self.examples:
+            counts = {"one": 1, "some": passage + 1, "all": len(self.chains[query][0])}  # passages read
             sizes.append(int(counts[self.prompt.form.passages] * mean) + len(self.targets[query]))
         return sizes

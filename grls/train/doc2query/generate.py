@@ -136,27 +136,25 @@ class QueryWriter:
         failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]))
         if decided is not None and failed:
             decided(len(failed))
-        asked = [place for place in range(len(batch)) if place not in failed]
+        rows = [row for row in range(len(batch)) if row not in failed]
         draws = []
-        for place in asked:
-            key = repr((self.drawing.seed, *names[place], batch[place].draw)).encode()
+        for row in rows:
+            key = repr((self.drawing.seed, *names[row], batch[row].draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
-        written = iter(self.writer.write([prompts[place] for place in asked], decided, draws))
+        texts = iter(self.writer.write([prompts[row] for row in rows], decided, draws))
         records = []
-        for place, (ids, task) in enumerate(zip(names, batch, strict=True)):
+        for row, (ids, task) in enumerate(zip(names, batch, strict=True)):
             record: dict[str, Any] = {"chain": ids, "draw": task.draw, "text": "", "ended": False}
-            if place in failed:
-                record["failed"] = failed[place]
+            if row in failed:
+                record["failed"] = failed[row]
             else:
-                one = next(written)
-                record |= {"text": " ".join(one.text.split()), "ended": one.ended}
+                written = next(texts)
+                record |= {"text": " ".join(written.text.split()), "ended": written.ended}
             records.append(record)
         return records
 
 
-# Writes the pseudo-queries of a corpus to a file that grows, in this process or by workers.
-#
 # A query is drawn with its own seed, and a portion of queries is padded in the same batches wherever it is
 # written. So workers write the bytes that one process writes, where their machines round alike.
 
@@ -169,18 +167,18 @@ _WRITTEN = "written.jsonl"
 
 
 class OpenedQueries(NamedTuple):
-    """What writes the queries of a run.
+    """A run's query generator, corpus and tasks.
 
     Attributes:
         corpus: The passages.
-        asked: The queries to write, in order.
+        tasks: The queries to write, in order.
         writer: Writes them.
         origin: The fingerprints and options that the queries depend on.
         portion: Queries that are written together.
     """
 
     corpus: Corpus
-    asked: list[Task]
+    tasks: list[Task]
     writer: QueryWriter
     origin: dict[str, Any]
     portion: int
@@ -188,7 +186,7 @@ class OpenedQueries(NamedTuple):
     def write(self, first: int, end: int, file: GrowingFile, report: Callable[[int], object] | None) -> None:
         """Write a range of the queries to a file, a portion at a time."""
         for start in range(first, end, self.portion):
-            file.add(self.writer.write(self.asked[start : min(start + self.portion, end)], report))
+            file.add(self.writer.write(self.tasks[start : min(start + self.portion, end)], report))
 
 
 @dataclass(frozen=True)
@@ -217,11 +215,11 @@ class QueryWork:
         corpus = Corpus.read(self.data)
         form = QueryForm.of(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
-        near = None if self.links is None else Neighbours.read(self.links, corpus)
+        neighbours = None if self.links is None else Neighbours.read(self.links, corpus)
         numbers: Sequence[int] = range(len(corpus))
         if self.limit is not None and self.limit < len(corpus):
             numbers = sorted(random.Random(self.draw.seed).sample(numbers, self.limit))
-        asked = tasks(numbers, near, drawing)
+        drawn = tasks(numbers, neighbours, drawing)
         loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
         prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
         origin = {
@@ -233,7 +231,7 @@ class QueryWork:
             origin["precision"] = self.precision
         texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, self.batch_size)
         writer = QueryWriter(texts, prompt, corpus, drawing)
-        return OpenedQueries(corpus, asked, writer, origin, self.batch_size * PORTION)
+        return OpenedQueries(corpus, drawn, writer, origin, self.batch_size * PORTION)
 
     def elsewhere(self) -> QueryWork:
         """The same with absolute paths: a worker runs in another folder."""
@@ -246,12 +244,12 @@ class QueryWriterMaker:
     """Opens what writes queries on a worker.
 
     Attributes:
-        asked: The options.
+        work: The options.
         origin: The fingerprints and options that the command has read, and the worker must read, too.
         first: The query that is item 0 of the shards.
     """
 
-    asked: QueryWork
+    work: QueryWork
     origin: dict[str, Any]
     first: int
 
@@ -261,10 +259,10 @@ class QueryWriterMaker:
         Raises:
             MismatchError: The worker reads another query generator or corpus.
         """
-        opened, asked = self.asked.opened(), self.asked
-        places = dict.fromkeys(("weights", "tokenizer", "form"), (asked.model, "query generator"))
-        places |= {"corpus": (asked.data, "corpus"), "links": (str(asked.links), "file of neighbours")}
-        refuse_other_reading(opened.origin, self.origin, places)
+        opened, work = self.work.opened(), self.work
+        sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
+        sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
+        refuse_other_reading(opened.origin, self.origin, sources)
         return partial(_write_shard, opened, self.first)
 
 
@@ -276,13 +274,13 @@ def _write_shard(opened: OpenedQueries, before: int, shard: Shard, folder: Path)
 
 
 def write_by_workers(
-    opened: OpenedQueries, asked: QueryWork, file: GrowingFile, workers: Workers, output: str
+    opened: OpenedQueries, work: QueryWork, file: GrowingFile, workers: Workers, output: str
 ) -> None:
     """Let workers write the queries that a file lacks, and add them in order.
 
     Args:
         opened: The run, as this process opened it.
-        asked: Its options.
+        work: Its options.
         file: The file; it holds the first queries of the run.
         workers: The workers.
         output: Path of the results; the shards stand beside it.
@@ -291,28 +289,21 @@ def write_by_workers(
         ConfigError: The cluster cannot be used.
         MismatchError: There are shards of other work.
     """
-    settings = {"what": "pseudo-queries", "batch_size": asked.batch_size, **opened.origin}
+    settings = {"what": "pseudo-queries", "batch_size": work.batch_size, **opened.origin}
     size = workers.options.shard or SHARD
     with alone_at_shards(output):
         plan = ShardPlan.of_rest(
-            shards_folder(output), settings, len(opened.asked), file.count, size, opened.portion
+            shards_folder(output), settings, len(opened.tasks), file.count, size, opened.portion
         )
-        if file.count < len(opened.asked):
+        if file.count < len(opened.tasks):
             first = plan.settings["first"]
-            maker = QueryWriterMaker(asked.elsewhere(), opened.origin, first)
-            for one in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
-                written = GrowingFile(one.folder / _WRITTEN, {})
-                held = max(file.count - first - one.shard.first, 0)
-                file.add(written.records[held:])
+            maker = QueryWriterMaker(work.elsewhere(), opened.origin, first)
+            for share in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
+                written = GrowingFile(share.folder / _WRITTEN, {})
+                known = max(file.count - first - share.shard.first, 0)
+                file.add(written.records[known:])
                 written.close()
         plan.remove()
-
-
-# Filters pseudo-queries: a retriever must find the passage for which the query was written.
-#
-# A generator may drift from its passage and write a query that another passage answers, or none. A query that
-# does not lead back to its passage is of this kind, or too vague to learn from. Dropped queries are counted
-# by reason.
 
 
 EMPTY = "empty"
@@ -352,8 +343,9 @@ def sift(
 ) -> Sifted:
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
-    A query leads back if the first passage of its chain is among its k best passages; later passages are
-    retrieved from the earlier ones. A copy with the same title and text counts as the passage.
+    Such a query is answered by another passage or by none, or is too vague to learn from. A query leads back
+    if the first passage of its chain is among its k best passages; later passages are retrieved from the
+    earlier ones. A copy with the same title and text counts as the passage.
 
     Args:
         records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
@@ -366,7 +358,7 @@ def sift(
     """
     check_counts(k=k)
     dropped: Counter[str] = Counter()
-    good: list[dict[str, Any]] = []
+    usable: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
     names = list(dict.fromkeys(name for record in records for name in record["chain"]))
     numbers = [number for number in corpus.numbers(names) if number is not None]
@@ -374,35 +366,36 @@ def sift(
     for record in records:
         reason = _fault(record, texts, seen)
         if reason is None:
-            good.append(record)
+            usable.append(record)
         else:
             dropped[reason] += 1
     queries = [
-        Query(f"pseudo-{one['chain'][0]}-{one['draw']}", one["text"], tuple(one["chain"])) for one in good
+        Query(f"pseudo-{record['chain'][0]}-{record['draw']}", record["text"], tuple(record["chain"]))
+        for record in usable
     ]
     if retriever is None:
         return Sifted(queries, dropped, 0)
     first = copies(corpus)
-    kept: list[Query] = []
+    found: list[Query] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
             rankings = retriever.retrieve(batch, k)
             ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
-            alike = {  # DONE, which a generator may retrieve, has no number
+            firsts = {  # DONE, which a generator may retrieve, has no number
                 name: first[number]
                 for name, number in zip(ids, corpus.numbers(ids), strict=True)
                 if number is not None
             }
-            kept += [
+            found += [
                 query
                 for query, hits in zip(batch, rankings, strict=True)
-                if alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
+                if firsts[query.evidence[0]] in [firsts.get(hit.id) for hit in hits]
             ]
             bar.update(len(batch))
-    if len(kept) < len(queries):
-        dropped[ASTRAY] = len(queries) - len(kept)
-    return Sifted(kept, dropped, len(queries))
+    if len(found) < len(queries):
+        dropped[ASTRAY] = len(queries) - len(found)
+    return Sifted(found, dropped, len(queries))
 
 
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
@@ -421,13 +414,6 @@ def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, s
         return TWICE
     seen.add(key)
     return None
-
-
-# Input and output of a query generator, the same in training and generation.
-#
-# The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query. A causal
-# model reads the input as its prompt, an encoder-decoder with its encoder. The input is composed from token
-# ids, so that training and generation cannot differ at the joints. The module knows nothing of models.
 
 
 FORM = "query-generator.json"
@@ -500,7 +486,9 @@ class QueryForm(NamedTuple):
 
 
 class QueryPrompt:
-    """Token ids of a query generator's input and output.
+    """Token ids of a query generator's input and output, the same in training and generation.
+
+    The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query.
 
     Args:
         tokenizer: The tokenizer of the model, with an end token.

@@ -5,12 +5,10 @@ Legend: C candidates of a prefix, f the reranker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
@@ -26,53 +24,34 @@ from grls.data.words import USUAL
 from grls.errors import DataError, Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
-from grls.models.lora import add_adapters, merge_adapters
-from grls.models.precision import has_bfloat16, warn_of_emulation
+from grls.models.lora import add_adapters
 from grls.train.biencoder.examples import BiEncoderExamples, miner_of
 from grls.train.biencoder.options import PairOptions
-from grls.train.core.checkpoints import (
-    AtomicCheckpointIO,
-    check_checkpoint,
-    read_checkpoint,
-    refuse_other_run,
-)
+from grls.train.core.checkpoints import NO_STATE, RunState, last_checkpoint
 from grls.train.core.clock import TrainingLines
 from grls.train.core.datamodule import copies_of_examples
-from grls.train.core.module import RERANKER, GiveBackFreed, RefuseNaN
-from grls.train.core.processes import (
-    FullyShard,
-    Launched,
-    Within,
-    averaged,
-    by_first,
-    gathered_weights,
-    is_first,
-    launched,
-    leaving_no_group,
-    processes,
-    summed,
-    weighed,
-)
+from grls.train.core.module import TrainingModule
+from grls.train.core.processes import averaged, by_first, leaving_no_group, processes, summed, weighed
+from grls.train.core.trainer import EncoderTrainer, load_weights
 from grls.train.reranker.options import USUAL_RERANKER, RerankerOptions, RerankHopOptions
 
 
-class RerankerModule(L.LightningModule):
+class RerankerModule(TrainingModule):
     """The reranker, its loss, its optimizer.
 
     Args:
         reranker: The reranker to train.
         corpus: The passages; None: examples are hops, with texts of passages in place of ids.
         options: Of these, the learning rate is that of AdamW after 10 % linear warm-up; it decays to zero.
-            Dropout is a function of (seed, batch number): a resumed run repeats an uninterrupted one.
+        state: Settings and files of the run, for checkpoints.
     """
 
-    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: RerankerOptions = USUAL_RERANKER):
-        super().__init__()
+    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: RerankerOptions, state: RunState):
+        super().__init__(options.seed, "adamw", state)
         self.model = reranker.model
         self._reranker = reranker
         self._corpus = corpus
         self._learning_rate = options.learning_rate
-        self._seed = options.seed
         if options.lora_rank:
             add_adapters(self.model, options.lora_rank, options.lora_dropout)
             for name, weights in self.model.named_parameters():
@@ -80,48 +59,10 @@ class RerankerModule(L.LightningModule):
                     weights.requires_grad = True
         if options.gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        self._whole: tuple[Within, ...] = ()  # a tuple: its weights are those of the model
-        self._plain: tuple[Any, ...] = ()
-
-    def configure_model(self) -> None:
-        """Shard the model, where the strategy does."""
-        strategy = self.trainer.strategy
-        if isinstance(strategy, FullyShard) and not self._whole:
-            self._plain = (deepcopy(self.model),) if is_first() else ()
-            self._whole = (strategy.shard(self.model),)
-
-    def plain_model(self) -> Any:
-        """The model to save, with adapters merged; None on other processes than the first of a sharded run.
-
-        All processes must call it.
-        """
-        model = self.model
-        if self._whole:
-            weights = gathered_weights(self.model)
-            if not self._plain:
-                return None
-            (model,) = self._plain
-            model.load_state_dict(weights)
-        merge_adapters(model)
-        return model
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
-        self.model.train()
-        done, rank = self.trainer.fit_loop.epoch_loop.total_batch_idx, self.global_rank
-        torch.manual_seed(hash((self._seed, done, rank) if rank else (self._seed, done)) % 2**63)
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another model.
-
-        Raises:
-            MismatchError: The checkpoint is of another model.
-        """
-        refuse_other_run(self, checkpoint, "adamw")
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
-        loss = weighed(self._within(self._losses, batch).mean(), len(batch))
+        loss = weighed(self.within(self._losses, batch).mean(), len(batch))
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -130,7 +71,7 @@ class RerankerModule(L.LightningModule):
 
         Of hops there is no gain: their first candidate is the right passage, no retriever's choice.
         """
-        values = self._within(self._logits, batch).split([len(example.passages) for example in batch])
+        values = self.within(self._logits, batch).split([len(example.passages) for example in batch])
         shares: Any = self.trainer.val_dataloaders.batch_sampler  # type: ignore[union-attr]
         size = summed(len(batch), self.device) // shares.copies(batch_idx)
         gain = {} if self._corpus is None else {"dev_gain": choice_gain}
@@ -146,10 +87,6 @@ class RerankerModule(L.LightningModule):
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _within(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """What ``work`` returns, within whole weights where they are sharded."""
-        return self._whole[0](work, *arguments) if self._whole else work(*arguments)
 
     def _losses(self, batch: Sequence[RerankExample]) -> Tensor:
         values = self._logits(batch).split([len(example.passages) for example in batch])
@@ -172,20 +109,15 @@ def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
 
 
-# The loss of a reranker (arXiv 2302.00083, equation 9).
-#
-# Legend: C candidates of a prefix, f the reranker.
-#
-# For a prefix x with candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows,
-#
-#     loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
-#
-# the likelihood of the text if the document were drawn by the reranker. The language model is not needed: its
-# likelihoods are in the examples.
-
-
 def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
-    """Equation 9 for one prefix.
+    """Equation 9 of arXiv 2302.00083 for one prefix x.
+
+    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows, which the
+    examples hold,
+
+        loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
+
+    the likelihood of the text if the document were drawn by the reranker.
 
     Args:
         values: ``[C]`` the reranker's logits f.
@@ -200,9 +132,6 @@ def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
     The arguments are those of :func:`rerank_loss`.
     """
     return scores[int(values.argmax())] - scores[0]
-
-
-# Batches of a reranker's examples, shuffled anew each epoch, and the share of a process in each.
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
@@ -251,9 +180,6 @@ class _Shuffled(torch.utils.data.Sampler[int]):
         return iter((torch.randperm(self._count, generator=generator) + first).tolist())
 
 
-# Trains a reranker on a language model's likelihoods after its documents (arXiv 2302.00083).
-
-
 @leaving_no_group()
 def fit_reranker(
     reranker: Reranker,
@@ -263,6 +189,7 @@ def fit_reranker(
     output: str | Path,
     options: RerankerOptions = USUAL_RERANKER,
     resume: bool = False,
+    state: RunState = NO_STATE,
 ) -> float:
     """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
 
@@ -274,6 +201,7 @@ def fit_reranker(
         output: Folder for model, checkpoints and logs.
         options: The options of the training.
         resume: Resume from OUTPUT/checkpoints/last.ckpt.
+        state: Settings and fingerprints that a resumed run must have in common.
 
     Returns:
         The best dev loss (nats a stride).
@@ -281,6 +209,7 @@ def fit_reranker(
     Raises:
         ConfigError: There is no checkpoint to resume from, or the model cannot be sharded.
         DataError: A passage of an example is not in the corpus.
+        MismatchError: The run to resume had other settings or other files.
     """
     if corpus is not None:
         ids = list(dict.fromkeys(name for example in [*train, *dev] for name in example.passages))
@@ -291,59 +220,33 @@ def fit_reranker(
                     "the examples were collected.",
                     corpus.source,
                 )
-    folder = Path(output)
-    last = folder / "checkpoints" / "last.ckpt"
-    sharded = options.strategy != "ddp"
+    folder, last, sharded = Path(output), last_checkpoint(output), options.strategy != "ddp"
     if resume:
-        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
-    best = ModelCheckpoint(
-        folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
-    )
-    latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
-    started, device = launched() or Launched(1, 1), reranker.model.device
-    strategy: Any = "auto" if started == (1, 1) else "ddp"
-    if sharded:
-        strategy = FullyShard(cpu_offload="offload" in options.strategy)
-    elif options.lora_rank and strategy == "ddp":
-        strategy = "ddp_find_unused_parameters_true"
-    if options.precision == "bfloat16":
-        warn_of_emulation(device, str(Option("fit.precision", "float32", "auto")))
-    low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
-    trainer = L.Trainer(
-        max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
-        num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
-        use_distributed_sampler=False, inference_mode=not sharded,
-        callbacks=[GiveBackFreed(), RefuseNaN(RERANKER), TrainingLines(), best, latest],
-        plugins=[] if sharded else [AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
-        enable_model_summary=False, log_every_n_steps=10,
+        state.refuse_other(last, sharded)
+    checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
+    best = ModelCheckpoint(**checkpoints, filename="best", monitor="dev_loss", mode="min")
+    trainer = EncoderTrainer(
+        reranker.model.device,
+        options.precision,
+        options.strategy,
+        options.lora_rank > 0,
+        [TrainingLines(), best, ModelCheckpoint(**checkpoints, filename="last")],
+        max_epochs=options.epochs, log_every_n_steps=10, logger=CSVLogger(folder, name="logs"),
     )  # fmt: skip
-    module = RerankerModule(reranker, corpus, options)
+    module = RerankerModule(reranker, corpus, options, state)
     loaders = (
         rerank_loader(train, options.batch_size, options.seed), rerank_loader(dev, options.batch_size, None)
     )  # fmt: skip
     trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=not sharded)
-    if isinstance(trainer.strategy, FullyShard):
-        trainer.strategy.load_weights(best.best_model_path)
-    else:
-        module.load_state_dict(read_checkpoint(best.best_model_path)["state_dict"])
+    load_weights(trainer, module, best.best_model_path)
     reranker.model = module.plain_model() or reranker.model
-    by_first(lambda: _save(reranker, folder / "model"))
+
+    def save() -> None:
+        with atomic_folder(folder / "model", "config.json") as new:
+            reranker.save(new)
+
+    by_first(save)
     return float(best.best_model_score or 0.0)
-
-
-def _save(reranker: Reranker, folder: Path) -> None:
-    with atomic_folder(folder, "config.json") as new:
-        reranker.save(new)
-
-
-# The hops of a data set as examples of a reranker: query and evidence, a right passage and wrong ones.
-#
-# The examples are those of a bi-encoder (:class:`grls.train.biencoder.examples.BiEncoderExamples`): the wrong
-# passages are drawn anew each epoch, as is the order of evidence that has none, and they are drawn from the
-# ranking of a retriever that has read the evidence. The loss of a reranker
-# becomes the listwise one of localized contrastive estimation (Gao et al.
-# 2021, arXiv 2101.08751), since only the right passage makes the hop likely. DONE is not among the
-# candidates.
 
 
 WRONG = -20.0
@@ -351,7 +254,11 @@ WRONG = -20.0
 
 
 class RerankHops(Sequence[RerankExample]):
-    """The hops of queries; number n + e * length is hop n as it is in epoch e.
+    """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
+
+    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage makes
+    the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
+    arXiv 2101.08751).
 
     Args:
         queries: The queries.
@@ -366,7 +273,7 @@ class RerankHops(Sequence[RerankExample]):
         MismatchError: The retriever of hard negatives is over another corpus.
 
     Attributes:
-        negatives_fingerprint: What the hard negatives depend on beside the data.
+        negatives_fingerprint: The fingerprint of the rankings for hard negatives.
     """
 
     def __init__(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
-from grls.io.files import read_json, refuse_foreign, sha256, write_json
+from grls.io.files import refuse_foreign, sha256
 from grls.train.reranker.module import RerankHops
 from grls.train.reranker.options import (
     USUAL_RERANK_HOPS,
@@ -25,21 +25,13 @@ from grls.train.reranker.options import (
 )
 
 with needing("train", "training a reranker"):
+    from grls.train.core.checkpoints import RunState
     from grls.train.core.datamodule import digest
-    from grls.train.core.processes import is_first, only_training
+    from grls.train.core.processes import only_training
     from grls.train.reranker.module import fit_reranker
-
-log = logging.getLogger(__name__)
 
 PREFIX = 64
 """Tokens before a stride, where the examples do not record it."""
-
-_MINED, _TOKENIZER = "negatives_fingerprint", "tokenizer"
-_CONTENTS = {
-    _MINED: f"the content of {Option('hops.negatives')}",
-    _TOKENIZER: f"the tokenizer of {Option('encoder')}",
-}
-"""What the fingerprints among the settings are of."""
 
 
 def run_reranker(
@@ -58,7 +50,7 @@ def run_reranker(
 ) -> float:
     """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9), or one of hops.
 
-    Writes ``output/model``, ``output/logs``, ``output/checkpoints`` and ``output/settings.json``.
+    Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
 
     Args:
         train: File of training examples, written by ``grls ralm examples``; None: the hops of the data set.
@@ -90,60 +82,44 @@ def run_reranker(
         corpus = Corpus.read(data)
         of_hops = train is None and dev is None
         read = (corpus, data, prefix_tokens, hops)
-        learned = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
-        settings = {
-            **learned.settings, "data": corpus.fingerprint, "encoder": encoder, "max_tokens": max_tokens,
-            **vars(fit),
-        }  # fmt: skip
-        kept = Path(output) / "settings.json"
+        examples = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
         torch.manual_seed(fit.seed)  # for the new head of an encoder without one
-        reading = learned.prefix_tokens, max_tokens, device
-        reranker = Reranker.load(encoder, *reading, evidence_words=learned.evidence_words)
-        settings[_TOKENIZER] = tokenizer_fingerprint(reranker.tokenizer)
-        if resume and not kept.is_file():  # without a run the checkpoint is missing as well
-            log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
-        elif resume:
-            before = read_json(kept)
-            others = [
-                name
-                for name, value in settings.items()
-                if not isinstance(before, dict) or before.get(name) != value
-            ]
-            if others:
-                named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_RERANKER)} | _CONTENTS
-                changed = ", ".join(named.get(name, f"{Option(name)}") for name in others)
-                raise MismatchError(
-                    f"the run in {kept.parent} was begun with other options ({changed}): resume it with the "
-                    f"same options and data, or begin a new run in another {Option('output')}."
-                )
-        if not resume and is_first():
-            write_json(kept, settings)
+        reading = examples.prefix_tokens, max_tokens, device
+        reranker = Reranker.load(encoder, *reading, evidence_words=examples.evidence_words)
+        settings = {"encoder": encoder, "prefix_tokens": examples.prefix_tokens, "max_tokens": max_tokens}
+        files = {
+            "the corpus": corpus.fingerprint,
+            "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
+        }
+        state = RunState({**settings, **examples.settings, **vars(fit)}, {**files, **examples.files})
         return fit_reranker(
-            reranker, None if of_hops else corpus, learned.train, learned.dev, output, fit, resume
+            reranker, None if of_hops else corpus, examples.train, examples.dev, output, fit, resume, state
         )
 
 
-class _Learned(NamedTuple):
-    """What is learned.
+class _Examples(NamedTuple):
+    """The examples of a run.
 
     Attributes:
         train: The training examples.
         dev: Examples that choose the best epoch.
-        settings: What a resumed run must have in common.
+        files: Fingerprints of the files that they are made of.
+        settings: Options of their making, which a resumed run must have in common.
         prefix_tokens: Tokens of a prefix.
         evidence_words: See :class:`grls.answer.ralm.reranker.Reranker`.
     """
 
     train: Sequence[RerankExample]
     dev: Sequence[RerankExample]
-    settings: dict[str, Any]
+    files: dict[str, str]
+    settings: Mapping[str, Any] = MappingProxyType({})
     prefix_tokens: int = PREFIX
     evidence_words: int | None = None
 
 
 def _of_files(
     train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
-) -> _Learned:
+) -> _Examples:
     """Examples of files.
 
     Raises:
@@ -184,11 +160,11 @@ def _of_files(
             f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
         )
     prefix_tokens = next(iter(lengths.values()), PREFIX if wanted is None else wanted)
-    settings = {"train": sha256(train), "dev": sha256(dev), "prefix_tokens": prefix_tokens}
-    return _Learned(read_examples(train), read_examples(dev), settings, prefix_tokens)
+    files = {"the file of training examples": sha256(train), "the file of dev examples": sha256(dev)}
+    return _Examples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
 
 
-def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Learned:
+def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Examples:
     """The hops of a data set.
 
     Raises:
@@ -209,8 +185,8 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
             raise DataError(f"no such file; give another {Option(f'hops.{name}')}.", file)
         queries, qrels = read_split(data, split, corpus)
         splits.append((list(queries), qrels))
-    settings = {f"hops.{name}": value for name, value in vars(hops).items()}
-    settings |= dict(zip(("train", "dev"), map(digest, splits), strict=True))
     train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
-    settings[_MINED] = train.negatives_fingerprint
-    return _Learned(train, dev, settings, evidence_words=hops.evidence_words)
+    files = dict(zip(("the split of train", "the split of dev"), map(digest, splits), strict=True))
+    files[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint
+    settings = {f"hops.{name}": value for name, value in vars(hops).items()}
+    return _Examples(train, dev, files, settings, evidence_words=hops.evidence_words)

@@ -59,12 +59,12 @@ class QuoteRecall(L.Callback):
         if isinstance(data, InterlacedData):
             module: Any = pl_module
             config = module.model.config
-            most = positions_in(config)
+            positions = positions_in(config)
             longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
             needed = longest + self.options.max_new_tokens
-            if most is not None and not config.is_encoder_decoder and needed > most:
+            if positions is not None and not config.is_encoder_decoder and needed > positions:
                 raise ConfigError(
-                    f"a dev question and its answer take {needed} tokens, but the model has {most} "
+                    f"a dev question and its answer take {needed} tokens, but the model has {positions} "
                     f"positions; lower {Option('quotes.max_new_tokens')} or "
                     f"{Option('data.max_prompt_tokens')}."
                 )
@@ -79,18 +79,16 @@ class QuoteRecall(L.Callback):
         if trainer.sanity_checking or not isinstance(data, InterlacedData):
             return
         module: Any = pl_module
-        training = module.model.training
-        module.model.eval()
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
-        kept = [query for query, *_ in data.dev_examples.items]  # without queries that are too long
-        queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
+        queries = [query for query, *_ in data.dev_examples.items]  # none is too long
+        queries = queries[: self.limit][trainer.global_rank :: trainer.world_size]
         with module.whole_weights():
-            written = program.answer(queries)
+            module.model.eval()
+            answers = program.answer(queries)
         scores: dict[str, list[float]] = {"dev_recall": [], "dev_hits": [], "dev_unclosed": []}
-        for query, answer in zip(queries, written, strict=True):
+        for query, answer in zip(queries, answers, strict=True):
             gold, quoted = gold_passages(query, data.dev[1]), [hit.id for hit in answer.ranking()]
             scores["dev_recall"].append(len(set(gold) & set(quoted)) / len(gold))
             scores["dev_hits"].append(float(bool(quoted) and quoted[0] in gold))
             scores["dev_unclosed"].append(float(bool(answer.quotes) and not answer.quotes[-1].closed))
         log_means(trainer, pl_module, scores)
-        module.model.train(training)

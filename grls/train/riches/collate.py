@@ -58,9 +58,9 @@ class InterlacedCollator:
         read = [[*e.source, *e.target[:-1]] if start is None else e.source for e in examples]
         inputs, mask = pad(read, self.pad_token)
         labels, _ = pad([[IGNORED] * n + e.target for n, e in zip(before, examples, strict=True)], IGNORED)
-        behind = None
+        decoder_input = None
         if start is not None:
-            behind, _ = pad([[start, *e.target[:-1]] for e in examples], self.pad_token)
+            decoder_input, _ = pad([[start, *e.target[:-1]] for e in examples], self.pad_token)
         choices = None
         if self.constraint is not None:  # the labels within keys are removed
             quotes = [
@@ -69,10 +69,10 @@ class InterlacedCollator:
                 for first, last in example.spans
             ]
             flat = labels.view(-1)
-            for place, key in quotes:
-                flat[place : place + len(key) + 1] = IGNORED
+            for first, key in quotes:
+                flat[first : first + len(key) + 1] = IGNORED
             choices = allowed_in_quotes(self.constraint, quotes)
-        return Batch(inputs, mask, behind, labels, choices)
+        return Batch(inputs, mask, decoder_input, labels, choices)
 
 
 def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:
@@ -80,7 +80,7 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
 
     Args:
         constraint: The keys.
-        quotes: Place in the flattened labels, and tokens, of each quote.
+        quotes: Start in the flattened labels, and tokens, of each quote.
 
     Returns:
         The positions with more than one allowed token; ``first`` is empty.
@@ -90,31 +90,31 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
     """
     index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))
-    starts = np.array([place for place, _ in quotes], dtype=np.int64)
+    starts = np.array([start for start, _ in quotes], dtype=np.int64)
     # -1 marks the closing, since the closing token may occur within keys as well.
     written = [[*key, -1] for _, key in quotes]
     live = np.arange(len(quotes))
     empty = np.empty(0, dtype=np.int64)
-    # Of the positions with a choice: tokens, number of tokens each, places, index of the target token.
+    # Of the positions with a choice: tokens, their number, position in the labels, index of the target.
     parts: list[tuple[Ints, Ints, Ints, Ints]] = [(empty, empty, empty, empty)]
     step = 0
     while len(live):
         tokens, after, owner = _allowed(index, states[live])
         wanted = np.array([written[n][step] for n in live.tolist()])
-        at = np.flatnonzero(tokens == wanted[owner])
-        if not np.array_equal(owner[at], np.arange(len(live))):
+        entries = np.flatnonzero(tokens == wanted[owner])
+        if not np.array_equal(owner[entries], np.arange(len(live))):
             raise ValueError("a quote in a target is no key of the index")
-        counts = np.bincount(owner, minlength=len(at))
+        counts = np.bincount(owner, minlength=len(entries))
         several = counts > 1
-        target = at - (np.cumsum(counts) - counts)
+        target = entries - (np.cumsum(counts) - counts)
         written_as = np.where(tokens < 0, closing, tokens)
-        places = starts[live] + step
-        parts.append((written_as[several[owner]], counts[several], places[several], target[several]))
-        states[live] = after[at]
+        positions = starts[live] + step
+        parts.append((written_as[several[owner]], counts[several], positions[several], target[several]))
+        states[live] = after[entries]
         live, step = live[wanted >= 0], step + 1
-    allowed, sizes, places, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
+    allowed, sizes, positions, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    arrays = (empty, allowed, owners, places, np.cumsum(sizes) - sizes + targets)
+    arrays = (empty, allowed, owners, positions, np.cumsum(sizes) - sizes + targets)
     return Choices(*(torch.from_numpy(array) for array in arrays))
 
 

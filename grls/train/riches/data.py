@@ -128,12 +128,6 @@ class InterlacedData(FitData):
         return {}
 
 
-# Training examples of RICHES: question -> thoughts, quoted gold passages, answer (arXiv 2407.00361).
-#
-# An example is drawn anew each epoch, as a function of (epoch, seed, number) alone: one of several proofs,
-# and an order where any order is right.
-
-
 class Lengths(NamedTuple):
     """Length limits of an example, in tokens.
 
@@ -190,20 +184,20 @@ class InterlacedExamples:
                 long_prompts += 1
                 continue
             sizes = [len(targets.write(query, chain).tokens) for chain in chains]
-            kept = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
-            if kept:
-                self.items.append((query, prompt, kept, shuffle or free_order(query)))
+            short = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
+            if short:
+                self.items.append((query, prompt, short, shuffle or free_order(query)))
                 self._lengths.append(len(prompt) + min(sizes))
-        gone = len(queries) - len(self.items)
-        what = (
-            f"{gone:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
-            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {gone - long_prompts:,} for a "
+        long = len(queries) - len(self.items)
+        cut = (
+            f"{long:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
+            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {long - long_prompts:,} for a "
             f"target of more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
-            raise ConfigError(f"no example is left to learn from: too long are {what}.")
-        if gone:
-            log.warning("left out as too long: %s.", what)
+            raise ConfigError(f"no example is left to learn from: too long are {cut}.")
+        if long:
+            log.warning("left out as too long: %s.", cut)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -75,11 +75,6 @@ class Interlace(GeneratorModule):
         return weighed(mean, labelled(batch.labels, batch.choices))
 
 
-# The loss of interlaced retrieval.
-#
-# Legend: b examples, t label positions, d model width, V vocabulary.
-
-
 def interlaced_loss(
     head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None, label_smoothing: float = 0.0
 ) -> Tensor:
@@ -100,11 +95,11 @@ def interlaced_loss(
     total = F.cross_entropy(
         head.all(rows[free]), wanted[free], reduction="sum", label_smoothing=label_smoothing
     )  # fmt: skip
-    if choices is not None and len(choices.places):
+    if choices is not None and len(choices.labels):
         union = choices.tokens.unique()
-        allowed = torch.zeros((len(choices.places), len(union)), dtype=torch.bool, device=rows.device)
+        allowed = torch.zeros((len(choices.labels), len(union)), dtype=torch.bool, device=rows.device)
         allowed[choices.positions, torch.searchsorted(union, choices.tokens)] = True
-        logits = head.some(rows[choices.places], union).masked_fill(~allowed, float("-inf"))
+        logits = head.some(rows[choices.labels], union).masked_fill(~allowed, float("-inf"))
         targets = torch.searchsorted(union, choices.tokens[choices.targets])
         total = total + F.cross_entropy(logits, targets, reduction="sum")
     return total / labelled(labels, choices)
@@ -112,4 +107,4 @@ def interlaced_loss(
 
 def labelled(labels: Tensor, choices: Choices | None) -> int:
     """The number of positions that the mean is over."""
-    return int((labels != IGNORED).sum()) + (0 if choices is None else len(choices.places))
+    return int((labels != IGNORED).sum()) + (0 if choices is None else len(choices.labels))

@@ -30,7 +30,8 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.clock import is_metered
-from grls.train.core.processes import FullyShard, damage, folder_damage, local
+from grls.train.core.processes import damage, folder_damage
+from grls.train.core.trainer import load_weights, spoiled
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,6 @@ class ConstrainedRecall(L.Callback):
             return
         module: Any = pl_module
         with module.whole_weights():
-            training = module.model.training
             options = replace(self.options, truncate_queries=data.truncate_queries)
             parts = (module.model, data.codec, data.corpus, data.index)
             retriever = GenerativeRetriever(
@@ -109,9 +109,9 @@ class ConstrainedRecall(L.Callback):
             if hybrid is None:
                 rankings = retriever.search([i.source for i in inputs], self.k, hidden)
             else:
-                asked = [i.query for i in inputs if i.query is not None]
+                queries = [i.query for i in inputs if i.query is not None]
                 evidence = [data.corpus.passages(i.evidence) for i in inputs]
-                rankings = hybrid.search(asked, evidence, self.k, hidden)
+                rankings = hybrid.search(queries, evidence, self.k, hidden)
             recalls = [
                 recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
                 for hits, i in zip(rankings, inputs, strict=True)
@@ -126,7 +126,6 @@ class ConstrainedRecall(L.Callback):
                     for best, query in zip(search.retrieve_chains(own), own, strict=True)
                 ]
             log_means(trainer, module, scores)
-            module.model.train(training)
 
 
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
@@ -198,12 +197,7 @@ class SaveModel(L.Callback):
         taken, measured = trainer.global_step, ""
         trouble = _trouble(best)
         if best is not None and trouble is None:
-            if isinstance(trainer.strategy, FullyShard):
-                taken = trainer.strategy.load_weights(best.best_model_path)
-            else:
-                state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
-                module.load_state_dict(state["state_dict"])
-                taken = int(state["global_step"])
+            taken = load_weights(trainer, module, best.best_model_path)
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
@@ -227,13 +221,12 @@ class SaveModel(L.Callback):
                 trainer.num_training_batches,
                 Option("trainer.check_val_every_n_epoch"),
             )
-        for name, weights in module.model.named_parameters():
-            if not torch.isfinite(local(weights)).all():
-                raise ConfigError(
-                    f"the training has diverged: weights of {name} are not finite, so nothing was written to "
-                    f"{self.folder}. Lower {Option('model.learning_rate')}, or train in "
-                    f"{Option('trainer.precision', '32-true')}."
-                )
+        if (name := spoiled(dict(module.model.named_parameters()))) is not None:
+            raise ConfigError(
+                f"the training has diverged: weights of {name} are not finite, so nothing was written to "
+                f"{self.folder}. Lower {Option('model.learning_rate')}, or train in "
+                f"{Option('trainer.precision', '32-true')}."
+            )
         model = module.plain_model()
         if trainer.is_global_zero:
             data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -253,9 +246,11 @@ class SaveModel(L.Callback):
     ) -> None:
         """Add a note on how to resume to the exception of a run that SIGTERM ended."""
         if isinstance(exception, SIGTERMException):
-            kept = kept_checkpoint(trainer)
-            if kept is not None:
-                exception.add_note(f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}.")
+            checkpoint = kept_checkpoint(trainer)
+            if checkpoint is not None:
+                exception.add_note(
+                    f"go on from its last checkpoint with {Option('ckpt_path', checkpoint)!s}."
+                )
             else:
                 exception.add_note(
                     f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), "
@@ -270,5 +265,5 @@ def _trouble(best: ModelCheckpoint | None) -> str | None:
     path = Path(best.best_model_path)
     if not path.exists():
         return f"{best.best_model_path} is gone"
-    what = folder_damage(path) if path.is_dir() else damage(path)
-    return None if what is None else f"{best.best_model_path} is damaged ({what})"
+    reason = folder_damage(path) if path.is_dir() else damage(path)
+    return None if reason is None else f"{best.best_model_path} is damaged ({reason})"

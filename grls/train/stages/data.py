@@ -192,11 +192,13 @@ class MemoriseData(StageData):
             )
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        every = MemoriseExamples(
+        examples = MemoriseExamples(
             self.corpus, self.codec, self.front, self.unit, self.target, self.reading, self.seed
         )
-        self._sample = random.Random(self.seed).sample(range(len(every)), min(self.dev_size, len(every)))
-        return every, Chosen(every, self._sample)
+        self._sample = random.Random(self.seed).sample(
+            range(len(examples)), min(self.dev_size, len(examples))
+        )
+        return examples, Chosen(examples, self._sample)
 
     def other_files(self) -> list[str]:
         """The file of neighbours."""
@@ -209,9 +211,9 @@ class MemoriseData(StageData):
         """
         if self.target == "rest":
             return []
-        every = self.dev_examples
+        examples = self.dev_examples
         ids = self.corpus.ids(self._sample)
-        return [DevInput(every.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)]
+        return [DevInput(examples.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)]
 
 
 class RetrieveData(StageData):
@@ -261,9 +263,9 @@ class RetrieveData(StageData):
             self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
         dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
-        how = (self.done, self.shuffle)
-        main = self._retrieve_examples(*train, *how)
-        every = mixed(
+        options = (self.done, self.shuffle)
+        main = self._retrieve_examples(*train, *options)
+        examples = mixed(
             main,
             self.mix,
             self._pseudo_examples,
@@ -271,7 +273,7 @@ class RetrieveData(StageData):
             planned_epochs(self._trainer, self.mix.size or len(main), self.examples_a_batch),
             self.seed,
         )
-        return every, self._retrieve_examples(*self._dev, *how)
+        return examples, self._retrieve_examples(*self._dev, *options)
 
     def other_files(self) -> list[str]:
         """The files of the mix."""

@@ -142,22 +142,22 @@ class RetrieveExamples:
         self._gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
         rows = codec.passages(list(self._gold.values()))
         self.rows = dict(zip(self._gold, rows, strict=True))
-        self.places = [
+        self.hops = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
         ]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        query, hop = self.places[number]
+        query, hop = self.hops[number]
         chain = self.chain(query, epoch)
         before = self.evidence(query, chain[:hop]) if self.multistep else []
         target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
         return Example(self.codec.model_input(self.texts[query], before), target.tolist())
 
     def evidence(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
-        """What a model input has of some gold passages as evidence of a query."""
+        """Tokens of gold passages as evidence of a query, as a model input has them."""
         if not self.codec.limits.evidence:
             return [self.rows[name] for name in passages]
         question, known = self.queries[query].text, self._gold
@@ -169,4 +169,4 @@ class RetrieveExamples:
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
-        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
+        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.hops]

@@ -189,23 +189,21 @@ def test_a_reranker_is_trained_on_the_corpus_of_its_examples(
 
 
 def test_training_is_resumed_with_the_same_options_only(
-    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "out"
     assert main(training(folder, collected, output)) == 0
     fewer = tmp_path / "fewer.jsonl"
     fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
     resumed = ("--resume", "true")
-    for option, value in (("--fit.epochs", "2"), ("--train", str(fewer)), ("--max_tokens", "31")):
+    for option, value, told in (
+        ("--fit.epochs", "2", "had epochs 1, now it is 2"),
+        ("--train", str(fewer), "the file of training examples has changed since the run"),
+        ("--max_tokens", "31", "now it is 31"),
+    ):
         assert main(training(folder, collected, output, *resumed, option, value)) == 1
-        assert f"was begun with other options ({option}): resume it" in capsys.readouterr().err
-    caplog.clear()
+        assert told in capsys.readouterr().err
     assert main(training(folder, collected, output, *resumed)) == 0
-    assert "cannot be compared" not in caplog.text
-    (output / "settings.json").unlink()
-    assert main(training(folder, collected, output, *resumed)) == 0
-    assert "the options cannot be compared with those of the first run" in caplog.text
 
 
 def test_the_texts_own_passages_are_left_out(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """A batch of a bi-encoder in groups of like length: the same embeddings and gradients, and less padding."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from small_data import tiny_bert
 from torch import Tensor, nn
 
 from grls.models.biencoder import BiEncoderModel
+from grls.train.biencoder import loss as losses
 from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
 from grls.train.biencoder.options import BiEncoderOptions
 
@@ -47,7 +49,7 @@ def test_groups_are_the_whole_batch_with_less_padding(encoder: BiEncoderModel) -
     model = Counted(encoder.model)
     whole = model(dict(features))["sentence_embedding"]
     expected = gradients(model, whole)
-    grouped = embed_in_groups(model, features)
+    (grouped,) = embed_in_groups(model, [features])
     torch.testing.assert_close(grouped, whole)
     for found, right in zip(gradients(model, grouped), expected, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
@@ -78,18 +80,53 @@ def test_a_step_in_pieces_needs_the_memory_of_one(encoder: BiEncoderModel) -> No
     """Counted in bytes that the graph keeps for the backward pass."""
     features = encoder.features(TEXTS * 8, "query")
 
-    def kept(size: int | None) -> int:
-        sizes: list[int] = []
+    whole = kept_bytes(lambda: embed_in_groups(encoder.model, [features]))
+    options = BiEncoderOptions(mini_batch_size=8)
+    assert kept_bytes(lambda: embed_in_groups(encoder.model, [features], options)) < 0.1 * whole
 
-        def pack(tensor: Tensor) -> Tensor:
-            sizes.append(tensor.numel() * tensor.element_size())
-            return tensor
 
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            embed_in_groups(encoder.model, features, size)
-        return sum(sizes)
+def kept_bytes(work: Callable[[], Any]) -> int:
+    """Bytes that the graph of some work keeps for the backward pass."""
+    sizes: list[int] = []
 
-    assert kept(8) < 0.1 * kept(None)
+    def pack(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel() * tensor.element_size())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        work()
+    return sum(sizes)
+
+
+def test_activations_beyond_the_limit_are_computed_again_to_the_same_bits(
+    encoder: BiEncoderModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout: the backward pass draws what the forward pass drew."""
+    columns = [encoder.features(TEXTS, "query"), encoder.features(TEXTS[::-1], "passage")]
+    labels = torch.arange(2 * len(TEXTS)).view(2, -1).T
+    encoder.model.train()
+    loss = MaskedRankingLoss(encoder.model, 20.0, encoder.scores)
+
+    def step(tokens: int) -> list[Tensor]:
+        """The loss, the gradients, and the next random number."""
+        monkeypatch.setattr(losses, "KEPT_TOKENS", tokens)
+        torch.manual_seed(0)
+        encoder.model.zero_grad()
+        value = loss(columns, labels)
+        value.backward()
+        gradients = [weight.grad.clone() for weight in encoder.model.parameters() if weight.grad is not None]
+        return [value.detach(), *gradients, torch.rand(1)]
+
+    def kept(tokens: int) -> int:
+        monkeypatch.setattr(losses, "KEPT_TOKENS", tokens)
+        return kept_bytes(lambda: loss(columns, labels))
+
+    expected = step(10**6)
+    for tokens in (0, 150):
+        for value, right in zip(step(tokens), expected, strict=True):
+            assert torch.equal(value, right)
+    assert kept(0) < 0.2 * kept(10**6)
+    assert kept(0) < kept(150) < kept(10**6)
 
 
 def test_without_negatives_of_the_batch_only_its_own_are_left(encoder: BiEncoderModel) -> None:

@@ -25,6 +25,7 @@ from grls.models.load.build import TRAINING
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder import dev
 from grls.train.biencoder import module as biencoder
+from grls.train.core import trainer
 
 ROOT = Path(__file__).parents[3]
 SETS = sorted(name for name, runs in trainings.TRAININGS.items() if "biencoder" in runs)
@@ -102,13 +103,13 @@ def test_bfloat16_needs_no_gpu_and_rounds(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
+    monkeypatch.setattr(trainer, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
     losses = {}
     for precision, able in (("auto", False), ("bfloat16", False), ("auto", True)):
-        monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
+        monkeypatch.setattr(trainer, "has_bfloat16", lambda device, able=able: able)
         given = ("--fit.max_steps=2", "--fit.device=auto", f"--fit.precision={precision}")
         losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "train_loss")
-    assert warned == ["--precision float32 or auto"]
+    assert warned == ["--fit.precision float32 or auto"]
     plain, half = losses["auto", False], losses["auto", True]
     assert losses["bfloat16", False] == half != plain
     assert list(half.values()) == pytest.approx(list(plain.values()), rel=0.05)
@@ -184,7 +185,7 @@ def test_refusals_before_the_work_begins(
     def forbidden(*args: Any, **named: Any) -> None:
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr(biencoder.L.Trainer, "fit", forbidden)
+    monkeypatch.setattr(trainer.L.Trainer, "fit", forbidden)
     output = tmp_path / "out"
     for given, words in (
         (["--train_split=none"], "none.tsv: no such file; give another train_split"),
@@ -242,7 +243,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     monkeypatch.setattr(
         biencoder.MaskedRankingLoss,
         "compute_loss_from_embeddings",
-        lambda self, embeddings, labels: embeddings[0].pow(2).sum() * next(factors),
+        lambda self, embeddings, labels, teacher: embeddings[0].pow(2).sum() * next(factors),
     )
     given = options(place, output, "--fit.max_steps=3", "--fit.log_every=100", "--dev_split=null")
     assert "the loss is inf at step 2" in fails(capsys, *given)
@@ -256,7 +257,7 @@ def test_weights_that_the_last_step_spoils_are_not_saved(
     monkeypatch.setattr(
         biencoder.MaskedRankingLoss,
         "compute_loss_from_embeddings",
-        lambda self, embeddings, labels: (embeddings[0].sum() * 0).sqrt(),
+        lambda self, embeddings, labels, teacher: (embeddings[0].sum() * 0).sqrt(),
     )
     given = options(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
     assert "the gradient is not finite at step 1" in fails(capsys, *given)

@@ -112,9 +112,9 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(
     start = int(module.model.config.decoder_start_token_id)
     # A query that comes twice is encoded once, and of paths some are longer than others.
     batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
-    assert sum(len(part.input_ids) for part in batch.read.groups) == 5
-    assert len(batch.read.groups) == -(-5 // inputs)
-    assert max(len(part.stretches) for part in batch.read.groups) > 1
+    assert sum(len(part.input_ids) for part in batch.read) == 5
+    assert len(batch.read) == -(-5 // inputs)
+    assert max(len(part.stretches) for part in batch.read) > 1
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     scores = [score_all(Seq2SeqGenerator(module.model), index, hop.source) for hop in hops]
@@ -133,7 +133,7 @@ def scores_of(alone: Decisions, index: ConstraintIndex, scores: np.ndarray, pass
     written = rows[passage]
     values = np.empty(len(alone.tokens))
     for entry, (owner, token) in enumerate(zip(alone.owners, alone.tokens, strict=True)):
-        before = written[: alone.places[owner]]
+        before = written[: alone.depths[owner]]
         under = [s for row, s in zip(rows, scores, strict=True) if row[: len(before)] == before]
         child = [
             s for row, s in zip(rows, scores, strict=True) if row[: len(before) + 1] == (*before, int(token))
@@ -199,7 +199,7 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
         assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
     both = PassageTarget.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
     found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
-    assert found.weights[found.places == 0].tolist() == [4.0]
+    assert found.weights[found.depths == 0].tolist() == [4.0]
     for decision in range(len(found.weights)):
         assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
     # A teacher who believes in a passage that is evidence under another number is not heard on it.
@@ -245,7 +245,7 @@ def test_first_tokens_can_weigh_more(small: Small) -> None:
     plain = walk_paths(index, target, [Walked(0, 0, 1.0)])
     found = walk_paths(index, target, [Walked(0, 0, 1.0)], decay=0.5)
     assert len(plain.weights) > 1
-    assert found.weights.tolist() == pytest.approx((0.5**plain.places).tolist())
+    assert found.weights.tolist() == pytest.approx((0.5**plain.depths).tolist())
 
 
 class Given(GeneratorSpec):

@@ -118,7 +118,7 @@ def test_the_margin_between_a_right_span_and_the_mined_one_is_learned(root: Path
 
     def loss() -> torch.Tensor:
         read = (module._read_trees if kind == "causal" else module._read_hops)(batch.read)  # type: ignore[operator]
-        scores = taken_scores(module._head, read[batch.decisions.places], batch.decisions)
+        scores = taken_scores(module._head, read[batch.decisions.states], batch.decisions)
         return margin_loss(scores, batch.decisions, 2.0)
 
     before = loss().item()

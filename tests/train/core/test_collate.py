@@ -43,7 +43,7 @@ def test_choices_equal_the_naive_ones(index: ConstraintIndex, numbers: list[int]
             if len(allowed) > 1:
                 expected[(i, position)] = (allowed, target[position])
     found = {}
-    for p, place in enumerate(choices.places.tolist()):
+    for p, place in enumerate(choices.labels.tolist()):
         tokens = choices.tokens[choices.positions == p].tolist()
         found[tuple(place)] = (tokens, int(choices.tokens[choices.targets[p]]))
     assert found == expected
@@ -59,7 +59,7 @@ def test_a_batch_is_padded_shifted_and_cut_after_the_last_choice(index: Constrai
     assert batch.labels.tolist() == [[7, 8, 9, 10], [12, IGNORED, IGNORED, IGNORED]]
     assert batch.decoder_input_ids.tolist() == [[9, 7, 8, 9], [9, PAD, PAD, PAD]]
     assert batch.choices is not None
-    assert batch.choices.places.tolist() == [3]
+    assert batch.choices.labels.tolist() == [3]
     full = Collator(PAD, 9)(examples)
     assert full.choices is None
     assert full.labels.tolist() == [[7, 8, 9, 10, END], [12, 13, 14, END, IGNORED]]

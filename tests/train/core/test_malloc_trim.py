@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from train_helpers import train
 
-from grls.train.core import module as heap
-from grls.train.core.module import holes
+from grls.train.core import trainer as heap
+from grls.train.core.trainer import holes
 
 FILLED = """
 import ctypes
 from pathlib import Path
-from grls.train.core.module import give_back_freed, holes
+from grls.train.core.trainer import give_back_freed, holes
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20

@@ -30,7 +30,7 @@ def chosen(choices: Choices) -> list[tuple[int, list[int], int]]:
     tokens, positions = choices.tokens.numpy(), choices.positions.numpy()
     found = [
         (int(place), tokens[positions == n].tolist(), int(tokens[choices.targets[n]]))
-        for n, place in enumerate(choices.places)
+        for n, place in enumerate(choices.labels)
     ]
     return sorted(found)
 
@@ -75,16 +75,16 @@ def test_a_target_that_quotes_no_key_is_a_fault(constraint: Constraint) -> None:
     for key in ([5], [5, 7], [8, 9, 9], []):
         with pytest.raises(ValueError, match="no key of the index"):
             allowed_in_quotes(constraint, [(0, [8, 9]), (10, key)])
-    assert len(allowed_in_quotes(constraint, []).places) == 0
+    assert len(allowed_in_quotes(constraint, []).labels) == 0
 
 
 def test_a_closing_token_within_a_key_is_not_the_end_of_it() -> None:
     rows = [np.array(row) for row in ([5, END], [5, CLOSE, 6, END])]
     index = PrefixKeys(index_sequences(rows, END))
     found = allowed_in_quotes(Constraint(index, CLOSE), [(0, [5, CLOSE, 6]), (10, [5])])
-    places = dict(zip(found.places.tolist(), found.targets.tolist(), strict=True))
+    places = dict(zip(found.labels.tolist(), found.targets.tolist(), strict=True))
     # After 5 the token CLOSE goes on (first of the two), and closing is the second.
-    first = {place: int((found.positions == n).nonzero()[0]) for n, place in enumerate(found.places.tolist())}
+    first = {place: int((found.positions == n).nonzero()[0]) for n, place in enumerate(found.labels.tolist())}
     assert {place: target - first[place] for place, target in places.items()} == {1: 0, 11: 1}
 
 

@@ -1,0 +1,294 @@
+"""Lightning's trainer as all trainings here use it, and the callbacks of all of them.
+
+The trainer takes its processes from torchrun and its precision from the processor. Callbacks end a training
+whose numbers are not finite, and return freed memory to the system. The module does not know what is trained.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.loops.fit_loop import _FitLoop
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from grls.errors import ConfigError, Option
+from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.train.core.checkpoints import AtomicCheckpointIO, kept_checkpoint, read_checkpoint
+from grls.train.core.processes import FullyShard, launched, local
+
+Precision = Literal[
+    "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
+    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
+]  # fmt: skip
+"""Lightning's precisions, and ``auto``."""
+
+SHARDED = ("fsdp", "fsdp_cpu_offload")
+"""Strategies that shard weights (:class:`grls.train.core.processes.FullyShard`)."""
+
+
+class _Epochs(_FitLoop):
+    """Lightning's loop, resumed correctly at the end of an epoch with ``max_steps``.
+
+    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end of
+    one, it trains one more step in that epoch and counts it twice. Resumed again, it ends at once, as if the
+    training were complete.
+    """
+
+    def _iteration_based_training(self) -> bool:
+        return False
+
+
+class Trainer(L.Trainer):
+    """Lightning's trainer, with a loop that resumes exactly where a run stopped.
+
+    Args:
+        precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
+            it, else ``32-true``; null: ``32-true``.
+        kwargs: The other options of Lightning's trainer.
+    """
+
+    precise = Option("trainer.precision", "32-true", "auto")
+    """The remedy for bfloat16 on a processor without instructions for it."""
+
+    def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
+        device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
+        if str(precision).startswith("bf16"):
+            warn_of_emulation(device, str(self.precise))
+        if precision == "auto":
+            precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
+        started = launched()
+        if started is not None and kwargs.get("devices", "auto") == "auto":
+            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
+        if kwargs.get("strategy") in SHARDED:
+            kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
+        if isinstance(kwargs.get("strategy"), FullyShard):
+            kwargs["inference_mode"] = False  # weights that are gathered there could not be trained
+        super().__init__(precision=precision, **kwargs)
+        loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
+        loop.epoch_loop = self.fit_loop.epoch_loop
+        self.fit_loop = loop
+
+
+class EncoderTrainer(Trainer):
+    """The trainer of a bi-encoder or a reranker, on one process or on those of torchrun.
+
+    Args:
+        device: The device of the model.
+        precision: ``float32``, ``bfloat16`` (mixed) or ``auto``.
+        strategy: ``ddp``, ``fsdp`` or ``fsdp_cpu_offload``.
+        unused: Some weights have no gradient, which ``ddp`` must know.
+        callbacks: Callbacks beside those of all trainings.
+        kwargs: The other options of Lightning's trainer.
+    """
+
+    precise = Option("fit.precision", "float32", "auto")
+
+    def __init__(
+        self,
+        device: torch.device,
+        precision: Literal["float32", "bfloat16", "auto"],
+        strategy: str,
+        unused: bool,
+        callbacks: Sequence[L.Callback],
+        **kwargs: Any,
+    ):
+        precisions: dict[str, Precision] = {"float32": "32-true", "bfloat16": "bf16-mixed", "auto": "auto"}
+        plugins = [] if strategy in SHARDED else [AtomicCheckpointIO()]
+        if strategy == "ddp":
+            alone = launched() in (None, (1, 1))
+            strategy = "auto" if alone else "ddp_find_unused_parameters_true" if unused else "ddp"
+        super().__init__(
+            accelerator=device.type, devices=1 if launched() is None else "auto", strategy=strategy,
+            precision=precisions[precision], plugins=plugins, use_distributed_sampler=False,
+            callbacks=[GiveBackFreed(), RefuseNaN(LEARNING_RATE), *callbacks], enable_model_summary=False,
+            **kwargs,
+        )  # fmt: skip
+
+
+def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path) -> int:
+    """Read the weights of a checkpoint, in shards or not, into the module; returns its step.
+
+    Raises:
+        ConfigError: The file is damaged.
+    """
+    if isinstance(trainer.strategy, FullyShard):
+        return trainer.strategy.load_weights(path)
+    checkpoint = read_checkpoint(path)
+    module.load_state_dict(checkpoint["state_dict"])
+    return int(checkpoint["global_step"])
+
+
+# Inputs differ in length, so the heap of glibc soon is full of holes that are too small for the next tensor.
+# A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
+# tensor, and a step takes a quarter longer. Here the holes are returned whenever they are large.
+
+
+STEPS = 50
+"""Batches between two returns where the size of the holes is unknown."""
+_STATUS = Path("/proc/self/status")
+ROOM = 1 << 30
+"""Bytes of holes from which they are returned: taking memory again costs time."""
+
+
+class _Heap(ctypes.Structure):
+    """``struct mallinfo2`` of glibc: bytes in use are ``uordblks`` in heaps and ``hblkhd`` in maps."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def holes() -> int | None:
+    """Bytes that this process holds and does not use; None: unknown, as before glibc 2.33 or without /proc.
+
+    What glibc counts as free has pages in it that were returned: this is what is resident less what is used.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    try:
+        mallinfo2: Any = ctypes.CDLL(None).mallinfo2
+        resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
+    except (AttributeError, OSError, IndexError):
+        return None
+    mallinfo2.restype = _Heap
+    heap = mallinfo2()
+    in_use = int(heap.uordblks) + int(heap.hblkhd)
+    return max(0, int(resident) * 1024 - in_use)
+
+
+def give_back_freed() -> bool:
+    """Return all free pages of this process to the system.
+
+    Returns:
+        Whether any page was returned; False with another C library than glibc.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    return bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+class GiveBackFreed(L.Callback):
+    """Keeps the heap small where the model of a Lightning training is on a CPU."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Return memory after a batch, when its tensors are free, if there is much of it."""
+        if pl_module.device.type != "cpu":
+            return
+        self._batches += 1
+        free = holes()
+        if self._batches % STEPS == 0 if free is None else free > ROOM:
+            give_back_freed()
+
+
+GENERATOR = (
+    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
+    f"in {Option('trainer.precision', '32-true')}"
+)
+"""Remedy for a stage of ``grls train``."""
+LEARNING_RATE = f"{Option('fit.learning_rate')}"
+"""Remedy for ``grls train biencoder`` and ``reranker``."""
+
+
+def spoiled(weights: Mapping[str, Any]) -> str | None:
+    """The name of the first weights that are not finite; None: all are finite."""
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        if not bool(torch.isfinite(local(value)).all()):
+            return name
+    return None
+
+
+class RefuseNaN(L.Callback):
+    """Ends a training at the step whose loss, gradient or weights are not finite, on all processes together.
+
+    One such step spoils every weight, and the next checkpoint would replace the last good one.
+    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
+    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
+
+    Args:
+        remedy: The options to change, for the error text.
+    """
+
+    def __init__(self, remedy: str = GENERATOR):
+        self.remedy = remedy
+        self._norm: Tensor | None = None
+        self._step = 0
+
+    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
+        """Check the loss of a step, and the gradient of the step before."""
+        self._look(trainer, pl_module, loss=loss)
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Measure the gradient."""
+        if getattr(trainer.precision_plugin, "scaler", None) is None:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
+            self._norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+            self._step = trainer.global_step + 1
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Check the last gradient."""
+        self._look(trainer, pl_module)
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
+        trained = {name for name, _ in pl_module.named_parameters()}
+        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
+        self._look(trainer, pl_module, broken=spoiled(weights))
+
+    def _look(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        loss: Tensor | None = None,
+        broken: str | None = None,
+    ) -> None:
+        """Check the loss, the gradient and the weights of all processes together.
+
+        Raises:
+            ConfigError: One of them is not finite on a process; all processes raise.
+        """
+        bad = torch.zeros(3, device=pl_module.device)
+        if self._norm is not None:
+            bad[0] = ~torch.isfinite(self._norm)
+        if loss is not None:
+            bad[1] = ~torch.isfinite(loss.detach())
+        bad[2] = float(broken is not None)
+        if trainer.world_size > 1:
+            bad = trainer.strategy.reduce(bad, reduce_op="sum")
+        gradient, of_loss, weights = bad.bool().tolist()
+        self._norm = None
+        if gradient:
+            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
+        if of_loss:
+            value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
+            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
+        if weights:
+            which = "" if broken is None else f" of {broken}"
+            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
+
+    def _refuse(self, trainer: L.Trainer, problem: str) -> None:
+        checkpoint = kept_checkpoint(trainer)
+        before = "" if checkpoint is None else f" The checkpoint {checkpoint}, from before, is intact."
+        raise ConfigError(f"the training has diverged: {problem}.{before} Lower {self.remedy}.")
