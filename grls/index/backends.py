@@ -17,21 +17,30 @@ from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 from grls.io.recipes import VARIABLE, load_plugins
 
-# The flattened prefix dictionary: prefix -> next tokens.
-#
-# Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every passage
-# is a key, so a step takes one look-up. It is the readable reference of the other backends and takes hundreds
-# of bytes a token. It is not stored: loading builds it again from the rows.
-
-
 Prefix = tuple[int, ...]
 
 
-class FlatIndex(Segment):
+class _Rebuilt(Segment):
+    """A backend that is made from its rows alone: it stores nothing, and loading builds it again."""
+
+    @classmethod
+    def build(cls, rows: Rows, shared: Ints) -> Self:
+        return cls(rows)
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    @classmethod
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
+        return cls(rows)
+
+
+class FlatIndex(_Rebuilt):
     """A dictionary from prefix to next tokens; a state is the running number of its prefix.
 
-    Args:
-        rows: The sorted sequences of the corpus.
+    Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every passage
+    is a key, so a step takes one look-up. It is the readable reference of the other backends and takes
+    hundreds of bytes a token.
     """
 
     backend = "flat"
@@ -54,10 +63,6 @@ class FlatIndex(Segment):
                     self._spans.append([r, r])
                 self._spans[self._number[longer]][1] = r + 1
 
-    @classmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        return cls(rows)
-
     def start(self) -> int:  # noqa: D102
         return 0
 
@@ -77,30 +82,17 @@ class FlatIndex(Segment):
         spans = np.array([self._spans[s] for s in states], dtype=np.int64).reshape(-1, 2)
         return spans[:, 0], spans[:, 1]
 
-    def arrays(self) -> dict[str, Array]:  # noqa: D102
-        return {}
-
-    @classmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
-        return cls(rows)
-
-
-# The prefix map in marisa-trie: the keys of ``flat`` in a succinct trie.
-#
-# A prefix is a string with one character a token. The trie numbers its keys, and arrays indexed by this
-# number hold the next tokens and the range of rows. A state is the number of a key. The empty prefix is no
-# key and has the number after the last. It is not stored: loading builds it again from the rows, since the
-# library compares no place in a stored trie with its arrays.
-
 
 _SURROGATES = 0xD800
 
 
-class MarisaIndex(Segment):
-    """Prefixes in a marisa trie.
+class MarisaIndex(_Rebuilt):
+    """The prefixes of ``flat`` in a succinct trie, of marisa-trie.
 
-    Args:
-        rows: The sorted sequences of the corpus.
+    A prefix is a string with one character a token. The trie numbers its keys, and arrays indexed by this
+    number hold the next tokens and the range of rows. A state is the number of a key; the empty prefix is no
+    key and has the number after the last. (It is not stored, since the library checks no number in a stored
+    trie.)
     """
 
     backend = "marisa"
@@ -123,10 +115,6 @@ class MarisaIndex(Segment):
         self._next_offsets = np.cumsum([0] + [len(tokens) for tokens in following])
         self._next_tokens = np.array([t for tokens in following for t in tokens], dtype=rows.tokens.dtype)
 
-    @classmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        return cls(rows)
-
     def start(self) -> int:  # noqa: D102
         return len(self._trie)
 
@@ -145,13 +133,6 @@ class MarisaIndex(Segment):
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = self._spans[states].astype(np.int64)
         return spans[:, 0], spans[:, 1]
-
-    def arrays(self) -> dict[str, Array]:  # noqa: D102
-        return {}
-
-    @classmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
-        return cls(rows)
 
 
 def _encode_token(token: int) -> str:

@@ -15,6 +15,7 @@ Invariants, held by one property test over every backend against a naive set of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -42,6 +43,9 @@ class ConstraintIndex(ABC):
     Args:
         rows: The sorted sequences of the corpus. A state stands for a range of these rows.
     """
+
+    complete: Callable[[int], Ints] | None = None
+    """Number -> tokens of the whole passage, for the form ``prefixes``; set by the owner of the corpus."""
 
     def __init__(self, rows: SortedRows):
         self.rows = rows
@@ -82,7 +86,14 @@ class ConstraintIndex(ABC):
         return self.rows.members_in(int(low[0]), int(high[0]))
 
     def tokens(self, passage: int) -> Ints:
-        """The token sequence of a passage, end token included."""
+        """The token sequence of a passage, end token included.
+
+        Raises:
+            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
+        """
+        if self.rows.form == "prefixes" and self.complete is not None:
+            return self.complete(passage)
+        self.rows.refuse_prefixes("the token sequence of a passage")
         return self.rows.row(int(self.rows.row_of[passage]))
 
     def __len__(self) -> int:
@@ -94,14 +105,12 @@ class Segment(ConstraintIndex):
 
     Args:
         rows: The sorted sequences of the corpus.
-
-    Attributes:
-        backend: The name of the backend.
-        stored: The names of the arrays that :meth:`arrays` returns.
     """
 
     backend: str
+    """The name of the backend."""
     stored: tuple[str, ...] = ()
+    """The names of the arrays that :meth:`arrays` returns."""
     rows: Rows
 
     def __init__(self, rows: Rows):

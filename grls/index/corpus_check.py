@@ -21,7 +21,7 @@ from grls.data.words import pieces
 from grls.errors import GrlsError, IndexFormatError, out_of_memory
 from grls.index.array import REBUILD, branches, number_children
 from grls.index.base import Segment
-from grls.index.rows import MAX_LENGTH, Array, Ints, Rows, kept_lengths, shared_prefixes, sort_rows
+from grls.index.rows import MAX_LENGTH, Array, Ints, Rows, shared_prefixes, sort_rows, stored_lengths
 from grls.index.storage import MANIFEST, load_index
 from grls.io.option_errors import visible
 from grls.io.progress import counted
@@ -296,7 +296,7 @@ def _check_order(rows: Rows, path: Path, known: list[Ints]) -> None:
             raise IndexFormatError(f"{file}: the rows are not sorted; {REBUILD}")
     if rows.form == "whole" and int((rows.tokens == rows.end).sum()) != len(rows):
         raise IndexFormatError(f"{file}: the end token {rows.end} is inside a row; {REBUILD}")
-    if rows.form == "prefixes" and not np.array_equal(lengths, kept_lengths(lengths, shared, 0, rows.form)):
+    if rows.form == "prefixes" and not np.array_equal(lengths, stored_lengths(lengths, shared, 0, rows.form)):
         raise IndexFormatError(f"{file}: a row is longer than its unique prefix; {REBUILD}")
     known.append(shared)
 

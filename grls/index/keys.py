@@ -162,31 +162,20 @@ class PrefixKeys(KeyIndex):
         return self._index.count(states[:, 0])
 
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
-        states = np.asarray(state)[None]
-        if whole:
-            closed, ended = self._ends(states)
-            if not closed[0]:
-                return np.empty(0, dtype=np.int64)
-            states = ended[:, None]
-        low, high = self._index.span(states[:, 0])
-        members = self._index.rows.members_in(int(low[0]), int(high[0]))
+        states = self._ends(state[None])[1] if whole else state
+        members = self._index.passages(int(states[0])) if len(states) else np.empty(0, dtype=np.int64)
         return np.unique(members if limit is None else members[:limit])
 
     def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
-        states = np.asarray(state)[None]
-        if whole:
-            closed, ended = self._ends(states)
-            if not closed[0]:
-                return 0
-            states = ended[:, None]
-        return int(self.count(states)[0])  # a key has one beginning, so it is counted once
+        states = self._ends(state[None])[1] if whole else state
+        return int(self._index.count(states).sum())  # a key has one beginning, so it is counted once
 
     def tokens(self, key: int) -> Ints:  # noqa: D102
         return self._index.tokens(key)[:-1]
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
         if not isinstance(self._index, Segment):
-            raise ConfigError("only keys in one segment can be saved; build their index in one go.")
+            raise ConfigError("only keys in one segment can be saved: build their index at once.")
         save_index(self._index, folder, tokenizer, corpus)
 
     @classmethod

@@ -29,11 +29,11 @@ from grls.index.rows import (
     Form,
     Ints,
     gather,
-    kept_lengths,
     keys_at,
     pack_offsets,
     packable,
     sort,
+    stored_lengths,
     unsigned,
     validate,
 )
@@ -200,7 +200,7 @@ class _SortedFiles:
         self._own.append(own)
         self._above.append(above)
         self._shared.append(shared)
-        lengths = kept_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
+        lengths = stored_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
         places = np.concatenate(([0], np.cumsum(lengths)))
         whole = self._form == "whole"
         stored = tokens[: offsets[-2]] if whole else gather(tokens, offsets[:-2], places)
@@ -214,7 +214,7 @@ class _SortedFiles:
         if not len(self._last):
             return
         length, shared = np.array([len(self._last)]), np.array([self._last_shared])
-        kept = kept_lengths(length, shared, following, self._form)
+        kept = stored_lengths(length, shared, following, self._form)
         self._write(self._last[: kept[0]], kept, np.array([self._last_size]))
 
     def _write(self, tokens: Array, lengths: Ints, sizes: Ints) -> None:
