@@ -46,9 +46,9 @@ def index_sequences(
     Raises:
         ConfigError: The backend or the form is unknown, or they do not go together.
     """
-    kept = [np.asarray(sequence) for sequence in sequences]
-    lengths = [len(sequence) for sequence in kept]
-    tokens = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+    rows = [np.asarray(sequence) for sequence in sequences]
+    lengths = [len(sequence) for sequence in rows]
+    tokens = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
     return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend, form)
 
 
@@ -95,16 +95,16 @@ def build_index(
             after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
         pieces = passages_and_done()
-        kept: list[Sequences] = []
+        taken: list[Sequences] = []
         needed = 0
         for piece in pieces:
-            kept.append(piece)
+            taken.append(piece)
             needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
             if memory is not None and backend == "array" and needed > memory:
-                drained = _drained(kept, pieces)
-                save = partial(save_stream, drained, end=codec.end, memory=memory, form=form)
+                stream = _drained(taken, pieces)
+                save = partial(save_stream, stream, end=codec.end, memory=memory, form=form)
                 return index_on_disk(save, scratch)
-        return index_tokens(*_joined(kept), codec.end, backend, form)
+        return index_tokens(*_joined(taken), codec.end, backend, form)
 
 
 def build_segment(
@@ -130,7 +130,7 @@ def build_segment(
 
 
 def refuse_unindexable(corpus: Corpus | Spans) -> None:
-    """Refuse an empty corpus, or one with a reserved id (DataError)."""
+    """Refuse (DataError) an empty corpus, or a corpus with a reserved id."""
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
@@ -145,7 +145,7 @@ def token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
 
 
 def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
-    """The passages as tokens, in batches; warns in the end if passages were cut."""
+    """The passages as tokens, in batches; warns at the end if passages were cut."""
     before = codec.cut_passages
     for batch in corpus.batches():
         yield token_sequences(codec.passages(batch), token_type(codec))
@@ -155,13 +155,7 @@ def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None
 
 
 def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
-    """Warn if passages were cut.
-
-    Args:
-        cut: How many.
-        passages: Of how many.
-        codec: The codec, for its limit.
-    """
+    """Warn if passages were cut: ``cut`` of ``passages``, to the limit of the codec."""
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
@@ -176,18 +170,18 @@ def token_sequences(rows: list[Any], kind: Any) -> Sequences:
     return Sequences(np.concatenate(rows).astype(kind), offsets)
 
 
-def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
-    """``kept``, then ``rest``; a piece is released as soon as it is yielded."""
-    kept.reverse()
-    while kept:
-        yield kept.pop()
+def _drained(first: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
+    """``first``, then ``rest``; a piece is released as soon as it is yielded."""
+    first.reverse()
+    while first:
+        yield first.pop()
     yield from rest
 
 
 def _joined(pieces: list[Sequences]) -> Sequences:
     shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
-    places = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
-    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *places]))
+    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
+    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
 
 
 def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:
@@ -232,17 +226,12 @@ def index_tokens(
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end, form))
 
 
-# Builds an index from shards of a corpus: each shard is sorted alone, then all are merged exactly.
-#
-# A shard becomes sorted runs on disk (:mod:`grls.index.external_sort.stream`), whose passages have their
-# numbers in the whole corpus. The merge of all runs has the same bytes as an index that one process builds.
-# Workers and the folder of the shards: :mod:`grls.cluster`.
-
-
 class ShardSorter:
-    """The work of a shard: its passages as tokens, sorted, in runs.
+    """The work of a shard (:mod:`grls.cluster`): its passages as tokens, sorted, in runs.
 
-    The runs are the folders ``run-0``, ``run-1`` and so on.
+    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort.stream`); their
+    passages have the numbers of the whole corpus. So the merge of the runs of all shards has the same bytes
+    as an index that one process builds.
 
     Args:
         listed: All passages, or spans.
@@ -289,9 +278,9 @@ def index_of_shards(
     warn_of_cut(sum(done.result["cut"] for done in shards), passages, codec)
 
     def save(folder: Path) -> None:
-        place = folder.with_name("done")
-        place.mkdir()
-        last = Spill(place, codec.end, memory, passages)
+        runs_of_done = folder.with_name("done")
+        runs_of_done.mkdir()
+        last = Spill(runs_of_done, codec.end, memory, passages)
         last.take([token_sequences([codec.done_sequence], token_type(codec))])
         runs = [
             SortedRun(done.folder / f"run-{n}", rows)
