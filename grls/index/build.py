@@ -24,7 +24,15 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
-from grls.index.external_sort.stream import SMALLEST_MEMORY, Runs, Sequences, SortedRun, Spill, cost
+from grls.index.external_sort.stream import (
+    SMALLEST_MEMORY,
+    Runs,
+    Sequences,
+    SortedRun,
+    Spill,
+    cost,
+    joined,
+)
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import FORMS, load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
@@ -104,7 +112,7 @@ def build_index(
                 stream = _drained(taken, pieces)
                 save = partial(save_stream, stream, end=codec.end, memory=memory, form=form)
                 return index_on_disk(save, scratch)
-        return index_tokens(*_joined(taken), codec.end, backend, form)
+        return index_tokens(*joined(taken), codec.end, backend, form)
 
 
 def build_segment(
@@ -126,7 +134,7 @@ def build_segment(
     if before is not None:
         old = [before.tokens(passage) for passage in range(len(before))]
         pieces.insert(0, token_sequences(old, token_type(codec)))
-    return index_tokens(*_joined(pieces), codec.end, backend)
+    return index_tokens(*joined(pieces), codec.end, backend)
 
 
 def refuse_unindexable(corpus: Corpus | Spans) -> None:
@@ -176,12 +184,6 @@ def _drained(first: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequ
     while first:
         yield first.pop()
     yield from rest
-
-
-def _joined(pieces: list[Sequences]) -> Sequences:
-    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
-    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
-    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
 
 
 def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:

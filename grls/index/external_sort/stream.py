@@ -1,10 +1,11 @@
 """Builds the array index from a stream of passages in bounded memory, by an external sort.
 
-Sorted runs are written to a scratch folder. Parts of them are sorted
-in memory and appended to the final files. Scratch files keep the place at which each row differs from the row
-before it; from these the branching nodes are written level by level. The final files have the same bytes as
-those of the in-memory build, which is the naive form of this module. Legend: N passages, R rows, M nodes, T
-tokens.
+The stream is cut into pieces that fit into memory; each is sorted and written to a scratch folder, as a run.
+Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory, too. The
+parts are in order: each is sorted and appended to the final files. Scratch files keep where each row differs
+from the row before it; from these the branching nodes are written level by level. The final files have the
+same bytes as those of the in-memory build, which is the naive form of this module. Legend: N passages, P
+runs, R rows, M nodes, T tokens.
 
 Memory: the limit of the caller for sorting; while the nodes are made, 6 bytes a row (10 with 32-bit tokens)
 and 16 bytes for every node of two levels: under 200 MB for 20 million passages of which one in seven adds a
@@ -14,7 +15,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -43,246 +44,51 @@ SMALLEST_MEMORY = 64 * 2**20
 _AT_ONCE = 1 << 20
 
 
-class Runs(NamedTuple):
-    """The sorted runs of all passages.
+class GrowingArray:
+    """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
 
-    Attributes:
-        runs: The runs; passages with equal tokens go in their order.
-        passages: N.
-        top: The largest token id.
-    """
-
-    runs: tuple[SortedRun, ...]
-    passages: int
-    top: int
-
-
-def merge_runs(
-    sorted_runs: Runs, folder: Path, scratch: Path, memory: int, form: Form = "whole", release: bool = False
-) -> dict[str, int]:
-    """Merge sorted runs into the ``.npy`` files of an array index.
+    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
+    with the final length.
 
     Args:
-        sorted_runs: The runs.
-        folder: Destination.
-        scratch: A folder for scratch files.
-        memory: Memory for sorting in bytes.
-        form: What to keep of each row.
-        release: Remove the tokens of the runs once they are merged, for the sake of disk space.
-
-    Returns:
-        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
-    """
-    runs, passages, kind = list(sorted_runs.runs), sorted_runs.passages, unsigned(sorted_runs.top)
-    with _SortedFiles(folder, scratch, kind, passages, form) as sorted_files:
-        for part in Partition(runs, np.dtype(kind).itemsize, memory).parts():
-            for rows in _sorted(runs, part, kind):
-                sorted_files.add(*rows)
-    for run in runs if release else ():
-        (run.folder / "tokens.npy").unlink()
-    _write_offsets(folder, scratch, sorted_files.tokens, sorted_files.longest)
-    count = sorted_files.rows
-    with GrowingArray(folder / "member_offsets.npy", unsigned(passages)) as file:
-        if count < passages:  # empty where no row is shared
-            total = 0
-            file.append(np.zeros(1, dtype=np.int64))
-            for low in range(0, count, _AT_ONCE):
-                sizes = read_part(scratch / "sizes.npy", low, min(low + _AT_ONCE, count)).astype(np.int64)
-                file.append(total + np.cumsum(sizes))
-                total += int(sizes.sum())
-    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(passages))
-    return {
-        "passages": passages,
-        "rows": sorted_files.rows,
-        "tokens": sorted_files.tokens,
-        "longest": sorted_files.longest,
-    }
-
-
-def _sorted(
-    runs: list[SortedRun], part: RowSlice, kind: Any
-) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
-    """The distinct rows of a part in order: tokens, offsets, shared, members, and members of each row.
-
-    If all rows of a part are equal, the members come in several pieces: as rows without tokens, which belong
-    to the row before.
-    """
-    bounds = [(run, int(a), int(b)) for run, a, b in zip(runs, part.low, part.high, strict=True) if b > a]
-    if part.equal:
-        run, row, _ = bounds[0]
-        first, last = run.offsets(row, row + 1).tolist()
-        none = np.empty(0, dtype=np.int64)
-        tokens, offsets = run.tokens(first, last).astype(kind), np.array([0, last - first])
-        yield tokens, offsets, np.zeros(1, np.int64), none, np.zeros(1, np.int64)
-        for run, low, high in bounds:
-            for at in range(low, high, _AT_ONCE):
-                members = run.numbers(at, min(at + _AT_ONCE, high))
-                yield tokens[:0], np.zeros(1, np.int64), none, members, np.array([len(members)])
-        return
-    places = [run.offsets(low, high) for run, low, high in bounds]
-    lengths = np.concatenate([np.diff(place) for place in places])
-    tokens = np.concatenate(
-        [
-            run.tokens(int(place[0]), int(place[-1]))
-            for (run, _, _), place in zip(bounds, places, strict=True)
-        ],
-        dtype=kind,
-        casting="unsafe",
-    )
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    order, shared = sort(tokens, offsets)
-    members = np.concatenate([run.numbers(low, high) for run, low, high in bounds])[order]
-    starts = np.flatnonzero(shared >= 0)
-    first_rows = order[starts]
-    sorted_offsets = np.concatenate(([0], np.cumsum(lengths[first_rows])))
-    sizes = np.diff(np.append(starts, len(order)))
-    yield (
-        gather(tokens, offsets[first_rows], sorted_offsets),
-        sorted_offsets,
-        shared[starts],
-        members,
-        sizes,
-    )
-
-
-class _SortedFiles:
-    """Appends sorted rows to the final files, and the data for later steps to scratch files.
-
-    Scratch files: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``, and
-    the two tokens in which each row first differs from the row before: ``own`` (of this row) and ``above``
-    (of the row before).
-
-    The last row is held back until the next row shows how much of it the form ``prefixes`` keeps.
+        file: The file.
+        dtype: The type of the elements; appended values are converted.
+        columns: Length of the second axis; 0 for an array with one axis.
     """
 
-    def __init__(self, folder: Path, scratch: Path, kind: Any, passages: int, form: Form):
-        self.rows = 0
-        self.tokens = 0
-        self.longest = 0
-        self._form = form
-        self._members_kind = unsigned(passages)
-        self._last: Array = np.empty(0, dtype=kind)
-        self._last_shared = 0
-        self._last_size = 0
-        self._open = ExitStack()
-        add = self._open.enter_context
-        self._tokens = add(GrowingArray(folder / "tokens.npy", kind))
-        self._members = add(GrowingArray(folder / "members.npy", self._members_kind))
-        self._lengths = add(GrowingArray(scratch / "lengths.npy", np.uint16))
-        self._sizes = add(GrowingArray(scratch / "sizes.npy", self._members_kind))
-        self._shared = add(GrowingArray(scratch / "shared.npy", np.uint16))
-        self._own = add(GrowingArray(scratch / "own.npy", kind))
-        self._above = add(GrowingArray(scratch / "above.npy", kind))
+    def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.length = 0
+        self._columns = columns
+        self._stream = file.open("wb")
+        self._write_header()
+        self._begin = self._stream.tell()
 
-    def __enter__(self) -> _SortedFiles:
+    def _write_header(self) -> None:
+        shape = (self.length, self._columns) if self._columns else (self.length,)
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._stream, header)
+
+    def append(self, values: Array) -> None:
+        """Add rows at the end."""
+        np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
+        self.length += len(values)
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        if error[0] is None:
-            self._finish_last(0)
-        self._open.__exit__(*error)
-
-    def add(self, tokens: Array, offsets: Ints, shared: Ints, members: Array, sizes: Ints) -> None:
-        """Append rows (or, without offsets, members of the last row)."""
-        self._members.append(members)
-        if len(offsets) == 1:
-            self._last_size += int(sizes[0])
-            return
-        shared = shared.copy()
-        shortest = min(len(self._last), int(offsets[1]))
-        differ = np.flatnonzero(self._last[:shortest] != tokens[:shortest])
-        shared[0] = int(differ[0]) if len(differ) else shortest
-        self._finish_last(int(shared[0]))
-        own = tokens[offsets[:-1] + shared]
-        above = np.empty_like(own)
-        above[1:] = tokens[offsets[:-2] + shared[1:]]
-        above[0] = self._last[shared[0]] if len(self._last) else 0
-        self._own.append(own)
-        self._above.append(above)
-        self._shared.append(shared)
-        lengths = stored_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
-        places = np.concatenate(([0], np.cumsum(lengths)))
-        whole = self._form == "whole"
-        stored = tokens[: offsets[-2]] if whole else gather(tokens, offsets[:-2], places)
-        self._write(stored, lengths, sizes[:-1])
-        self._last = tokens[offsets[-2] :].copy()
-        self._last_shared = int(shared[-1])
-        self._last_size = int(sizes[-1])
-
-    def _finish_last(self, following: int) -> None:
-        """Write the row that is held back; ``following`` is the length of the prefix the next row shares."""
-        if not len(self._last):
-            return
-        length, shared = np.array([len(self._last)]), np.array([self._last_shared])
-        kept = stored_lengths(length, shared, following, self._form)
-        self._write(self._last[: kept[0]], kept, np.array([self._last_size]))
-
-    def _write(self, tokens: Array, lengths: Ints, sizes: Ints) -> None:
-        self._tokens.append(tokens)
-        self._lengths.append(lengths)
-        self._sizes.append(sizes)
-        self.rows += len(lengths)
-        self.tokens += len(tokens)
-        self.longest = max(self.longest, int(lengths.max(initial=0)))
-
-
-def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> None:
-    """``offsets.npy`` and ``within.npy``, as :meth:`grls.index.rows.Offsets.pack` makes them."""
-    with (
-        GrowingArray(folder / "offsets.npy", unsigned(tokens, np.uint32)) as blocks,
-        GrowingArray(folder / "within.npy", np.uint16) as within,
-    ):
-        lengths_file = scratch / "lengths.npy"
-        total = 0
-        count = len(np.load(lengths_file, mmap_mode="r"))
-        # There is one offset more than rows: the last piece, perhaps without a row, ends with T.
-        for low in range(0, count + 1, _AT_ONCE):
-            lengths = read_part(lengths_file, low, min(low + _AT_ONCE, count)).astype(np.int64)
-            offsets = np.concatenate(([total], total + np.cumsum(lengths)))
-            total = int(offsets[-1])
-            if low + _AT_ONCE <= count:
-                offsets = offsets[:-1]  # the next piece begins with the last offset
-            if packable(longest):
-                starts, distances = pack_offsets(offsets)
-                blocks.append(starts)
-                within.append(distances)
-            else:
-                blocks.append(offsets)
-
-
-def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
-    """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
-    shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
-    numbers, places = edge_types(rows)
-    nodes, edges = 1, 0
-    with (
-        GrowingArray(folder / "depths.npy", np.uint16) as depths,
-        GrowingArray(folder / "spans.npy", row_kind, columns=2) as spans,
-        GrowingArray(folder / "first_edges.npy", places) as first_edges,
-        GrowingArray(folder / "edge_tokens.npy", kind) as edge_tokens,
-        GrowingArray(folder / "edge_nodes.npy", numbers) as edge_nodes,
-    ):
-        first_edges.append(np.zeros(1, dtype=places))
-        for part in branches(rows, shared):
-            depths.append(part.depths)
-            spans.append(np.stack((part.lows, part.highs), axis=1))
-            ends = np.cumsum(part.fanouts)
-            first_edges.append(edges + ends)
-            # The token in which a child's first row differs from the row before; of a node's first child,
-            # that of the row before the second child at this place.
-            tokens, several = own[part.child_lows], (ends - part.fanouts)[part.fanouts > 1]
-            tokens[several] = above[part.child_lows[several + 1]]
-            edge_tokens.append(tokens)
-            edge_nodes.append(number_children(part, nodes))
-            nodes += int(part.inner.sum())
-            edges += int(part.fanouts.sum())
-
-
-# Sorted runs on disk: the first half of an external sort.
-#
-# A stream of passages is cut into pieces that fit into memory; each piece is sorted and written to a scratch
-# folder. Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory,
-# too. The parts are in order, so sorting them one by one sorts everything. Legend: N passages, P runs.
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._stream.flush()
+                self._stream.seek(0)
+                self._write_header()
+                assert self._stream.tell() == self._begin, "NumPy's header grew"
+        finally:
+            self._stream.close()
 
 
 COPIES = 4
@@ -304,23 +110,21 @@ class Sequences(NamedTuple):
     offsets: Array
 
 
-def cost(tokens: int, rows: int, width: int) -> int:
-    """Memory for sorting, in bytes.
+def joined(pieces: Sequence[Sequences]) -> Sequences:
+    """The passages of several pieces, in their order."""
+    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
+    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
+    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
 
-    Args:
-        tokens: Tokens of all rows.
-        rows: Number of rows.
-        width: Bytes a token.
-    """
+
+def cost(tokens: int, rows: int, width: int) -> int:
+    """Memory for sorting so many tokens of ``width`` bytes in so many rows, in bytes."""
     return COPIES * width * tokens + ROW_BYTES * rows
 
 
 class SortedRun(NamedTuple):
-    """Sorted passages in three files: tokens, the start of each row, and passage numbers (ascending in ties).
-
-    Attributes:
-        folder: The folder of ``tokens.npy``, ``offsets.npy`` and ``numbers.npy``.
-        rows: Number of passages.
+    """``rows`` sorted passages in a folder with ``tokens.npy``, ``offsets.npy`` (the start of each row) and
+    ``numbers.npy`` (passage numbers, ascending among equal rows).
     """
 
     folder: Path
@@ -373,8 +177,8 @@ class Spill:
         self._folder = folder
         self._end = end
         self._memory = memory
-        self._held: list[Sequences] = []
-        self._held_cost = 0
+        self._pieces: list[Sequences] = []  # with their cost, in memory
+        self._cost = 0
 
     def take(self, pieces: Iterable[Sequences]) -> None:
         """Write the runs of a whole stream.
@@ -395,22 +199,18 @@ class Spill:
                 last = min(max(last, first + 1), len(offsets) - 1)
                 tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
                 needed = cost(len(tokens), last - first, width)
-                if self._held and self._held_cost + needed > self._memory:
+                if self._pieces and self._cost + needed > self._memory:
                     self._write()
-                self._held.append(Sequences(tokens, offsets[first : last + 1] - offsets[first]))
-                self._held_cost += needed
+                self._pieces.append(Sequences(tokens, offsets[first : last + 1] - offsets[first]))
+                self._cost += needed
                 first = last
         self._write()
 
     def _write(self) -> None:
-        if not self._held:
+        if not self._pieces:
             return
-        shifts = np.cumsum([0, *(len(part.tokens) for part in self._held)])
-        tokens = np.concatenate([part.tokens for part in self._held])
-        offsets = np.concatenate(
-            [[0], *(part.offsets[1:] + shift for part, shift in zip(self._held, shifts, strict=False))]
-        ).astype(np.int64)
-        self._held, self._held_cost = [], 0
+        tokens, offsets = joined(self._pieces)
+        self._pieces, self._cost = [], 0
         validate(tokens, offsets, self._end)
         order, _ = sort(tokens, offsets)
         folder = self._folder / f"run-{len(self.runs)}"
@@ -442,13 +242,7 @@ class RowSlice(NamedTuple):
 
 
 class Partition:
-    """Cuts the sorted runs into parts that fit into memory.
-
-    Args:
-        runs: The runs.
-        width: Bytes a token, 2 or 4.
-        memory: Memory limit in bytes.
-    """
+    """Cuts the sorted runs into parts that fit into ``memory`` bytes, with ``width`` bytes a token."""
 
     def __init__(self, runs: list[SortedRun], width: int, memory: int):
         self._runs = runs
@@ -515,7 +309,7 @@ class Partition:
         width = 8 // self._width
         keys = []
         for n, run in enumerate(self._runs):
-            # Runs are alike, so each is sampled at different places to get different keys.
+            # Runs are alike, so each is sampled at different rows to get different keys.
             shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
             rows = np.arange(low[n] + shift, high[n], step)
             keys.append(keys_at(*run.mapped(), rows, depth, width))
@@ -549,54 +343,221 @@ def _search(
     return lows
 
 
-# A ``.npy`` file that grows at its end.
+class Runs(NamedTuple):
+    """The sorted runs of all passages; passages with equal tokens go in their order."""
+
+    runs: tuple[SortedRun, ...]
+    passages: int
+    """N."""
+    top: int
+    """The largest token id."""
 
 
-class GrowingArray:
-    """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
-
-    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
-    with the final length.
+def merge_runs(
+    sorted_runs: Runs, folder: Path, scratch: Path, memory: int, form: Form = "whole", release: bool = False
+) -> dict[str, int]:
+    """Merge sorted runs into the ``.npy`` files of an array index.
 
     Args:
-        file: The file.
-        dtype: The type of the elements; appended values are converted.
-        columns: Length of the second axis; 0 for an array with one axis.
+        sorted_runs: The runs.
+        folder: Destination.
+        scratch: A folder for scratch files.
+        memory: Memory for sorting in bytes.
+        form: What to store of each row.
+        release: Remove the tokens of the runs once they are merged, for the sake of disk space.
+
+    Returns:
+        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
+    """
+    runs, passages, kind = list(sorted_runs.runs), sorted_runs.passages, unsigned(sorted_runs.top)
+    with _SortedFiles(folder, scratch, kind, passages, form) as sorted_files:
+        for part in Partition(runs, np.dtype(kind).itemsize, memory).parts():
+            for rows in _sorted(runs, part, kind):
+                sorted_files.add(*rows)
+    for run in runs if release else ():
+        (run.folder / "tokens.npy").unlink()
+    _write_offsets(folder, scratch, sorted_files.tokens, sorted_files.longest)
+    count = sorted_files.rows
+    with GrowingArray(folder / "member_offsets.npy", unsigned(passages)) as file:
+        if count < passages:  # empty where no row is shared
+            total = 0
+            file.append(np.zeros(1, dtype=np.int64))
+            for low in range(0, count, _AT_ONCE):
+                sizes = read_part(scratch / "sizes.npy", low, min(low + _AT_ONCE, count)).astype(np.int64)
+                file.append(total + np.cumsum(sizes))
+                total += int(sizes.sum())
+    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(passages))
+    return {
+        "passages": passages,
+        "rows": sorted_files.rows,
+        "tokens": sorted_files.tokens,
+        "longest": sorted_files.longest,
+    }
+
+
+def _sorted(
+    runs: list[SortedRun], part: RowSlice, kind: Any
+) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
+    """The distinct rows of a part in order: tokens, offsets, shared, members, and members of each row.
+
+    If all rows of a part are equal, the members come in several pieces: as rows without tokens, which belong
+    to the row before.
+    """
+    bounds = [(run, int(a), int(b)) for run, a, b in zip(runs, part.low, part.high, strict=True) if b > a]
+    if part.equal:
+        run, row, _ = bounds[0]
+        first, last = run.offsets(row, row + 1).tolist()
+        none = np.empty(0, dtype=np.int64)
+        tokens, offsets = run.tokens(first, last).astype(kind), np.array([0, last - first])
+        yield tokens, offsets, np.zeros(1, np.int64), none, np.zeros(1, np.int64)
+        for run, low, high in bounds:
+            for at in range(low, high, _AT_ONCE):
+                members = run.numbers(at, min(at + _AT_ONCE, high))
+                yield tokens[:0], np.zeros(1, np.int64), none, members, np.array([len(members)])
+        return
+    starts_of = [(run, run.offsets(low, high)) for run, low, high in bounds]
+    lengths = np.concatenate([np.diff(starts) for _, starts in starts_of])
+    pieces = [run.tokens(int(starts[0]), int(starts[-1])) for run, starts in starts_of]
+    tokens = np.concatenate(pieces, dtype=kind, casting="unsafe")
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    order, shared = sort(tokens, offsets)
+    members = np.concatenate([run.numbers(low, high) for run, low, high in bounds])[order]
+    starts = np.flatnonzero(shared >= 0)
+    first_rows = order[starts]
+    sorted_offsets = np.concatenate(([0], np.cumsum(lengths[first_rows])))
+    sizes = np.diff(np.append(starts, len(order)))
+    rows = gather(tokens, offsets[first_rows], sorted_offsets)
+    yield rows, sorted_offsets, shared[starts], members, sizes
+
+
+class _SortedFiles:
+    """Appends sorted rows to the final files, and the data for later steps to scratch files.
+
+    Scratch files: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``, and
+    the two tokens in which each row first differs from the row before: ``own`` (of this row) and ``above``
+    (of the row before).
+
+    The last row is held back until the next row shows how much of it the form ``prefixes`` keeps.
     """
 
-    def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.length = 0
-        self._columns = columns
-        self._stream = file.open("wb")
-        self._write_header()
-        self._begin = self._stream.tell()
+    def __init__(self, folder: Path, scratch: Path, kind: Any, passages: int, form: Form):
+        self.rows = 0
+        self.tokens = 0
+        self.longest = 0
+        self._form = form
+        self._members_kind = unsigned(passages)
+        self._last: Array = np.empty(0, dtype=kind)
+        self._last_shared = 0
+        self._last_size = 0
+        self._open = ExitStack()
+        add = self._open.enter_context
+        self._tokens = add(GrowingArray(folder / "tokens.npy", kind))
+        self._members = add(GrowingArray(folder / "members.npy", self._members_kind))
+        self._lengths = add(GrowingArray(scratch / "lengths.npy", np.uint16))
+        self._sizes = add(GrowingArray(scratch / "sizes.npy", self._members_kind))
+        self._shared = add(GrowingArray(scratch / "shared.npy", np.uint16))
+        self._own = add(GrowingArray(scratch / "own.npy", kind))
+        self._above = add(GrowingArray(scratch / "above.npy", kind))
 
-    def _write_header(self) -> None:
-        shape = (self.length, self._columns) if self._columns else (self.length,)
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": shape,
-        }
-        np.lib.format.write_array_header_1_0(self._stream, header)
-
-    def append(self, values: Array) -> None:
-        """Add rows at the end."""
-        np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
-        self.length += len(values)
-
-    def __enter__(self) -> Self:
+    def __enter__(self) -> _SortedFiles:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._stream.flush()
-                self._stream.seek(0)
-                self._write_header()
-                assert self._stream.tell() == self._begin, "NumPy's header grew"
-        finally:
-            self._stream.close()
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
+            self._finish_last(0)
+        self._open.__exit__(*error)
+
+    def add(self, tokens: Array, offsets: Ints, shared: Ints, members: Array, sizes: Ints) -> None:
+        """Append rows (or, without offsets, members of the last row)."""
+        self._members.append(members)
+        if len(offsets) == 1:
+            self._last_size += int(sizes[0])
+            return
+        shared = shared.copy()
+        shortest = min(len(self._last), int(offsets[1]))
+        differ = np.flatnonzero(self._last[:shortest] != tokens[:shortest])
+        shared[0] = int(differ[0]) if len(differ) else shortest
+        self._finish_last(int(shared[0]))
+        own = tokens[offsets[:-1] + shared]
+        above = np.empty_like(own)
+        above[1:] = tokens[offsets[:-2] + shared[1:]]
+        above[0] = self._last[shared[0]] if len(self._last) else 0
+        self._own.append(own)
+        self._above.append(above)
+        self._shared.append(shared)
+        lengths = stored_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
+        stored_offsets = np.concatenate(([0], np.cumsum(lengths)))
+        all_of_rows = self._form == "whole"
+        stored = tokens[: offsets[-2]] if all_of_rows else gather(tokens, offsets[:-2], stored_offsets)
+        self._write(stored, lengths, sizes[:-1])
+        self._last = tokens[offsets[-2] :].copy()
+        self._last_shared = int(shared[-1])
+        self._last_size = int(sizes[-1])
+
+    def _finish_last(self, following: int) -> None:
+        """Write the row that is held back; ``following`` is the length of the prefix the next row shares."""
+        if not len(self._last):
+            return
+        length, shared = np.array([len(self._last)]), np.array([self._last_shared])
+        stored = stored_lengths(length, shared, following, self._form)
+        self._write(self._last[: stored[0]], stored, np.array([self._last_size]))
+
+    def _write(self, tokens: Array, lengths: Ints, sizes: Ints) -> None:
+        self._tokens.append(tokens)
+        self._lengths.append(lengths)
+        self._sizes.append(sizes)
+        self.rows += len(lengths)
+        self.tokens += len(tokens)
+        self.longest = max(self.longest, int(lengths.max(initial=0)))
+
+
+def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> None:
+    """``offsets.npy`` and ``within.npy``, as :meth:`grls.index.rows.Offsets.pack` makes them."""
+    with (
+        GrowingArray(folder / "offsets.npy", unsigned(tokens, np.uint32)) as blocks,
+        GrowingArray(folder / "within.npy", np.uint16) as within,
+    ):
+        lengths_file = scratch / "lengths.npy"
+        total = 0
+        count = len(np.load(lengths_file, mmap_mode="r"))
+        # There is one offset more than rows: the last piece, perhaps without a row, ends with T.
+        for low in range(0, count + 1, _AT_ONCE):
+            lengths = read_part(lengths_file, low, min(low + _AT_ONCE, count)).astype(np.int64)
+            offsets = np.concatenate(([total], total + np.cumsum(lengths)))
+            total = int(offsets[-1])
+            if low + _AT_ONCE <= count:
+                offsets = offsets[:-1]  # the next piece begins with the last offset
+            if packable(longest):
+                starts, distances = pack_offsets(offsets)
+                blocks.append(starts)
+                within.append(distances)
+            else:
+                blocks.append(offsets)
+
+
+def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
+    """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
+    shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
+    node_type, edge_type = edge_types(rows)
+    nodes, edges = 1, 0
+    with (
+        GrowingArray(folder / "depths.npy", np.uint16) as depths,
+        GrowingArray(folder / "spans.npy", row_kind, columns=2) as spans,
+        GrowingArray(folder / "first_edges.npy", edge_type) as first_edges,
+        GrowingArray(folder / "edge_tokens.npy", kind) as edge_tokens,
+        GrowingArray(folder / "edge_nodes.npy", node_type) as edge_nodes,
+    ):
+        first_edges.append(np.zeros(1, dtype=edge_type))
+        for part in branches(rows, shared):
+            depths.append(part.depths)
+            spans.append(np.stack((part.lows, part.highs), axis=1))
+            ends = np.cumsum(part.fanouts)
+            first_edges.append(edges + ends)
+            # The token in which a child's first row differs from the row before; of a node's first child,
+            # the token of the row before the second child at this position.
+            tokens, several = own[part.child_lows], (ends - part.fanouts)[part.fanouts > 1]
+            tokens[several] = above[part.child_lows[several + 1]]
+            edge_tokens.append(tokens)
+            edge_nodes.append(number_children(part, nodes))
+            nodes += int(part.inner.sum())
+            edges += int(part.fanouts.sum())
