@@ -62,11 +62,6 @@ class Gathering:
 
     In a search that queries join, a query has the number of its slot: its frontier is taken before the next
     query has the slot.
-
-    Args:
-        index: The constraint index.
-        scope: The passages that each query may find.
-        queries: Q.
     """
 
     def __init__(self, index: ConstraintIndex, scope: Scope, queries: int):
