@@ -39,11 +39,7 @@ _SIZES = (-3.0, 4.0)
 
 
 class Head:
-    """The output head of a model: captures its input and computes logits from it.
-
-    Args:
-        model: A transformers model with output embeddings.
-    """
+    """The output head of a transformers model: captures its input and computes logits from it."""
 
     def __init__(self, model: Any):
         self.module: nn.Linear = model.get_output_embeddings()
@@ -78,13 +74,13 @@ class Head:
         arguments: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
         if self.model.config.is_encoder_decoder:
             arguments["decoder_input_ids"] = tokens
-        places = self.module.out_features
-        sizes = torch.logspace(*_SIZES, places, device=device)
-        signed = torch.where(torch.arange(places, device=device) % 2 == 0, sizes, -sizes)
+        width = self.module.out_features
+        sizes = torch.logspace(*_SIZES, width, device=device)
+        signed = torch.where(torch.arange(width, device=device) % 2 == 0, sizes, -sizes)
         probes: list[Tensor] = []
 
         def answer(hidden: Tensor) -> Tensor:
-            rows = [signed.roll(n * places // 3) for n in range(hidden.shape[-2])]
+            rows = [signed.roll(n * width // 3) for n in range(hidden.shape[-2])]
             probes.append(torch.stack(rows).expand(*hidden.shape[:-1], -1).to(hidden.dtype))
             return probes[-1].clone()  # some models change it in place
 

@@ -422,12 +422,8 @@ class CudaGraphs:
             ConfigError: The work cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
-        options = (
-            graph,
-            self._pool,
-            self._stream,
-            "thread_local",
-        )  # allocations of other threads do not end it
+        # "thread_local": allocations of other threads do not end the capture.
+        options = graph, self._pool, self._stream, "thread_local"
         try:
             with _capturing, torch.cuda.device(self._device), torch.cuda.graph(*options):
                 work()

@@ -1,10 +1,10 @@
 """Slots for a causal language model: an input is read as a prefix, after a prompt that all inputs share.
 
-Legend: S slots (queries in flight), R queries, T new tokens, m most new tokens of one slot, P places a slot,
-H heads of the queries, h heads of keys and values, c width of a head, l tokens of the prompt.
+Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens, m most new tokens of one
+slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
+prompt.
 
-How slots work: :mod:`grls.models.sessions.memory`; trees of tokens: :mod:`grls.models.sessions.memory`. The
-tokens of an input are the first tokens of the tree of its slot and are fed at once. Keys and values of the
+How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The tokens of an input are the first tokens of the tree of its slot and are fed at once. Keys and values of the
 prompt are computed once and kept until the weights change. Every token attends to them and to its ancestors
 under one softmax, so the prompt is neither copied for a query nor moved with a beam.
 """
@@ -38,7 +38,7 @@ from grls.models.sessions.memory import (
 )
 
 _CACHED = 1 << 20
-"""How many attention scores are computed together: 4 MB."""
+"""The number of attention scores that are computed together: 4 MB."""
 
 
 class CausalTrees(SlotModel):
@@ -91,11 +91,6 @@ class CausalTreeSession(TreeMemory):
     """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
 
     Node 0 of a tree stands for the prompt; no token attends to it.
-
-    Args:
-        model: The model.
-        slots: S.
-        longest: The longest input in tokens.
     """
 
     _model: CausalTrees
@@ -120,7 +115,7 @@ class CausalTreeSession(TreeMemory):
         return self.feed(Branches(slots, np.zeros_like(slots), lengths, tokens))
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens at their places; returns all keys and values."""
+        """Store keys and values of T new tokens; returns all keys and values."""
         self._layer = layer
         return super().keep(key, value, layer)
 
@@ -219,9 +214,8 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
             the prompt is too long for the model.
     """
     name = type(model).__name__
-    config = model.config
     refuse_windows(model)
-    most = positions_in(config)
+    most = positions_in(model.config)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
     with turn(model):  # another thread may have replaced parts of the model
@@ -250,8 +244,8 @@ def _agrees(trees: CausalTrees) -> bool:
     """Whether the model uses the positions that it is given, and trees compute what the model computes."""
     if trees.model.dtype != torch.float32:  # in full precision, the trees below test the positions, too
         tokens = torch.tensor([[3, 4]], device=trees.device)
-        places = (torch.tensor([[0, place]], device=trees.device) for place in (1, 3))
-        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in places)
+        positions = (torch.tensor([[0, position]], device=trees.device) for position in (1, 3))
+        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in positions)
         if not takes_positions(near, far):
             return False
     session = trees.open_trees(2, 3)
@@ -268,22 +262,10 @@ def _agrees(trees: CausalTrees) -> bool:
     return True
 
 
-# The generator protocol for a causal language model in a plain form, against which the fast search is
-# tested.
-#
-# Legend: B inputs, R rows (live beams), L longest input, V vocabulary.
-#
-# An input is a prefix of the output. Its last token opens the output, like the start token of a decoder.
-# Inputs are padded on the left, so that the next token of every row is at the same place.
-
-
 class CausalGenerator:
-    """Runs an ``AutoModelForCausalLM`` for the plain search.
+    """Runs an ``AutoModelForCausalLM`` for the plain search, against which the fast search is tested.
 
     The model is not changed: set its device, precision and mode (eval or train) first.
-
-    Args:
-        model: The model.
 
     Raises:
         ConfigError: The model has no output head, or computes something else when its memory is reordered (a
@@ -340,9 +322,8 @@ class CausalGenerator:
 class CausalSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
-    Args:
-        generator: The model.
-        inputs: B inputs as token ids.
+    An input is a prefix of the output. Its last token opens the output, like the start token of a decoder.
+    Inputs are padded on the left, so that the next token of every row is at the same position.
     """
 
     def __init__(self, generator: CausalGenerator, inputs: Sequence[Sequence[int]]):

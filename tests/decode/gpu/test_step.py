@@ -208,7 +208,7 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: i
     same(decoder.search(inputs(6), **asked), plain.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._compiled_step is not None
-    assert decoder._compiled_step[-1].board.session._places == 1 + 4 * 8 * rooms  # it has grown, or not
+    assert decoder._compiled_step[-1].board.session._capacity == 1 + 4 * 8 * rooms  # it has grown, or not
     assert rooms + 1 <= graphs - before <= rooms + 2  # candidates: 4 or 16
     for count, what in ((9, {}), (2, {"exclude": [[3], [4]]})):
         same(decoder.search(inputs(count, 7), **what), plain.search(inputs(count, 7), **what))
