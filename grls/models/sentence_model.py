@@ -155,11 +155,7 @@ def learned_done_of(folder: str) -> bool | None:
 
 
 def _training(folder: str) -> dict[str, Any]:
-    """The content of the training file of a model; empty if there is none.
-
-    Raises:
-        DataError: The file is damaged.
-    """
+    """The content of the training file of a model; empty without a file, DataError if it is damaged."""
     file = Path(folder) / TRAINING
     content = read_json(file) if file.is_file() else {}
     if not isinstance(content, dict):
@@ -168,16 +164,15 @@ def _training(folder: str) -> dict[str, Any]:
 
 
 def evidence_words_of(folder: str) -> int:
-    """How many words of each retrieved passage a model was trained to read with a query; 0: all.
+    """The number of words of each retrieved passage that a model was trained to read with a query; 0: all.
 
     Raises:
         DataError: The training file holds something else.
     """
-    file = Path(folder) / TRAINING
     content = _training(folder)
     if "evidence_words" not in content:
         return 0
-    return read_count(content, "evidence_words", "words of evidence", 64, file) or 0
+    return read_count(content, "evidence_words", "words of evidence", 64, Path(folder) / TRAINING) or 0
 
 
 def kind_of(source: str) -> Kind:
@@ -224,14 +219,14 @@ def library_type(source: str) -> str | None:
     return "SentenceTransformer" if file_of(source, MODULES) is not None else None
 
 
-def open_library_model(kind: type[Library], source: str, what: str, plain: str | None = None) -> Library:
+def open_library_model(kind: type[Library], source: str, noun: str, plain: str | None = None) -> Library:
     """Open a complete model of a class of the library.
 
     Args:
         kind: ``SparseEncoder`` or ``MultiVectorEncoder``. The files of the model must name this class: the
             library would extend any other model by layers with random weights.
         source: A folder, or a hub name.
-        what: What is opened, for errors.
+        noun: The name of such a model, for errors.
         plain: The ending of an architecture name; such models are accepted though the library did not save
             them.
 
@@ -239,7 +234,7 @@ def open_library_model(kind: type[Library], source: str, what: str, plain: str |
         ConfigError: The model cannot be opened, or is of another class.
     """
     refuse_missing_folder(source)
-    with opening(what, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
+    with opening(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
         parts = module_folders(source)
         saved = library_type(source)
         architectures = open_config(source).architectures or [] if saved is None and plain else []
@@ -278,21 +273,14 @@ def cuts(reader: Any) -> bool:
     return hasattr(reader, "max_seq_length") and not (isinstance(limit, property) and limit.fset is None)
 
 
-# A sentence embedding from an encoder-decoder: the decoder's first output.
-#
-# Legend: B texts, L longest text in tokens, d width of the decoder.
-#
-# ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of "Generative
-# Multi-hop Retrieval" (arXiv 2204.13596): the decoder reads only its start token, and its last hidden state
-# is the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the generator
-# it is compared with. (ST5 also projects and normalises; the baseline of the paper does not, and compares by
-# inner product.)
-#
-# This is a module of sentence-transformers. It does not know its training or what it is compared with.
-
-
 class FirstDecoderOutput(InputModule):
-    """Embeds a text by the decoder's output for its start token.
+    """Embeds a text by the decoder's output for its start token: ``[B, d]`` for B texts of at most L tokens.
+
+    ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of
+    "Generative Multi-hop Retrieval" (arXiv 2204.13596): the last hidden state of the decoder for its start
+    token is the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the
+    generator it is compared with. (ST5 also projects and normalises; the baseline of the paper does not, and
+    compares by inner product.)
 
     In training, the output head of the backbone gets no gradient unless it is tied to the word embeddings (it
     is not in BERT decoders and T5 1.1). So distributed training must look for unused parameters.

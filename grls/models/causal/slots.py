@@ -4,9 +4,10 @@ Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens
 slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
 prompt.
 
-How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The tokens of an input are the first tokens of the tree of its slot and are fed at once. Keys and values of the
-prompt are computed once and kept until the weights change. Every token attends to them and to its ancestors
-under one softmax, so the prompt is neither copied for a query nor moved with a beam.
+How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The tokens of an input are the first
+tokens of the tree of its slot and are fed at once. Keys and values of the prompt are computed once and kept
+until the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
+neither copied for a query nor moved with a beam.
 """
 
 from __future__ import annotations

@@ -124,14 +124,11 @@ def modules_of(model: Any) -> Iterator[Any]:
 
 
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse a folder in which a module lacks its files or has its weights as a pickle.
+    """Refuse (IncompleteError) a folder in which a module lacks its files or has its weights as a pickle.
 
     Args:
         source: The folder; a hub name is not checked.
         parts: Its modules (:func:`module_folders`); empty for a plain encoder.
-
-    Raises:
-        IncompleteError: It is such a folder.
     """
     if not Path(source).is_dir():
         return

@@ -363,7 +363,7 @@ class Seq2SeqSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
     Cross-attention keys and values belong to an input, not to a beam. They are computed once, and gathered
-    again only when the rows of an input change in number or order. Self-attention is gathered by parent row at
+    again only if the rows of an input change in number or order. Self-attention is gathered by parent row at
     every step.
     """
 
