@@ -121,7 +121,7 @@ class _Judge:
 
 
 class ClassifyingJudge(_Judge):
-    """A classifier of pairs: a hypothesis follows if the pair gets the label ``entailment``, by its number."""
+    """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
     _pair = True
 

@@ -14,7 +14,7 @@ from grls.io.ending import require
 
 
 def check_adapters(rank: int, dropout: float) -> None:
-    """Refuse (ConfigError) a rank of adapters below 0 (0: no adapters), or a dropout that is not in [0, 1)."""
+    """Refuse (ConfigError) a rank of adapters below 0 (0: no adapters), or a dropout outside [0, 1)."""
     at_least(0, lora_rank=rank)
     bounded("[0, 1)", lora_dropout=dropout)
 
