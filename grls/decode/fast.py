@@ -100,10 +100,7 @@ class FastDecoder(SlotDecoder):
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
         """Search for the queries of a source, which join while the search runs, until no query is left.
 
-        Args:
-            source: The source of queries, which takes their results.
-            longest: The most tokens of an input.
-            slots: Queries in flight; None: those of the decoder.
+        Inputs have at most ``longest`` tokens.
         """
         _Joined(self, source, slots or self.slots, longest).run()
 

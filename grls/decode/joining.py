@@ -78,11 +78,7 @@ class QuerySource(Protocol):
 class JoinedSearch(SlotSearch):
     """One run of a search that queries join; the part that does not depend on how tokens are written.
 
-    Args:
-        decoder: The decoder.
-        source: The source of queries.
-        slots: S.
-        longest: The most tokens of an input.
+    Inputs have at most ``longest`` tokens.
     """
 
     def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, longest: int):

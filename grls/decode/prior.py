@@ -201,12 +201,7 @@ class Masses:
         return table
 
     def shares(self, slot: int, rows: Ints) -> Floats:
-        """``[n, I]`` the log-probabilities of rows in each of the I priors (nats).
-
-        Args:
-            slot: The slot of the query.
-            rows: ``[n]`` rows that the query may find.
-        """
+        """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
         shares = np.empty((len(rows), len(self._sums)))
         for part, sums in enumerate(self._sums):
             masses = sums.leaves(np.array([slot]))[0]
@@ -217,10 +212,6 @@ class Masses:
         """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
 
         Zero for normalized scores, in which the parts cannot be separated.
-
-        Args:
-            slots: ``[n]`` the slot of each prefix's query.
-            states: ``[n]`` the state of each prefix in the index.
         """
         added = np.zeros(len(states))
         if self.normalized or not len(states):

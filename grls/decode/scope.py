@@ -140,10 +140,7 @@ class Scope:
     def passages(self, queries: Ints, states: Ints, most: int | None = None) -> list[list[int]]:
         """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order.
 
-        Args:
-            queries: ``[n]``.
-            states: ``[n]``.
-            most: The most passages of each state (one text may have many copies); None: all.
+        ``most``: the most passages of each state (one text may have many copies); None: all.
         """
         low, high = self._index.span(states)
         whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)

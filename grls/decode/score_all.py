@@ -22,20 +22,13 @@ from grls.models.base import Floats, GeneratorModel
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 BLOCK = 512
-"""How many rows are walked together; it bounds the number of beams."""
+"""The number of rows that are walked together; it bounds the number of beams."""
 
 
 def score_rows(
     generator: GeneratorModel, index: ConstraintIndex, model_input: Sequence[int], block: int = BLOCK
 ) -> Floats:
-    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input.
-
-    Args:
-        generator: The model.
-        index: The constraint index; passages with equal tokens are one row.
-        model_input: Token ids.
-        block: The number of rows that are walked together.
-    """
+    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input (token ids)."""
     scores = np.zeros(len(index.rows))
     start: Ints = np.array([index.start()])
     first, last = index.span(start)

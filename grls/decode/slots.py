@@ -28,16 +28,7 @@ that reads two queries at a time takes up to twice as long as one that reads eig
 
 
 class SearchRequest(NamedTuple):
-    """The arguments of a search.
-
-    Attributes:
-        inputs: Model inputs as token ids.
-        k: Distinct passages per query.
-        scope: The passages that each query may find.
-        decided: Called with the number of queries decided since the last call.
-        prior: Priors.
-        gathering: Collects the frontiers of the search.
-    """
+    """The arguments of :meth:`SlotDecoder.search`, and what collects the frontiers of the search."""
 
     inputs: Sequence[Sequence[int]]
     k: int

@@ -173,15 +173,11 @@ class BranchingNodes(NamedTuple):
 
 
 def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[BranchingNodes]:
-    """All branching nodes of R sorted rows in breadth-first order, in parts.
+    """All branching nodes of R sorted rows in breadth-first order, in parts of ``block`` rows.
 
-    Memory: about 100 bytes for each row of a block, one byte a row while a node covers more than a block, and
-    the nodes of two levels (16 bytes a node).
-
-    Args:
-        rows: R.
-        shared: ``[R]`` the length of the prefix that each row shares with the row before it.
-        block: How many rows are processed together.
+    ``shared [R]``: the length of the prefix that each row shares with the row before it. Memory: about 100
+    bytes for each row of a block, one byte a row while a node covers more than a block, and the nodes of two
+    levels (16 bytes a node).
     """
     kind = unsigned(rows, np.uint32)
     low: Array = np.array([0], dtype=kind)

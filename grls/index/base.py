@@ -56,11 +56,7 @@ class ConstraintIndex(ABC):
 
     @abstractmethod
     def allowed(self, states: Ints) -> Allowed:
-        """The tokens that may follow each state, and the states they lead to.
-
-        Args:
-            states: ``[S]``.
-        """
+        """The tokens that may follow each state ``[S]``, and the states they lead to."""
 
     @abstractmethod
     def span(self, states: Ints) -> tuple[Ints, Ints]:
@@ -101,11 +97,7 @@ class ConstraintIndex(ABC):
 
 
 class Segment(ConstraintIndex):
-    """The base class of a backend: a constraint index that is built from its rows at once and can be stored.
-
-    Args:
-        rows: The sorted sequences of the corpus.
-    """
+    """The base class of a backend: an index that is built from its rows at once and can be stored."""
 
     backend: str
     """The name of the backend."""

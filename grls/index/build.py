@@ -187,12 +187,7 @@ def _drained(first: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequ
 
 
 def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:
-    """An index in a temporary folder, which is deleted together with the index.
-
-    Args:
-        save: Writes the index to a folder.
-        scratch: The folder in which the temporary folder is made; None: that of the system.
-    """
+    """An index that ``save`` writes to a temporary folder in ``scratch``, which is deleted with the index."""
     holder = tempfile.TemporaryDirectory(prefix=".grls-index-", dir=scratch)
     folder = Path(holder.name) / "index"
     save(folder)
@@ -234,11 +229,6 @@ class ShardSorter:
     The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort.stream`); their
     passages have the numbers of the whole corpus. So the merge of the runs of all shards has the same bytes
     as an index that one process builds.
-
-    Args:
-        listed: All passages, or spans.
-        codec: Turns passages into tokens.
-        memory: Memory for sorting in bytes.
     """
 
     def __init__(self, listed: Corpus | Spans, codec: Codec, memory: int):
@@ -248,7 +238,7 @@ class ShardSorter:
         self._memory = memory
 
     def __call__(self, shard: Shard, folder: Path) -> dict[str, Any]:
-        """Sort a shard; the result says how many rows each run has, the largest token, and what was cut."""
+        """Sort a shard; returns the rows of each run, the largest token, and the number of passages cut."""
         before = self._codec.cut_passages
         spill = Spill(folder, self._codec.end, self._memory, shard.first)
         firsts, kind = range(shard.first, shard.end, BATCH), token_type(self._codec)
@@ -266,16 +256,7 @@ def index_of_shards(
     scratch: str | Path | None = None,
     progress: bool = False,
 ) -> Segment:
-    """Merge all shards and DONE into one index, in a temporary folder that is deleted with it.
-
-    Args:
-        shards: All shards of a corpus, in order.
-        codec: The codec of the shards.
-        memory: Memory for sorting in bytes.
-        form: ``whole`` or ``prefixes``.
-        scratch: The folder of the temporary folder; None: the system's.
-        progress: Show that the merge is running.
-    """
+    """Merge all shards of a corpus, in order, and DONE into one index (:func:`index_on_disk`)."""
     passages = shards[-1].shard.end
     warn_of_cut(sum(done.result["cut"] for done in shards), passages, codec)
 

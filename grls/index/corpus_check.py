@@ -150,15 +150,11 @@ def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
 
 
 def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Relations:
-    """Which passages are equal, equal once cut, or a prefix of another.
+    """The passages that are equal, equal once cut to ``limit``, or a prefix of another passage.
 
     The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
-    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent.
-
-    Args:
-        tokens: ``[T]`` the concatenated passages, uncut; each ends in 0.
-        sizes: ``[N]`` lengths without the end.
-        limit: The longest passage that is not cut.
+    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent. ``tokens [T]``
+    are the concatenated passages, each with a 0 at its end, ``sizes [N]`` their lengths without it.
     """
     most, lengths = MAX_LENGTH - 1, sizes
     if (sizes > most).any():

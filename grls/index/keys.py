@@ -57,11 +57,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def follow(self, states: States) -> Following:
-        """The tokens that may follow each span.
-
-        Args:
-            states: ``[S, w]``.
-        """
+        """The tokens that may follow each span, of states ``[S, w]``."""
 
     @abstractmethod
     def closes(self, states: States) -> npt.NDArray[np.bool_]:
@@ -73,22 +69,14 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
-        """Numbers of the keys that hold a span, ascending, each once.
+        """Numbers of the keys that hold a span (``state [w]``), ascending, each once.
 
-        Args:
-            state: ``[w]``.
-            whole: Only keys that end with the span.
-            limit: The number of occurrences to look at, at most.
+        ``whole``: only keys that end with the span. At most ``limit`` occurrences are looked at.
         """
 
     @abstractmethod
     def held(self, state: Ints, whole: bool = True) -> int:
-        """How many keys hold a span: the number of results of :meth:`keys` without a limit.
-
-        Args:
-            state: ``[w]``.
-            whole: Only keys that end with the span; this count takes no listing of keys.
-        """
+        """The number of results of :meth:`keys` without a limit; with ``whole``, no keys are listed."""
 
     @abstractmethod
     def tokens(self, key: int) -> Ints:
@@ -131,11 +119,7 @@ class KeyIndex(ABC):
 
 
 class PrefixKeys(KeyIndex):
-    """Spans that begin where their key begins.
-
-    Args:
-        index: An index whose passages are the keys.
-    """
+    """Spans that begin where their key begins, of an index whose passages are the keys."""
 
     width = 1
 

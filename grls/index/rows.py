@@ -254,12 +254,7 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
 
 
 def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
-    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first).
-
-    Args:
-        tokens: The concatenated rows.
-        offsets: ``[R + 1]`` the start of each row.
-    """
+    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first)."""
     shared = np.zeros(len(offsets) - 1, dtype=np.int64)
     width = 4 if tokens.dtype == np.uint16 else 2
     live, depth = np.arange(1, len(shared)), 0
@@ -276,13 +271,10 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
 
 
 def stored_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
-    """The number of tokens of each of R consecutive rows that a form stores.
+    """``[R]`` the number of tokens that a form stores of consecutive rows of ``lengths [R]`` tokens.
 
-    Args:
-        lengths: ``[R]`` tokens of each row.
-        shared: ``[R]`` length of the prefix that each row shares with the row before it.
-        following: Length of the prefix that the last row shares with the row after it.
-        form: ``whole``, or ``prefixes``: one token more than a row shares with either neighbour.
+    ``prefixes``: one token more than a row shares with either neighbour. A row shares ``shared [R]`` tokens
+    with the row before it, and the last row shares ``following`` tokens with the row after it.
     """
     if form == "whole" or not len(lengths):
         return lengths

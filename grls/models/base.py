@@ -171,11 +171,7 @@ class GridGenerator(Protocol):
 
 
 def positions_in(config: Any) -> int | None:
-    """The longest input of a model in tokens; None if its positions have no limit.
-
-    Args:
-        config: The config of a transformers model, or of a part of it. XLNet has -1, which means no limit.
-    """
+    """The longest input of a model, or of a part, in tokens; None without a limit (XLNet has -1)."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most is not None and most > 0 else None
 

@@ -208,12 +208,7 @@ class PairScorer:
     ) -> Floats:
         """``[n]`` logits of pairs, in eval mode; those of equal pairs are equal.
 
-        Pairs of similar length share a batch.
-
-        Args:
-            pairs: n pairs.
-            batch_size: Pairs in a batch.
-            decided: Called with the number of pairs after each batch.
+        Pairs of similar length share a batch; ``decided`` is called with the number of pairs after each.
 
         Raises:
             DataError: A logit is not finite.

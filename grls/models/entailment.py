@@ -145,7 +145,12 @@ class WritingJudge(_Judge):
     _pair, _lead = False, "hypothesis: "
 
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
-        rows = [self._row(premise, end, room) for premise, end in pairs]
+        before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
+        rows = []
+        for premise, end in pairs:  # the premise is cut so that both fit
+            tail = _tokens(self.tokenizer, end)
+            head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
+            rows.append([*before, *head, *tail, *behind])
         encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
         written = self.model.generate(
             **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
@@ -154,13 +159,6 @@ class WritingJudge(_Judge):
         refuse_nan_logits(written.logits[0])
         texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
         return [text.strip() == "1" for text in texts]
-
-    def _row(self, premise: str, end: str, room: int) -> list[int]:
-        """Tokens of a pair, the premise cut so that both fit, and the special tokens of the tokenizer."""
-        tail = _tokens(self.tokenizer, end)
-        head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
-        before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
-        return [*before, *head, *tail, *behind]
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:

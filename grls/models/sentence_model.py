@@ -136,11 +136,7 @@ def reader_of(model: Any, task: str | None) -> Any:
 
 
 def readers_of(model: Any) -> list[Any]:
-    """The modules that read queries and passages: one, or that of each route.
-
-    Raises:
-        ValueError: A Router has no route for queries, or none for passages.
-    """
+    """The modules that read queries and passages: one, or that of each route; see :func:`reader_of`."""
     return list(dict.fromkeys(reader_of(model, task) for task in TASKS.values()))
 
 
@@ -201,11 +197,7 @@ def open_network(source: str) -> SentenceTransformer:
 def library_type(source: str) -> str | None:
     """The class of a model by its files: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
 
-    Args:
-        source: A folder, or a hub name.
-
-    Returns:
-        The name of the class; None for a model that the library did not save.
+    None for a model that the library did not save.
     """
     named = file_of(source, _CONFIG)
     if named is not None:

@@ -28,13 +28,7 @@ _LEAST = 10
 
 
 class Rules(NamedTuple):
-    """The options of every step.
-
-    Attributes:
-        end: The end token.
-        early_stop: Whether to stop a prefix when one passage is left under it.
-        mode: Score mode.
-    """
+    """The end token of the index, and the options of every step."""
 
     end: int
     early_stop: bool
@@ -66,10 +60,8 @@ class Standing(NamedTuple):
 class Count:
     """Counts the passages that each query may find in ranges of rows, on the device.
 
-    Args:
-        device: The device.
-        fixed: Whether to keep the lists of all scopes in the same tensors, which only grow, so that there are
-            few shapes.
+    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow, so that there are few
+    shapes.
     """
 
     def __init__(self, device: torch.device, fixed: bool = False):

@@ -87,7 +87,7 @@ class DeviceDecoder(SlotDecoder):
         return self.slots if self.compiled else super().slots_for(queries)
 
     def step(self, slots: int, results: int, longest: int) -> DeviceStep:
-        """The step of a search with ``results`` results a query and inputs of at most ``longest`` tokens.
+        """The step of a search with inputs of at most ``longest`` tokens, for k = ``results``.
 
         A compiled step is kept, with its memory, for the next search.
         """
@@ -224,14 +224,8 @@ _SHAPES = 256
 class Board:
     """All tensors that a step reads and writes, besides model and index; they keep their addresses.
 
-    Args:
-        generator: The model.
-        slots: S.
-        beams: K.
-        results: k.
-        longest: The most tokens of an input.
-        fixed: Whether the board serves many searches with few shapes; otherwise it serves one search and is
-            as small as possible.
+    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
+    as possible.
     """
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
@@ -322,11 +316,7 @@ class DeviceStep:
 
     @torch.inference_mode()
     def __call__(self, width: int) -> None:
-        """Every beam writes one token.
-
-        Args:
-            width: C; a compiled step rounds it up.
-        """
+        """Every beam writes one token; ``width`` is C, which a compiled step rounds up."""
         room = self.board.session.room()
         if self._compiled:
             width = rounded(width)
@@ -403,10 +393,7 @@ class CudaGraphs:
     """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
 
     Its graphs share one pool of memory: they are replayed one after the other, and nothing of a graph is read
-    after the next one has begun.
-
-    Args:
-        device: The GPU, which need not be the current device.
+    after the next one has begun. The GPU need not be the current device.
     """
 
     def __init__(self, device: torch.device):

@@ -54,12 +54,7 @@ class Markers:
 
 
 class TextMarkers(Markers):
-    """The markers as a tokenizer writes them.
-
-    Args:
-        tokenizer: Any transformers tokenizer.
-        opening: The marker that opens a key.
-        closing: The marker that closes a key.
+    """The markers that open and close a key, as a transformers tokenizer writes them.
 
     Raises:
         ConfigError: See :func:`check_markers`; or the tokenizer cannot write a marker.

@@ -162,11 +162,7 @@ def read_part(file: Path, low: int, high: int) -> Array:
 class Spill:
     """Takes the pieces of a stream and writes them as sorted runs whenever the memory is full.
 
-    Args:
-        folder: Scratch folder.
-        end: The end token.
-        memory: Memory limit in bytes.
-        first: Number of the first passage of the stream.
+    ``first`` is the number of the first passage of the stream.
     """
 
     def __init__(self, folder: Path, end: int, memory: int, first: int = 0):
@@ -228,17 +224,12 @@ class Spill:
 
 
 class RowSlice(NamedTuple):
-    """Consecutive rows in the order of all passages.
-
-    Attributes:
-        low: ``[P]`` the first row in each run.
-        high: ``[P]`` the end row in each run.
-        equal: Whether all rows are equal.
-    """
+    """Consecutive rows in the order of all passages: first row and end row in each run, ``[P]``."""
 
     low: Ints
     high: Ints
     equal: bool
+    """Whether all rows are equal."""
 
 
 class Partition:

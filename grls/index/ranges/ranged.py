@@ -64,16 +64,7 @@ class RangePart(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The size of a part.
-
-    Attributes:
-        rows: Number of rows.
-        passages: Number of passages.
-        longest: Stored tokens of the longest row.
-        end: The end token.
-        form: What is stored of each row.
-        start: The state of the empty prefix.
-    """
+    """The size of a part, as in :class:`SortedRows`, and its state of the empty prefix."""
 
     rows: int
     passages: int
@@ -220,14 +211,7 @@ def _by_part(part: Ints) -> dict[int, Ints]:
 
 
 class _Shared(NamedTuple):
-    """A prefix that several parts hold.
-
-    Attributes:
-        tokens: ``[A]`` the tokens that may follow.
-        states: ``[A]`` the states after them.
-        lows: ``[A]`` the first row of each.
-        highs: ``[A]`` the end row of each.
-    """
+    """A prefix that several parts hold: the tokens that may follow, with state and rows of each, ``[A]``."""
 
     tokens: Ints
     states: Ints

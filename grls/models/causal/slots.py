@@ -23,7 +23,6 @@ from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
-from grls.io.files import turn
 from grls.models.base import cache_argument, positions_in
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
@@ -35,6 +34,7 @@ from grls.models.sessions.memory import (
     Version,
     agree,
     takes_positions,
+    trial,
     version,
 )
 
@@ -43,12 +43,7 @@ _CACHED = 1 << 20
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` for the fast search; see :func:`plant_causal`.
-
-    Args:
-        model: The model, in eval mode.
-        prompt: Token ids before every input.
-    """
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`."""
 
     def __init__(self, model: Any, prompt: Sequence[int] = ()):
         super().__init__(model, Head(model))
@@ -219,10 +214,8 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     most = positions_in(model.config)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
-    with turn(model):  # another thread may have replaced parts of the model
-        training = model.training
-        model.eval()
-        try:
+    try:
+        with trial(model):
             trees = CausalTrees(model, prompt)
             if not trees.head.linear:
                 raise ConfigError(
@@ -232,12 +225,10 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
             if not _agrees(trees):
                 raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
             return trees
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
-            if out_of_memory(error):
-                raise
-            raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
-        finally:
-            model.train(training)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        if out_of_memory(error):
+            raise
+        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
 
 
 @torch.inference_mode()
@@ -281,8 +272,8 @@ class CausalGenerator:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
         self.head = Head(model)
         try:
-            with turn(model):  # another thread may have replaced parts of the model
-                agrees = self._tried()
+            with trial(model):
+                agrees = self._agrees()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             if out_of_memory(error):
                 raise
@@ -301,23 +292,18 @@ class CausalGenerator:
         return CausalSession(self, inputs)
 
     @torch.inference_mode()
-    def _tried(self) -> bool:
-        """Test on a small batch whether the head and single steps give the logits of the model."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
-            expected = self.model(input_ids=paths).logits[:, -1].float()
-            read = self.head.read(input_ids=paths)[:, -1]
-            if not agree(self.head.all(read), expected, read.dtype):
-                return False
-            session = self.open([[3, 4], [5]])
-            session.first()
-            session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
-            session.step(np.array([0, 1]), np.array([3, 4]))
-            return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
-        finally:
-            self.model.train(training)
+    def _agrees(self) -> bool:
+        """Whether the head and single steps give the logits of the model, on a small batch."""
+        paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
+        expected = self.model(input_ids=paths).logits[:, -1].float()
+        read = self.head.read(input_ids=paths)[:, -1]
+        if not agree(self.head.all(read), expected, read.dtype):
+            return False
+        session = self.open([[3, 4], [5]])
+        session.first()
+        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+        session.step(np.array([0, 1]), np.array([3, 4]))
+        return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
 
 
 class CausalSession(HeadRows):

@@ -18,6 +18,8 @@ from grls.models.load.opening import (
     hub_answers,
     is_packaged,
     language_source,
+    open_config,
+    opening,
     packaged_encoder,
     refuse_missing_folder,
 )
@@ -80,7 +82,6 @@ def find_encoder(name: str) -> BaseModel:
 def _positions(source: str) -> int | None:
     """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
     from grls.models.load.build import encoder_positions
-    from grls.models.load.opening import open_config, opening
 
     with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
         parts = module_folders(source)
@@ -93,7 +94,6 @@ def _positions(source: str) -> int | None:
 def find_writer(name: str) -> BaseModel:
     """The model that a generator begins with; ConfigError if there is none, or it is an encoder."""
     from grls.models.load.build import refuse_encoder
-    from grls.models.load.opening import open_config, opening
 
     if name == PACKAGED:
         language_source(name)

@@ -238,14 +238,7 @@ class WarmStart(GeneratorSpec):
 
 
 def refuse_encoder(config: Any) -> None:
-    """Refuse an encoder. transformers would load it as a causal model, though it sees later tokens.
-
-    Args:
-        config: The config of the model.
-
-    Raises:
-        IncompleteError: The model is an encoder.
-    """
+    """Refuse (IncompleteError) an encoder, which transformers would load as a causal model, by its config."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -441,14 +434,7 @@ def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
 
 @torch.inference_mode()
 def refuse_foresight(model: Any) -> None:
-    """Refuse a model whose predictions depend on later tokens, because it sees the tokens that it predicts.
-
-    Args:
-        model: A transformers model without an encoder, in eval mode.
-
-    Raises:
-        ConfigError: The predictions depend on later tokens.
-    """
+    """Refuse (ConfigError) a model, in eval mode, whose predictions depend on later tokens."""
     inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
     with turn(model):
         logits, changed = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)

@@ -36,6 +36,7 @@ from grls.models.sessions.memory import (
     agree,
     by_head,
     takes_positions,
+    trial,
 )
 
 _LEAST_DISTANCES = 64
@@ -252,18 +253,14 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
 
     Two inputs and three branches, one of two tokens, are tested against the forward pass of the model.
     """
-    with turn(generator.model):  # another thread may have replaced parts of the model
-        model, training = generator.model, generator.model.training
-        model.eval()
-        try:
+    try:
+        with trial(generator.model):
             trees = Seq2SeqTrees(generator)
             return trees if generator.head.linear and _agrees(trees) else None
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            if out_of_memory(error):
-                raise
-            return None
-        finally:
-            model.train(training)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        return None
 
 
 @torch.inference_mode()

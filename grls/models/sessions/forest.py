@@ -82,12 +82,7 @@ class Forest:
         return self.depths.shape[1]
 
     def plant(self, slots: Ints, seen: bool = True) -> None:
-        """Start new trees in these slots, with node 0.
-
-        Args:
-            slots: The slots.
-            seen: Whether node 0 holds a token that all others attend to.
-        """
+        """Start new trees in these slots; ``seen``: node 0 holds a token to which all other nodes attend."""
         self.counts[slots] = 1
         self.depths[slots, 0] = 0
         self._ancestors[slots, 0] = False

@@ -125,6 +125,18 @@ def version(module: nn.Module) -> Version:
     return tuple((p.data_ptr(), total) for p, total in zip(parameters, sums, strict=True))
 
 
+@contextmanager
+def trial(model: nn.Module) -> Iterator[None]:
+    """A context in which a model is tested: in eval mode, while no other thread replaces parts of it."""
+    with turn(model):
+        training = model.training
+        model.eval()
+        try:
+            yield
+        finally:
+            model.train(training)
+
+
 def takes_positions(near: Tensor, far: Tensor) -> bool:
     """Whether a model uses its position argument, from its outputs for two different positions.
 
