@@ -163,8 +163,8 @@ class _Search(SlotSearch):
             results = self.results[slot]
             results.append((float(scores[c]), int(states[c])))
             results.sort(key=lambda result: -result[0])
-            del results[self.wanted[slot] :]
-        pairs = zip(self.results, self.wanted, strict=True)
+            del results[self.k_of_slot[slot] :]
+        pairs = zip(self.results, self.k_of_slot, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
         live = chosen.live
         reach = scores[live]  # the best score that a beam can reach: scores never rise,
@@ -201,7 +201,9 @@ class _Search(SlotSearch):
     def drop(self, slots: Ints) -> None:
         """Forget the queries of these slots."""
         stay = ~np.isin(self.beams.slots, slots)
-        self.beams = _Beams(*(column[stay] for column in self.beams))
+        old = self.beams
+        states, scores = old.states[stay], old.scores[stay]
+        self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
         for slot in slots.tolist():
             self.results[slot] = []
 

@@ -3,7 +3,7 @@
 Legend: B rows that begin, N tokens that may begin a passage, K beam width.
 
 With a million passages, N is in the tens of thousands. The step is one dense product with a part of the head
-that is cached. Of its ``[B, N]`` scores, only those that the beam can choose leave the device.
+that is cached. Of its ``[B, N]`` scores, only scores that the beam can choose leave the device.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FirstSteps:
         self._order = np.argsort(complete, kind="stable")  # so that each kind is a slice
         self._live = int((~complete).sum())
         self.tokens = allowed.tokens[self._order]
-        """``[N]`` first tokens; those that finish a passage come last."""
+        """``[N]`` first tokens; tokens that finish a passage come last."""
         self.states = allowed.states[self._order]
 
     def best(

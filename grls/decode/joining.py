@@ -40,7 +40,7 @@ class JoiningQuery(NamedTuple):
         prior: Its priors, or those of several queries together. All queries of a source have priors, with the
             same weights, or none has.
         number: Its number in the priors.
-        ranked: The passages by the frontier of its search; None: the passages are those that it writes. All
+        ranked: Ranks the passages by the frontier of its search; None: the passages are what it writes. All
             queries of a source have it, or none has.
     """
 
@@ -86,7 +86,7 @@ class JoinedSearch(SlotSearch):
         self.entered: list[JoiningQuery | None] = [None] * slots
         empty = Scope(decoder.index, slots)
         super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
-        self.most = self.wanted  # the number of a query is that of its slot
+        self.k_of_query = self.k_of_slot  # the number of a query is that of its slot
         self.waiting = []
         self._open: set[int] = set()  # slots whose queries have no result yet
 
@@ -116,7 +116,7 @@ class JoinedSearch(SlotSearch):
                 return
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
-                self.entered[slot], self.inputs[slot], self.wanted[slot] = query, query.tokens, query.k
+                self.entered[slot], self.inputs[slot], self.k_of_slot[slot] = query, query.tokens, query.k
                 self.widths[slot] = query.beams or self.options.beams
             exclude = [() if query is None else query.exclude for query in self.entered]
             allow = [None if query is None else query.allow for query in self.entered]
@@ -163,7 +163,7 @@ class JoinedSearch(SlotSearch):
 
     def _answer(self, slot: int) -> None:
         self._open.remove(slot)
-        passages, self.found[slot] = self.found[slot], []
+        passages, self.hits[slot] = self.hits[slot], []
         query = self._of(slot)
         if self.gathering is not None and query.ranked is not None:
             passages = query.ranked(self.gathering.take(slot))

@@ -143,12 +143,12 @@ class Scope:
         ``most``: the most passages of each state (one text may have many copies); None: all.
         """
         low, high = self._index.span(states)
-        whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
+        unfiltered = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
         numbers = []
-        for query, first, last, everything in zip(
-            queries.tolist(), low.tolist(), high.tolist(), whole.tolist(), strict=True
+        for query, first, last, all_rows in zip(
+            queries.tolist(), low.tolist(), high.tolist(), unfiltered.tolist(), strict=True
         ):
-            if everything:
+            if all_rows:
                 numbers.append(self._index.rows.members_in(first, last)[:most].tolist())
             else:
                 numbers.append(self._passages(query, first, last, most))

@@ -107,13 +107,13 @@ class SlotSearch(ABC):
         self.index = options.index
         self.scope = request.scope
         self.inputs: list[Sequence[int]] = [*request.inputs]
-        self.most = [request.k] * len(request.inputs)  # the number of passages that each query wants
-        self.found: list[list[ScoredPassage]] = [[] for _ in request.inputs]
+        self.k_of_query = [request.k] * len(request.inputs)  # the number of passages that each query wants
+        self.hits: list[list[ScoredPassage]] = [[] for _ in request.inputs]
         lengths = [len(tokens) for tokens in request.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
         self.queries = np.full(options.slots_for(len(lengths)), -1)  # the query of each slot; -1: free
-        self.wanted = [request.k] * len(self.queries)  # the number of passages of each slot's query
+        self.k_of_slot = [request.k] * len(self.queries)  # the number of passages of each slot's query
         self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
         self.gathering = request.gathering
         self.masses = (
@@ -127,7 +127,7 @@ class SlotSearch(ABC):
                 taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
                 self._begin(np.array(taken), free[: len(taken)])
             if not (self.queries >= 0).any():
-                return self.found
+                return self.hits
             self.advance()
 
     @abstractmethod
@@ -189,7 +189,7 @@ class SlotSearch(ABC):
             normalized = self.masses.normalized
             gains = self.options.first_steps.gains(self.masses, slots)
         first_steps = self.options.first_steps
-        # A frontier needs all first tokens, also those that are not continued.
+        # A frontier needs all first tokens, also tokens that are not continued.
         widest = int(self.widths[slots].max())
         most = widest if self.gathering is None else len(first_steps.tokens)
         mode = self.options.mode
@@ -208,13 +208,13 @@ class SlotSearch(ABC):
         states: list[int] = []
         most = 0
         for query, pairs in zip(queries.tolist(), results, strict=True):
-            most = max(most, self.most[query])
+            most = max(most, self.k_of_query[query])
             for score, state in pairs:
                 owners.append(query)
                 scores.append(score)
                 states.append(state)
         under = np.array(owners, dtype=np.int64), np.array(states, dtype=np.int64)
         for query, score, numbers in zip(owners, scores, self.scope.passages(*under, most), strict=True):
-            self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
+            self.hits[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():
-            del self.found[query][self.most[query] :]
+            del self.hits[query][self.k_of_query[query] :]

@@ -298,7 +298,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
         folder: The folder.
         files: The manifest entries of the arrays.
         verify: True: compare checksums, which reads every byte once; False: compare nothing; None: the value
-            of :func:`verifying`; if that is None, too, compare the checksums of small indexes (up to
+            of :func:`verifying`; if both are None, compare the checksums of small indexes (up to
             ``CHECKED_BYTES``), and sixteen blocks of each file of a larger one.
 
     Raises:

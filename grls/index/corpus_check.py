@@ -266,11 +266,11 @@ def _check_order(rows: Rows, path: Path, known: list[Ints]) -> None:
     shared = shared_prefixes(rows.tokens, starts)
     lengths = np.diff(starts)
     for start in range(1, len(rows), _AT_ONCE):
-        these = np.arange(start, min(start + _AT_ONCE, len(rows)))
-        at = shared[these]
-        if (at >= np.minimum(lengths[these], lengths[these - 1])).any():
+        numbers = np.arange(start, min(start + _AT_ONCE, len(rows)))
+        differ_at = shared[numbers]
+        if (differ_at >= np.minimum(lengths[numbers], lengths[numbers - 1])).any():
             raise IndexFormatError(f"{file}: a row is the beginning of the next one; {REBUILD}")
-        if (rows.tokens[starts[these] + at] <= rows.tokens[starts[these - 1] + at]).any():
+        if (rows.tokens[starts[numbers] + differ_at] <= rows.tokens[starts[numbers - 1] + differ_at]).any():
             raise IndexFormatError(f"{file}: the rows are not sorted; {REBUILD}")
     if rows.form == "whole" and int((rows.tokens == rows.end).sum()) != len(rows):
         raise IndexFormatError(f"{file}: the end token {rows.end} is inside a row; {REBUILD}")
@@ -283,8 +283,8 @@ def _check_backend(index: Segment, shared: Ints, path: Path) -> None:
     if index.backend == "array":
         _check_nodes(index.rows, index.arrays(), shared, path)
         return
-    again = type(index).build(index.rows, shared)
-    for name, array in again.arrays().items():
+    rebuilt = type(index).build(index.rows, shared)
+    for name, array in rebuilt.arrays().items():
         if not np.array_equal(array, index.arrays()[name]):
             raise _other(path, name)
 

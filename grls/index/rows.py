@@ -310,7 +310,7 @@ def narrow(tokens: Array) -> Array:
 
 
 def sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
-    """Stable order of the sequences; the length of the prefix each shares with the one before (-1: equal)."""
+    """Stable order of the sequences; the length of the prefix shared with the sequence before (-1: equal)."""
     count = len(offsets) - 1
     order = np.arange(count)
     shared = np.zeros(count, dtype=np.int64)

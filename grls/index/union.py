@@ -246,7 +246,7 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
         starts = index.rows.offsets.all()[:-1]
     else:
         raise TypeError(f"cannot merge a {type(index).__name__}")
-    members = index.rows.members_in(0, len(index.rows))  # those that stay, renumbered and grouped by row
+    members = index.rows.members_in(0, len(index.rows))  # the kept passages, renumbered and grouped by row
     stay = keep[members]
     sizes = np.bincount(index.rows.row_of[members].astype(np.int64)[stay], minlength=len(index.rows))
     members = (np.cumsum(keep) - 1)[members[stay]]

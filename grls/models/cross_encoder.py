@@ -110,8 +110,8 @@ class PairScorer:
             )
         self.model = PairNetwork.of(model)
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
-        most = positions_of(model[0])
-        self.max_tokens = int(min(model.max_seq_length or most, most, 2**30))
+        positions = positions_of(model[0])
+        self.max_tokens = int(min(model.max_seq_length or positions, positions, 2**30))
         if self.max_tokens < self._markers + 2:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
         model.max_seq_length = self.max_tokens

@@ -84,8 +84,8 @@ def fastest(device: torch.device) -> str:
         short, rounded = rows.bfloat16(), weight.bfloat16()
         times["bfloat16"] = _seconds(lambda: functional.linear(short, rounded), device)
         if device.type == "cpu" and packs("float16-weights"):
-            is_packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
-            times["float16-weights"] = _seconds(lambda: is_packed(rows), device)
+            packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
+            times["float16-weights"] = _seconds(lambda: packed(rows), device)
     return min(times, key=lambda name: times[name])
 
 

@@ -183,14 +183,13 @@ def open_network(source: str) -> SentenceTransformer:
     """Open a model. A module of grls is made directly, so that the library need not trust foreign code."""
     with _opening(source):
         parts = module_folders(source)
-        if [part.kind for part in parts] == [
-            f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"
-        ]:
+        own_class = f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"
+        if [part.kind for part in parts] == [own_class]:
             module, file = FirstDecoderOutput.load(source), file_of(source, _CONFIG)
-            named: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
-            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=named)
-        if (named := library_type(source)) not in (None, SentenceTransformer.__name__):
-            raise IncompleteError(f"it is a {named}, which gives no single vector of a text")
+            similarity: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
+            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
+        if (saved := library_type(source)) not in (None, SentenceTransformer.__name__):
+            raise IncompleteError(f"it is a {saved}, which gives no single vector of a text")
         return _library_model(SentenceTransformer, source, parts)
 
 
@@ -199,9 +198,9 @@ def library_type(source: str) -> str | None:
 
     None for a model that the library did not save.
     """
-    named = file_of(source, _CONFIG)
-    if named is not None:
-        settings = read_json(named)
+    file = file_of(source, _CONFIG)
+    if file is not None:
+        settings = read_json(file)
         kind = str(settings.get("model_type") or "SentenceTransformer") if isinstance(settings, dict) else ""
         return _LATE if kind == "ColBERT" else kind
     config = file_of(source, "config.json")
@@ -232,15 +231,15 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
         architectures = open_config(source).architectures or [] if saved is None and plain else []
         is_plain = any(str(name).endswith(str(plain)) for name in architectures)
         if saved != kind.__name__ and not is_plain:
-            named = "a model without its layers" if saved is None else f"a {saved}"
-            raise IncompleteError(f"it is {named}, not a {kind.__name__}")
+            actual = "a model without its layers" if saved is None else f"a {saved}"
+            raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
         return _library_model(kind, source, parts)
 
 
 def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
     refuse_missing_parts(source, parts)
-    whole = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
-    model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
+    options = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
+    model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
     refuse_unread(model, source, parts)
     readers_of(model)  # a Router without a route for queries is refused here
     return model
@@ -250,8 +249,8 @@ def positions_of(reader: Any) -> float:
     """The longest text that a module can read, in tokens; infinite for relative positions (T5)."""
     network = next((part for part in reader.modules() if isinstance(part, PreTrainedModel)), None)
     config: Any = getattr(network, "config", None)
-    most = encoder_positions(getattr(config, "encoder", config))
-    return math.inf if most is None else most
+    positions = encoder_positions(getattr(config, "encoder", config))
+    return math.inf if positions is None else positions
 
 
 def _opening(source: str) -> AbstractContextManager[None]:

@@ -75,18 +75,18 @@ class TextEncoder:
         self.model = model
         self.stages = tuple(stages)
         readers = readers_of(model)
-        own = {
+        limits = {
             reader: int(min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader), UNLIMITED))
             if cuts(reader)
             else UNLIMITED
             for reader in readers
         }
-        chosen = max_tokens is not None and max_tokens != max(own.values())
+        chosen = max_tokens is not None and max_tokens != max(limits.values())
         if chosen and not any(map(cuts, readers)):
             kind = type(readers[0]).__name__
             log.warning("A limit of %s tokens has no effect: %s reads texts of any length.", max_tokens, kind)
         for reader in filter(cuts, readers):
-            limit = max_tokens if max_tokens is not None and chosen else own[reader]
+            limit = max_tokens if max_tokens is not None and chosen else limits[reader]
             most, markers = positions_of(reader), _markers(reader)
             if not markers < limit <= most:
                 raise ConfigError(
@@ -95,12 +95,12 @@ class TextEncoder:
                     f"{'any number of' if most == math.inf else f'{most:,.0f}'} positions. Choose another "
                     "limit, and index again what was indexed with this one."
                 )
-            own[reader] = reader.max_seq_length = limit
+            limits[reader] = reader.max_seq_length = limit
             if isinstance(reader, SparseStaticEmbedding):
                 tokenizer: Any = reader.tokenizer
                 tokenizer.model_max_length = limit  # by which it cuts
-        self._limits = {role: own[self.reader(role)] for role in TASKS}
-        self.max_tokens = max(own.values())
+        self._limits = {role: limits[self.reader(role)] for role in TASKS}
+        self.max_tokens = max(limits.values())
 
     def to(self, device: str = "auto", precision: str = "float32") -> Self:
         """Move the network; returns this encoder.
@@ -185,7 +185,7 @@ class TextEncoder:
         return sum(length > self.limit("passage") for length in self._lengths(passages, "passage"))
 
     def cut_notice(self, cut: int, passages: int, option: str) -> str:
-        """The warning that so many of the passages are cut; ``option`` is the one that sets the limit."""
+        """The warning that ``cut`` of the passages are cut; ``option`` sets the limit."""
         most, most_read = positions_of(self.reader("passage")), self.limit("passage")
         remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
         if most_read >= most:

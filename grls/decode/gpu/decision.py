@@ -166,7 +166,7 @@ def decide_step(
 
 
 def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
-    """Scores of beams, without those that cannot enter the results any more, because scores never rise."""
+    """Scores of beams, without beams that cannot enter the results any more, because scores never rise."""
     return scores.masked_fill(scores <= results[:, -1:], NOTHING)
 
 

@@ -7,7 +7,7 @@ On a GPU, the time of a step is the time to launch its kernels, not their comput
 slot writes a token in every step, forced or not. All results of a step (the allowed tokens, their scores, the
 live candidates, the new results) are tensors that stay on the device. Only one bit a slot reaches the host in
 each step: whether the slot is decided. Then the host reads its results and gives the slot to the next query.
-The first step of a query is the one of the fast search (:mod:`grls.decode.first_step`).
+The first step of a query is that of the fast search (:mod:`grls.decode.first_step`).
 """
 
 from __future__ import annotations
@@ -378,11 +378,11 @@ class Replays:
             self._known[key] = None
             work()
             return
-        again = self._known[key]
-        if again is None:
-            again = self._known[key] = self._capture(work)
+        replay = self._known[key]
+        if replay is None:
+            replay = self._known[key] = self._capture(work)
             self.captured += 1
-        again()
+        replay()
 
 
 _capturing = Lock()

@@ -382,7 +382,7 @@ class Continuations:
             following = _without(following, begins & np.isin(following.tokens, self.markers.within))
         if self.options.repeat:
             return following
-        # Not those that lead only to keys quoted already: few tokens, as they are tokens of the quoted keys.
+        # Tokens that lead only to keys quoted already are left out: few tokens, those of the quoted keys.
         gone = np.zeros(len(following.tokens), dtype=bool)
         for n, row in enumerate(rows.tolist()):
             used = quoted(live[row])

@@ -247,15 +247,15 @@ class Partition:
     def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
         if not (high > low).any():
             return
-        whole = int(self._costs(np.stack((low, high)))[1])
-        if whole <= self._memory or int((high - low).sum()) == 1:
+        needed = int(self._costs(np.stack((low, high)))[1])
+        if needed <= self._memory or int((high - low).sum()) == 1:
             yield RowSlice(low, high, equal=False)
             return
         depth, equal = self._common(low, high)
         if equal:
             yield RowSlice(low, high, equal=True)
             return
-        cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (whole // self._memory + 1)))
+        cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (needed // self._memory + 1)))
         costs = self._costs(cuts)
         begin = 0
         for n in range(1, len(cuts)):  # join neighbours while they fit

@@ -549,9 +549,9 @@ def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
 
 def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
     """A message: a line of JSON and the bytes of its arrays, so that nothing is unpickled."""
-    whole = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
-    line = json.dumps({**head, "lengths": [len(array) for array in whole]})
-    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in whole)])
+    integers = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
+    line = json.dumps({**head, "lengths": [len(array) for array in integers]})
+    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in integers)])
 
 
 def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:

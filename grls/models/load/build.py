@@ -391,10 +391,10 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     """
     if _shared is None:
         return _load(name, device, precision)
-    wanted = (name, device, precision)
-    if wanted not in _shared:
-        _shared[wanted] = _load(*wanted)
-    return _shared[wanted]
+    key = (name, device, precision)
+    if key not in _shared:
+        _shared[key] = _load(*key)
+    return _shared[key]
 
 
 def _load(
@@ -427,9 +427,9 @@ def _load(
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """The tokens that end an output, from the tokenizer and from the settings of the model."""
-    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    several = named if isinstance(named, list) else [named]
-    return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    end_list = ends if isinstance(ends, list) else [ends]
+    return {token for token in (tokenizer.eos_token_id, *end_list) if isinstance(token, int)}
 
 
 @torch.inference_mode()

@@ -127,7 +127,7 @@ class GridMemory(SlotMemory):
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """See :meth:`grls.models.base.GridSession.write`; ``room`` is the result of :meth:`room`.
 
-        A dead beam has any parent. Slots without a query write tokens, too, to entries that no beam sees.
+        A dead beam has any parent. Slots without a query also write tokens, to entries that no beam sees.
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]
