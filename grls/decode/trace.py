@@ -45,12 +45,7 @@ class SearchTrace(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """A token that the model preferred to the token of the passage after the same prefix.
-
-    Attributes:
-        token: The token.
-        log_probability: Log-probability in the score mode (nats).
-    """
+    """A token that the model preferred to the token of the passage, with its log-probability (nats)."""
 
     token: int
     log_probability: float

@@ -5,6 +5,7 @@ A backend is a class of :class:`grls.index.base.Segment`. Files: :mod:`grls.inde
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Self
 
 import marisa_trie
@@ -33,6 +34,16 @@ class _Rebuilt(Segment):
     @classmethod
     def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
         return cls(rows)
+
+    @abstractmethod
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        """The tokens that may follow a state, ascending, and the state after each."""
+
+    def allowed(self, states: Ints) -> Allowed:
+        following = [self._following(int(state)) for state in states]
+        pairs = np.array([pair for tokens in following for pair in tokens], dtype=np.int64).reshape(-1, 2)
+        offsets = np.cumsum([0, *map(len, following)], dtype=np.int64)
+        return Allowed(pairs[:, 0], pairs[:, 1], offsets)
 
 
 class FlatIndex(_Rebuilt):
@@ -66,17 +77,9 @@ class FlatIndex(_Rebuilt):
     def start(self) -> int:  # noqa: D102
         return 0
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
-        tokens: list[int] = []
-        children: list[int] = []
-        offsets = [0]
-        for state in states:
-            prefix = self._prefixes[state]
-            for token in self.following[prefix]:
-                tokens.append(token)
-                children.append(self._number[(*prefix, token)])
-            offsets.append(len(tokens))
-        return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        prefix = self._prefixes[state]
+        return [(token, self._number[(*prefix, token)]) for token in self.following[prefix]]
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = np.array([self._spans[s] for s in states], dtype=np.int64).reshape(-1, 2)
@@ -118,17 +121,10 @@ class MarisaIndex(_Rebuilt):
     def start(self) -> int:  # noqa: D102
         return len(self._trie)
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
-        tokens: list[int] = []
-        children: list[int] = []
-        offsets = [0]
-        for state in states:
-            prefix = "" if state == len(self._trie) else self._trie.restore_key(int(state))
-            for token in self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]]:
-                tokens.append(int(token))
-                children.append(self._trie.key_id(prefix + _encode_token(int(token))))
-            offsets.append(len(tokens))
-        return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        prefix = "" if state == len(self._trie) else self._trie.restore_key(state)
+        tokens = self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]].tolist()
+        return [(token, self._trie.key_id(prefix + _encode_token(token))) for token in tokens]
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = self._spans[states].astype(np.int64)

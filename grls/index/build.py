@@ -120,11 +120,7 @@ def build_segment(
 ) -> Segment:
     """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
 
-    Args:
-        corpus: The passages, or their spans.
-        codec: Turns passages into tokens.
-        backend: ``array``, ``marisa`` or ``flat``.
-        before: A segment whose passages come first.
+    The passages of the segment ``before`` come first.
 
     Raises:
         DataError: The corpus is empty, or a passage has the id reserved for DONE.

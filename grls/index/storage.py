@@ -82,13 +82,9 @@ def save_runs(runs: Runs, folder: str | Path, end: int, memory: int, form: Form 
 
 
 def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-    """Write an index to a folder, atomically.
+    """Write an index to a folder, atomically; an earlier index there is replaced.
 
-    Args:
-        index: The index.
-        folder: Destination; an earlier index there is replaced.
-        tokenizer: Fingerprint of the codec of the index.
-        corpus: Fingerprint of the corpus of the index.
+    ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written.

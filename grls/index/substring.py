@@ -88,7 +88,7 @@ class SubstringIndex(KeyIndex):
         kind = unsigned(len(vocabulary) + 1)
         ranks = np.zeros(starts[-1], dtype=kind)
         ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = numbers + 1
-        # The suffix array of the ranks: the suffixes of their big-endian bytes that begin where a rank begins.
+        # The suffix array of the ranks: suffixes of their big-endian bytes that begin where a rank begins.
         width = ranks.dtype.itemsize
         of_bytes = np.asarray(divsufsort(ranks.astype(f">u{width}").view(np.uint8)))
         suffixes = of_bytes[of_bytes % width == 0].astype(np.int64) // width

@@ -20,12 +20,9 @@ def check_adapters(rank: int, dropout: float) -> None:
 
 
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
-    """Add an adapter to every linear layer except the output head, and freeze all other weights.
+    """Add an adapter to every linear layer except the output head, and freeze all other weights, in place.
 
-    Args:
-        model: A transformers model; it is changed in place.
-        rank: The rank of the adapters, r. They are scaled by 2, that is, alpha = 2 r.
-        dropout: The dropout rate of the adapters' inputs.
+    Adapters of rank r are scaled by 2, that is, alpha = 2 r. ``dropout`` is the rate at their inputs.
 
     Raises:
         ConfigError: peft is not installed, the rank is below 1, or the dropout is not in [0, 1).

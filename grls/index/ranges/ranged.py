@@ -368,12 +368,7 @@ def write_ranges(
 ) -> None:
     """Cut an index into parts and write them into an existing folder, to which the caller gives its name.
 
-    Args:
-        index: The index, of the backend ``array``.
-        folder: The folder.
-        ranges: How to cut the index.
-        tokenizer: Fingerprint of the codec.
-        corpus: Fingerprint of the corpus.
+    ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
 
     Raises:
         ConfigError: The index is of another kind, or has fewer rows than parts.
