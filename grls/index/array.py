@@ -284,7 +284,9 @@ def is_entry(entry: Any) -> bool:
     return isinstance(entry, dict) and all(isinstance(entry.get(n), kind) for n, kind in kinds.items())
 
 
-def refuse_other(manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None) -> None:
+def refuse_other_origin(
+    manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None
+) -> None:
     """Refuse (MismatchError) an index of another tokenizer or corpus, by their fingerprints; None: any."""
     for name, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest.get(name) != expected:

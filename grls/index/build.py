@@ -30,8 +30,8 @@ from grls.index.external_sort.stream import (
     Sequences,
     SortedRun,
     Spill,
+    concatenated,
     cost,
-    joined,
 )
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import FORMS, load_index, save_runs, save_stream
@@ -112,7 +112,7 @@ def build_index(
                 stream = _drained(taken, pieces)
                 save = partial(save_stream, stream, end=codec.end, memory=memory, form=form)
                 return index_on_disk(save, scratch)
-        return index_tokens(*joined(taken), codec.end, backend, form)
+        return index_tokens(*concatenated(taken), codec.end, backend, form)
 
 
 def build_segment(
@@ -130,7 +130,7 @@ def build_segment(
     if before is not None:
         old = [before.tokens(passage) for passage in range(len(before))]
         pieces.insert(0, token_sequences(old, token_type(codec)))
-    return index_tokens(*joined(pieces), codec.end, backend)
+    return index_tokens(*concatenated(pieces), codec.end, backend)
 
 
 def refuse_unindexable(corpus: Corpus | Spans) -> None:

@@ -24,7 +24,7 @@ from grls.index.array import (
     is_checked,
     is_entry,
     load_arrays,
-    refuse_other,
+    refuse_other_origin,
 )
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
@@ -181,7 +181,7 @@ def load_index(
             f"name the module that registers the backend in {VARIABLE}, or {REBUILD}"
         )
     _refuse_incomplete(manifest, path / MANIFEST)
-    refuse_other(manifest, path, tokenizer, corpus)
+    refuse_other_origin(manifest, path, tokenizer, corpus)
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
     known = {*ROW_ARRAYS, *backend.stored}
     files = {name: entry for name, entry in manifest["files"].items() if name in known}

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pydivsufsort import divsufsort
 
 from grls.errors import DataError, IndexFormatError
-from grls.index.array import describe_arrays, is_entry, load_arrays, refuse_other
+from grls.index.array import describe_arrays, is_entry, load_arrays, refuse_other_origin
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
 from grls.io.files import atomic_folder, read_json, write_json
@@ -174,7 +174,7 @@ class SubstringIndex(KeyIndex):
         files = manifest.get("files")
         if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
             raise IndexFormatError(f"{path / MANIFEST}: the key 'files' is malformed; build it again.")
-        refuse_other(manifest, path, tokenizer, corpus)
+        refuse_other_origin(manifest, path, tokenizer, corpus)
         return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:

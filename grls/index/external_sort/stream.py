@@ -110,7 +110,7 @@ class Sequences(NamedTuple):
     offsets: Array
 
 
-def joined(pieces: Sequence[Sequences]) -> Sequences:
+def concatenated(pieces: Sequence[Sequences]) -> Sequences:
     """The passages of several pieces, in their order."""
     shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
     offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
@@ -205,7 +205,7 @@ class Spill:
     def _write(self) -> None:
         if not self._pieces:
             return
-        tokens, offsets = joined(self._pieces)
+        tokens, offsets = concatenated(self._pieces)
         self._pieces, self._cost = [], 0
         validate(tokens, offsets, self._end)
         order, _ = sort(tokens, offsets)

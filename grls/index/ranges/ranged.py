@@ -33,7 +33,7 @@ from grls.index.array import (
     is_entry,
     load_arrays,
     map_array,
-    refuse_other,
+    refuse_other_origin,
 )
 from grls.index.base import Allowed, ConstraintIndex, Segment
 from grls.index.rows import Array, Form, Ints, Rows, SortedRows, shared_prefixes, unsigned
@@ -401,7 +401,7 @@ def open_ranges(
         MismatchError: The index was built with another tokenizer or corpus.
     """
     record = _read(folder / RANGES)
-    refuse_other(record, folder, tokenizer, corpus)
+    refuse_other_origin(record, folder, tokenizer, corpus)
     count = record["parts"]
     files = [PartFiles(folder / f"part-{n}", folder / f"numbers-{n}.npy") for n in range(count)]
     arrays = load_arrays(folder, record["files"], verify)
