@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode.frontier import Frontier, Gathering
-from grls.decode.prior import Masses, Prior
+from grls.decode.prior import Prior
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, Selection, check_mode, log_probabilities, select
 from grls.errors import ConfigError, at_least
@@ -47,8 +47,8 @@ class BeamStep(NamedTuple):
 
     Attributes:
         queries: ``[A]`` the query of each candidate, ascending.
-        parents: ``[A]`` the beam that each candidate continues: its place in ``live`` of the step before (at
-            the first step: the place of the query among the undecided ones).
+        parents: ``[A]`` the beam that each candidate continues: its number in ``live`` of the step before (at
+            the first step: the number of the query among the undecided queries).
         tokens: ``[A]`` the token of each candidate.
         states: ``[A]`` the state of each candidate in the index.
         scores: ``[A]`` log-probability (nats) of the candidate's prefix, including the scores of priors.
@@ -73,11 +73,7 @@ Observer = Callable[[BeamStep], None]
 
 
 def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
-    """Refuse model inputs without a token.
-
-    Raises:
-        ValueError: An input has no token.
-    """
+    """Refuse (ValueError) model inputs without a token."""
     if not all(map(len, inputs)):
         raise ValueError("an input needs at least one token")
 
@@ -115,8 +111,8 @@ class BeamSearch:
         """Whether a unique prefix ends a beam."""
         return self.mode == "renormalized" if self.early_stop is None else self.early_stop
 
-    def results_asked(self, k: int | None) -> int:
-        """The number of passages per query: k, or the beam width.
+    def checked_k(self, k: int | None) -> int:
+        """The number of passages per query: k; if that is None, the beam width.
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
@@ -184,11 +180,12 @@ class Decoder(BeamSearch):
             ValueError: An input has no token, or ``exclude`` or ``allow`` name a passage that is not in the
                 index.
         """
-        k = self.results_asked(k)
+        k = self.checked_k(k)
         if not inputs:
             return []
         refuse_empty(inputs)
-        return self._run(inputs, k, Scope(self.index, len(inputs), exclude, allow), observer, prior)
+        scope = Scope(self.index, len(inputs), exclude, allow)
+        return _Search(self, inputs, k, scope, observer, prior).run()
 
     def frontier(
         self,
@@ -204,27 +201,14 @@ class Decoder(BeamSearch):
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
         gathering = Gathering(self.index, scope, len(inputs))
-        self._run(inputs, self.beams, scope, observer, prior, gathering)
+        _Search(self, inputs, self.beams, scope, observer, prior, gathering).run()
         return gathering.frontier()
-
-    def _run(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        scope: Scope,
-        observer: Observer | None,
-        prior: Prior | None,
-        gathering: Gathering | None = None,
-    ) -> list[list[ScoredPassage]]:
-        masses = None if prior is None else prior.open(self.index, scope, len(inputs))
-        return _Search(self, inputs, k, scope, observer, masses, gathering).run()
 
 
 def continuations(
     index: ConstraintIndex, scope: Scope, queries: Ints, states: Ints
 ) -> tuple[Allowed, Ints, Ints]:
-    """The tokens that may follow each of R beams, without those that lead to no passage that its query may
-    find.
+    """The tokens that may follow each of R beams and lead to a passage that its query may find.
 
     Args:
         index: The constraint index.
@@ -256,7 +240,7 @@ class _Search:
         k: int,
         scope: Scope,
         observer: Observer | None,
-        masses: Masses | None,
+        prior: Prior | None,
         gathering: Gathering | None = None,
     ):
         self.gathering = gathering
@@ -266,7 +250,8 @@ class _Search:
         self.k = k
         self.scope = scope
         self.observer = observer
-        self.masses = masses  # the place of a query is its number
+        # A query has the slot of its number.
+        self.masses = None if prior is None else prior.open(self.index, scope, len(inputs))
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -314,39 +299,29 @@ class _Search:
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
         chosen = select(queries, scores, complete, self.decoder.beams)
-        for candidate in chosen.finished:
-            self._add(int(queries[candidate]), float(scores[candidate]), int(allowed.states[candidate]))
-        worst = self._worst()
+        for candidate in chosen.finished:  # the k best are kept; among equals, the earlier one comes first
+            results = self.results[int(queries[candidate])]
+            results.append((float(scores[candidate]), int(allowed.states[candidate])))
+            results.sort(key=lambda result: -result[0])
+            del results[self.k :]
+        # The score that a beam must be able to exceed to stay alive, [B].
+        worst = np.array([r[-1][0] if len(r) == self.k else -np.inf for r in self.results])
         live = chosen.live
         reach = scores[live]  # the best score that a beam can reach: scores never rise,
         if self.masses is not None:  # except with a prior of negative weight
             reach = reach + self.masses.rise(queries[live], allowed.states[live])
         live = live[reach > worst[queries[live]]]
-        left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
-        self._leave(queries[left], allowed.states[left], scores[left])
+        if self.gathering is not None:  # the candidates that are not continued
+            left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
+            owners, ends, plain = queries[left], allowed.states[left], scores[left]
+            if self.masses is not None:
+                plain = plain - self.masses.added(owners, ends)
+            self.gathering.add(owners, ends, scores[left], plain)
         if self.observer is not None:
             self.observer(
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
-
-    def _leave(self, queries: Ints, states: Ints, scores: Floats) -> None:
-        """Gather the candidates that are not continued."""
-        if self.gathering is not None:
-            plain = scores if self.masses is None else scores - self.masses.added(queries, states)
-            self.gathering.add(queries, states, scores, plain)
-
-    def _add(self, query: int, score: float, state: int) -> None:
-        """Add a result and keep the k best (among equals, the earlier one comes first)."""
-        results = self.results[query]
-        results.append((score, state))
-        results.sort(key=lambda result: -result[0])
-        del results[self.k :]
-
-    def _worst(self) -> Floats:
-        """``[B]`` the score that a beam must be able to exceed to stay alive."""
-        full = [results[-1][0] if len(results) == self.k else -np.inf for results in self.results]
-        return np.array(full)
 
     def _hits(self, query: int) -> list[ScoredPassage]:
         scores = [score for score, _ in self.results[query]]

@@ -5,16 +5,13 @@ Legend: S slots (queries in flight), K beam width, R live beams of all slots, A 
 It finds the same passages with the same scores, with less work:
 
 * With ``renormalized`` scores, a beam with one allowed token has nothing to decide. It stays among the beams,
-but its
-  token is not fed until it reaches a branch; then the whole stretch is fed at once.
+  but its token is not fed until it reaches a branch; then the whole stretch is fed at once.
 * Beams are nodes of a tree of tokens (:mod:`grls.models.sessions.forest`), so choosing beams moves no memory.
 * All queries have the same first tokens. So the first step is one dense product with a part of the head that
-is
-  cached, and only its best tokens become candidates (:mod:`grls.decode.first_step`).
+  is cached, and only its best tokens become candidates (:mod:`grls.decode.first_step`).
 * The slots of decided queries are given to waiting queries, eight at once or a quarter of the slots, because
-an encoder
-  reads eight inputs in little more time than two. So with up to eight slots, a batch is decided before the
-  next one is read; with more slots, no query delays its batch (:mod:`grls.decode.slots`).
+  an encoder reads eight inputs in little more time than two. So with up to eight slots, a batch is decided
+  before the next one is read; with more slots, no query delays its batch (:mod:`grls.decode.slots`).
 """
 
 from __future__ import annotations
@@ -97,16 +94,13 @@ class FastDecoder(SlotDecoder):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, ask: SearchRequest) -> SlotSearch:  # noqa: D102
-        return _Search(self, ask)
+    def prepare(self, request: SearchRequest) -> SlotSearch:  # noqa: D102
+        return _Search(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
-        """Search for the queries of a source, which join while the search runs, until none is left.
+        """Search for the queries of a source, which join while the search runs, until no query is left.
 
-        Args:
-            source: Where queries come from, and where their results go.
-            longest: The most tokens of an input.
-            slots: Queries in flight; None: as many as the decoder has.
+        Inputs have at most ``longest`` tokens.
         """
         _Joined(self, source, slots or self.slots, longest).run()
 
@@ -116,8 +110,8 @@ class _Search(SlotSearch):
 
     session: TreeSession
 
-    def __init__(self, decoder: FastDecoder, ask: SearchRequest):
-        super().__init__(decoder, ask)
+    def __init__(self, decoder: FastDecoder, request: SearchRequest):
+        super().__init__(decoder, request)
         slots = len(self.queries)
         self.lazy = decoder.mode == "renormalized"
         self.session = decoder.generator.open_trees(slots, self.longest)
@@ -147,10 +141,10 @@ class _Search(SlotSearch):
             beams = self._feed(beams, decides)
             steps: Floats = np.zeros(len(rows))  # zero for the only token of a beam
             if decides.any():
-                asked, sizes = decides[rows], np.diff(allowed.offsets)[decides]
+                branching, sizes = decides[rows], np.diff(allowed.offsets)[decides]
                 offsets = np.concatenate(([0], np.cumsum(sizes)))
                 mode = self.options.mode
-                steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, mode)
+                steps[branching] = log_probabilities(self.session, allowed.tokens[branching], offsets, mode)
         if self.masses is not None:
             steps = self.masses.weigh(steps, beams.slots[rows], allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
@@ -169,8 +163,8 @@ class _Search(SlotSearch):
             results = self.results[slot]
             results.append((float(scores[c]), int(states[c])))
             results.sort(key=lambda result: -result[0])
-            del results[self.wanted[slot] :]
-        pairs = zip(self.results, self.wanted, strict=True)
+            del results[self.k_of_slot[slot] :]
+        pairs = zip(self.results, self.k_of_slot, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
         live = chosen.live
         reach = scores[live]  # the best score that a beam can reach: scores never rise,
@@ -206,10 +200,10 @@ class _Search(SlotSearch):
 
     def drop(self, slots: Ints) -> None:
         """Forget the queries of these slots."""
-        kept = ~np.isin(self.beams.slots, slots)
+        stay = ~np.isin(self.beams.slots, slots)
         old = self.beams
-        states, scores = old.states[kept], old.scores[kept]
-        self.beams = _Beams(old.slots[kept], states, scores, old.nodes[kept], old.fed[kept])
+        states, scores = old.states[stay], old.scores[stay]
+        self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
         for slot in slots.tolist():
             self.results[slot] = []
 

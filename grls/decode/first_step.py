@@ -3,7 +3,7 @@
 Legend: B rows that begin, N tokens that may begin a passage, K beam width.
 
 With a million passages, N is in the tens of thousands. The step is one dense product with a part of the head
-that is cached. Of its ``[B, N]`` scores, only those that the beam can choose leave the device.
+that is cached. Of its ``[B, N]`` scores, only scores that the beam can choose leave the device.
 """
 
 from __future__ import annotations
@@ -40,12 +40,7 @@ class Best(NamedTuple):
 
 
 class FirstSteps:
-    """The tokens that may begin a passage.
-
-    Args:
-        index: The constraint index.
-        early_stop: Stop at the unique prefix.
-    """
+    """The tokens that may begin a passage."""
 
     def __init__(self, index: ConstraintIndex, early_stop: bool):
         allowed = index.allowed(np.array([index.start()]))
@@ -56,7 +51,7 @@ class FirstSteps:
         self._order = np.argsort(complete, kind="stable")  # so that each kind is a slice
         self._live = int((~complete).sum())
         self.tokens = allowed.tokens[self._order]
-        """``[N]`` first tokens; those that finish a passage come last."""
+        """``[N]`` first tokens; tokens that finish a passage come last."""
         self.states = allowed.states[self._order]
 
     def best(
@@ -104,16 +99,16 @@ class FirstSteps:
             if not scoped:
                 parts[1].indices.add_(self._live)
             values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
-            places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
+            numbers = torch.cat([part.indices for part in parts], 1).cpu().numpy()
             scores: Floats = values.cpu().numpy()
         refuse_nan(scores)
         row, column = np.nonzero(scores > -np.inf)
-        place, score = places[row, column], scores[row, column]
-        order = np.lexsort((self.tokens[place], row))
-        row, place, score = row[order], place[order], score[order]
-        ends = complete[row, place] if scoped else place >= self._live
-        return Best(row, self.tokens[place], self.states[place], score, ends)
+        number, score = numbers[row, column], scores[row, column]
+        order = np.lexsort((self.tokens[number], row))
+        row, number, score = row[order], number[order], score[order]
+        ends = complete[row, number] if scoped else number >= self._live
+        return Best(row, self.tokens[number], self.states[number], score, ends)
 
-    def gains(self, masses: Masses, places: Ints) -> Floats:
-        """The scores of priors for each token, for the queries at these places, ``[B, N]``."""
-        return masses.table(places, *self._spans)[:, self._order]
+    def gains(self, masses: Masses, slots: Ints) -> Floats:
+        """The scores of priors for each token, for the queries in these slots, ``[B, N]``."""
+        return masses.table(slots, *self._spans)[:, self._order]

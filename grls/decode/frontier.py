@@ -47,11 +47,7 @@ class Frontier(NamedTuple):
         return chosen
 
     def log_probabilities(self, rows: Ints) -> Floats:
-        """``[n]`` log-probabilities of rows (nats), without priors: an equal share of the prefix above each.
-
-        Args:
-            rows: Rows that the query may find.
-        """
+        """``[n]`` log-probabilities of rows (nats), without priors: an equal share of the prefix of each."""
         prefix = np.searchsorted(self.low, rows, side="right") - 1
         shares: Floats = self.own[prefix] - np.log(self.counts[prefix])
         return shares
@@ -62,11 +58,6 @@ class Gathering:
 
     In a search that queries join, a query has the number of its slot: its frontier is taken before the next
     query has the slot.
-
-    Args:
-        index: The constraint index.
-        scope: The passages that each query may find.
-        queries: Q.
     """
 
     def __init__(self, index: ConstraintIndex, scope: Scope, queries: int):

@@ -39,9 +39,8 @@ class PrefixAllowedTokens:
         self._pad = pad_token
         self._skip = skip
         self._states: dict[tuple[int, ...], int | None] = {(): index.start()}
-        self._astray: int | None = (
-            None  # a first token that begins no passage; -1 once a beam has one that does
-        )
+        # A first token that begins no passage; -1 once the first token of a beam begins one.
+        self._astray: int | None = None
 
     def __call__(self, batch_id: int, input_ids: torch.Tensor) -> list[int]:
         """Allowed next tokens of one beam; ``input_ids [length]`` are the tokens it has written."""

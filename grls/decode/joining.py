@@ -35,12 +35,12 @@ class JoiningQuery(NamedTuple):
         k: Distinct passages, at most the beam width.
         exclude: Numbers of the passages that it may not find.
         allow: The passages that it may find; None: all.
-        owner: What the source knows the query by.
+        owner: The name of the query at its source, of any type.
         beams: Its beam width; None: that of the decoder.
         prior: Its priors, or those of several queries together. All queries of a source have priors, with the
             same weights, or none has.
-        place: Its number in the priors.
-        ranked: The passages by the frontier of its search; None: the passages are those that it writes. All
+        number: Its number in the priors.
+        ranked: Ranks the passages by the frontier of its search; None: the passages are what it writes. All
             queries of a source have it, or none has.
     """
 
@@ -51,7 +51,7 @@ class JoiningQuery(NamedTuple):
     owner: Any
     beams: int | None = None
     prior: Prior | None = None
-    place: int = 0
+    number: int = 0
     ranked: Callable[[Frontier], list[ScoredPassage]] | None = None
 
 
@@ -59,11 +59,11 @@ class QuerySource(Protocol):
     """Where queries come from while a search runs, and where their results go."""
 
     def waiting(self) -> int:
-        """The number of queries that may join now; 0 if none waits, or none shall join any more."""
+        """The number of queries that wait and may join now."""
         ...
 
     def take(self, most: int) -> Sequence[JoiningQuery]:
-        """At most so many queries, which join now."""
+        """At most ``most`` queries, which join now."""
         ...
 
     def gone(self, owner: Any) -> bool:
@@ -78,11 +78,7 @@ class QuerySource(Protocol):
 class JoinedSearch(SlotSearch):
     """One run of a search that queries join; the part that does not depend on how tokens are written.
 
-    Args:
-        decoder: The decoder.
-        source: Where queries come from.
-        slots: S.
-        longest: The most tokens of an input.
+    Inputs have at most ``longest`` tokens.
     """
 
     def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, longest: int):
@@ -90,7 +86,7 @@ class JoinedSearch(SlotSearch):
         self.entered: list[JoiningQuery | None] = [None] * slots
         empty = Scope(decoder.index, slots)
         super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
-        self.most = self.wanted  # the number of a query is that of its slot
+        self.k_of_query = self.k_of_slot  # the number of a query is that of its slot
         self.waiting = []
         self._open: set[int] = set()  # slots whose queries have no result yet
 
@@ -120,12 +116,12 @@ class JoinedSearch(SlotSearch):
                 return
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
-                self.entered[slot], self.inputs[slot], self.wanted[slot] = query, query.tokens, query.k
+                self.entered[slot], self.inputs[slot], self.k_of_slot[slot] = query, query.tokens, query.k
                 self.widths[slot] = query.beams or self.options.beams
             exclude = [() if query is None else query.exclude for query in self.entered]
             allow = [None if query is None else query.allow for query in self.entered]
             self.scope = Scope(self.index, len(self.entered), exclude, allow)
-            prior, count = new[0].prior, len(self.queries)  # the first one's weights are those of all
+            prior, count = new[0].prior, len(self.queries)  # the weights of one query are those of all
             if self.masses is not None:
                 self.masses.within(self.scope)
             elif prior is not None:
@@ -141,23 +137,23 @@ class JoinedSearch(SlotSearch):
             self._open.update(taken.tolist())
             self._begin(taken, taken)
             for slot in taken.tolist():
-                if slot in self._open and self.queries[slot] < 0:  # it may find nothing
+                if slot in self._open and self.queries[slot] < 0:  # the query may find nothing
                     self._answer(slot)
 
     def _log_weights(self, part: int, slots: Ints) -> Floats:
-        """``[n, N]`` the log-weights of one prior for the queries in n slots; those of one prior at once."""
+        """``[n, N]`` log-weights in part ``part`` of the priors for the queries in n slots."""
         queries = [query for slot in slots.tolist() if (query := self.entered[slot]) is not None]
-        together: dict[int, list[int]] = {}
-        for place, query in enumerate(queries):
-            together.setdefault(id(query.prior), []).append(place)
-        rows: list[Floats] = [np.empty(0)] * len(queries)
-        for places in together.values():
-            prior = queries[places[0]].prior
+        by_prior: dict[int, list[int]] = {}
+        for row, query in enumerate(queries):
+            by_prior.setdefault(id(query.prior), []).append(row)
+        table: list[Floats] = [np.empty(0)] * len(queries)
+        for rows in by_prior.values():
+            prior = queries[rows[0]].prior
             assert prior is not None
-            weights = prior.parts[part].log_weights(np.array([queries[place].place for place in places]))
-            for place, row in zip(places, weights, strict=True):
-                rows[place] = row
-        return np.stack(rows)
+            weights = prior.parts[part].log_weights(np.array([queries[row].number for row in rows]))
+            for row, own in zip(rows, weights, strict=True):
+                table[row] = own
+        return np.stack(table)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         if self.gathering is None:
@@ -167,7 +163,7 @@ class JoinedSearch(SlotSearch):
 
     def _answer(self, slot: int) -> None:
         self._open.remove(slot)
-        passages, self.found[slot] = self.found[slot], []
+        passages, self.hits[slot] = self.hits[slot], []
         query = self._of(slot)
         if self.gathering is not None and query.ranked is not None:
             passages = query.ranked(self.gathering.take(slot))

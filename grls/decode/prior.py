@@ -1,6 +1,6 @@
 """Look-ahead priors for the search: probabilities of passages that are known before decoding.
 
-Legend: Q queries, N passages, R rows of the index, P places (queries in flight), A candidates (each a beam
+Legend: Q queries, N passages, R rows of the index, S slots (queries in flight), A candidates (each a beam
 continued by one allowed token), B queries that begin, T tokens that may begin a passage.
 
 A prior i gives every passage x a probability P_i(x | query), for example from a bi-encoder, from BM25, or
@@ -100,58 +100,43 @@ class Prior:
     def among(self, queries: Sequence[int]) -> Prior:
         """The same priors for a selection of the queries, which are renumbered."""
         numbers = np.array(queries, dtype=np.int64)
-        return Prior(
-            tuple(replace(part, log_weights=_Among(part.log_weights, numbers)) for part in self.parts),
-            self.normalized,
-        )
 
-    def open(self, index: ConstraintIndex, scope: Scope, places: int) -> Masses:
-        """The masses for one search with ``places`` queries in flight."""
-        return Masses(self, index, scope, places)
+        def among(log_weights: LogWeights) -> LogWeights:
+            return lambda chosen: log_weights(numbers[chosen])
 
+        parts = (replace(part, log_weights=among(part.log_weights)) for part in self.parts)
+        return Prior(tuple(parts), self.normalized)
 
-@dataclass(frozen=True)
-class _Among:
-    """Log-weights of queries that are renumbered."""
-
-    every: LogWeights
-    numbers: Ints
-
-    def __call__(self, queries: Ints) -> Floats:
-        return self.every(self.numbers[queries])
+    def open(self, index: ConstraintIndex, scope: Scope, slots: int) -> Masses:
+        """The masses for one search with ``slots`` queries in flight."""
+        return Masses(self, index, scope, slots)
 
 
 class Masses:
     """The masses of the queries in flight.
 
-    Memory: 16 bytes times R (rounded up to a power of two) per place and prior, twice that for a negative
+    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, twice that for a negative
         weight.
     Time: R additions when a query is loaded, and 2 log R additions per candidate.
-
-    Args:
-        prior: The priors.
-        index: The constraint index.
-        scope: The passages that each query may find.
-        places: P.
     """
 
-    def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, places: int):
+    def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
         self._parts = [part for part in prior.parts if part.weight]
         self.normalized = prior.normalized
         self._index = index
         self._scope = scope
         rows = len(index.rows)
-        self._sums = [Ranges(np.add, 0.0, places, rows) for _ in self._parts]
+        self._sums = [Ranges(np.add, 0.0, slots, rows) for _ in self._parts]
         self._least = [
-            Ranges(np.minimum, np.inf, places, rows) if part.weight < 0 else None for part in self._parts
+            Ranges(np.minimum, np.inf, slots, rows) if part.weight < 0 else None for part in self._parts
         ]
 
     def within(self, scope: Scope) -> None:
         """Take another scope: what queries that are loaded from now on may find."""
         self._scope = scope
 
-    def load(self, places: Ints, queries: Ints) -> None:
-        """Load query ``queries[i]`` at ``places[i]`` and drop the old one there.
+    def load(self, slots: Ints, queries: Ints) -> None:
+        """Load query ``queries[i]`` into slot ``slots[i]``, and drop the query that was there.
 
         Raises:
             ConfigError: A log-weight is not a number.
@@ -163,93 +148,80 @@ class Masses:
         allowed = self._scope.table(queries, rows, rows + 1) > 0
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
             masses = self._masses(part, queries, allowed)
-            sums.put(places, masses)
+            sums.put(slots, masses)
             if least is not None:
-                least.put(places, np.where(allowed, masses, np.inf))
+                least.put(slots, np.where(allowed, masses, np.inf))
 
-    def weigh(self, steps: Floats, places: Ints, states: Ints, offsets: Ints) -> Floats:
+    def weigh(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the score of each candidate (nats), including the scores of priors.
 
         Args:
             steps: ``[A]`` log-probability of each candidate among its siblings, from the generator.
-            places: ``[A]`` the place of each candidate's query.
+            slots: ``[A]`` the slot of each candidate's query.
             states: ``[A]`` the state of each candidate in the index.
             offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
         """
-        scores = steps + self.gains(places, states, offsets)
+        scores = steps + self.gains(slots, states, offsets)
         if self.normalized:
             scores = scores - np.repeat(ragged_logsumexp(scores, offsets), np.diff(offsets))
         return scores
 
-    def gains(self, places: Ints, states: Ints, offsets: Ints) -> Floats:
+    def gains(self, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the scores of priors for each candidate (nats); 0 for a candidate without siblings.
 
-        Args:
-            places: ``[A]`` the place of each candidate's query.
-            states: ``[A]`` the state of each candidate in the index; candidates are all that the query may
-                find.
-            offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
+        The arguments are those of :meth:`weigh`; the candidates are all that their query may find.
         """
         sizes = np.diff(offsets)
         gains = np.zeros(len(states))
-        asked = np.repeat(sizes > 1, sizes)
-        if not asked.any() or not self._parts:
+        contested = np.repeat(sizes > 1, sizes)
+        if not contested.any() or not self._parts:
             return gains
-        kept = sizes[sizes > 1]
-        bounds = np.concatenate(([0], np.cumsum(kept)))
-        low, high = self._index.span(states[asked])
+        counts = sizes[sizes > 1]
+        bounds = np.concatenate(([0], np.cumsum(counts)))
+        low, high = self._index.span(states[contested])
         for part, sums in zip(self._parts, self._sums, strict=True):
-            logs = np.log(sums.over(places[asked], low, high))
-            gains[asked] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), kept))
+            logs = np.log(sums.over(slots[contested], low, high))
+            gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
         return gains
 
-    def table(self, places: Ints, low: Ints, high: Ints) -> Floats:
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:
         """``[B, T]`` the scores of priors for each first token (nats); 0 if no passage under it may be found.
 
         Args:
-            places: ``[B]`` the places of the queries.
+            slots: ``[B]`` the slots of the queries.
             low: ``[T]`` the first row under each first token; the ranges are adjacent and ascending.
             high: ``[T]`` the end rows.
         """
-        table = np.zeros((len(places), len(low)))
+        table = np.zeros((len(slots), len(low)))
         for part, sums in zip(self._parts, self._sums, strict=True):
-            masses = np.add.reduceat(sums.leaves(places)[:, : high[-1]], low, axis=1)
+            masses = np.add.reduceat(sums.leaves(slots)[:, : high[-1]], low, axis=1)
             total = masses.sum(axis=1, keepdims=True)
             positive = masses > 0
             table[positive] += part.weight * np.log((masses / total)[positive])
         return table
 
-    def shares(self, place: int, rows: Ints) -> Floats:
-        """``[n, I]`` the log-probabilities of rows in each of the I priors (nats).
-
-        Args:
-            place: The place of the query.
-            rows: ``[n]`` rows that the query may find.
-        """
+    def shares(self, slot: int, rows: Ints) -> Floats:
+        """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
         shares = np.empty((len(rows), len(self._sums)))
         for part, sums in enumerate(self._sums):
-            masses = sums.leaves(np.array([place]))[0]
+            masses = sums.leaves(np.array([slot]))[0]
             shares[:, part] = np.log(masses[rows]) - np.log(masses.sum())
         return shares
 
-    def added(self, places: Ints, states: Ints) -> Floats:
+    def added(self, slots: Ints, states: Ints) -> Floats:
         """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
 
         Zero for normalized scores, in which the parts cannot be separated.
-
-        Args:
-            places: ``[n]`` the place of each prefix's query.
-            states: ``[n]`` the state of each prefix in the index.
         """
         added = np.zeros(len(states))
         if self.normalized or not len(states):
             return added
         low, high = self._index.span(states)
         for part, sums in zip(self._parts, self._sums, strict=True):
-            added += part.weight * (np.log(sums.over(places, low, high)) - np.log(sums.whole(places)))
+            added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
         return added
 
-    def rise(self, places: Ints, states: Ints) -> Floats:
+    def rise(self, slots: Ints, states: Ints) -> Floats:
         """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
 
         Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
@@ -261,7 +233,7 @@ class Masses:
         low, high = self._index.span(states)
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
             if least is not None:
-                mass, bottom = sums.over(places, low, high), least.over(places, low, high)
+                mass, bottom = sums.over(slots, low, high), least.over(slots, low, high)
                 rise -= part.weight * np.log(mass / bottom)
         return rise
 
@@ -272,8 +244,7 @@ class Masses:
         if weights.shape != (len(queries), len(self._index)):
             raise ValueError(
                 f"expected log-weights of {counted(len(queries), 'query')} and "
-                f"{counted(len(self._index), 'passage')}, got "
-                f"{weights.shape}"
+                f"{counted(len(self._index), 'passage')}, got {weights.shape}"
             )
         if np.isnan(weights).any() or (weights == np.inf).any():
             raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
@@ -290,63 +261,57 @@ class Masses:
         masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
         if fixed is not None and part.fixed is not None:
             odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
-            others = masses.sum(axis=1)
-            masses[:, fixed] = np.where(allowed[:, fixed], odds * np.where(others > 0, others, 1.0), 0.0)
+            rest = masses.sum(axis=1)
+            masses[:, fixed] = np.where(allowed[:, fixed], odds * np.where(rest > 0, rest, 1.0), 0.0)
         return masses
 
 
 class Ranges:
-    """A reduction (sum, minimum) over any range of rows, for P places.
+    """A reduction (sum, minimum) over any range of rows, in S slots; ``neutral`` is that of no row.
 
-    Each place has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
+    Each slot has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
     would need only two look-ups, but would lose all digits of a range with a small mass. Sums of positive
-    numbers lose none. A place is read once its values are set; before, it takes no memory and no time.
-
-    Args:
-        work: The reduction.
-        neutral: The result for an empty range.
-        places: P.
-        rows: R.
+    numbers lose none. A slot is read once its values are set; before, it takes no memory and no time.
     """
 
-    def __init__(self, work: np.ufunc, neutral: float, places: int, rows: int):
+    def __init__(self, work: np.ufunc, neutral: float, slots: int, rows: int):
         self._work = work
         self._neutral = neutral
         self._rows = rows
         self._size = 1 << max(rows - 1, 0).bit_length()
-        self._nodes = np.empty((places, 2 * self._size))  # not filled: a search of one query has many places
+        self._nodes = np.empty((slots, 2 * self._size))  # not filled: a search of one query has many slots
 
-    def put(self, places: Ints, leaves: Floats) -> None:
-        """Set the values ``[n, R]`` of these places."""
-        level = np.full((len(places), self._size), self._neutral)
+    def put(self, slots: Ints, leaves: Floats) -> None:
+        """Set the values ``[n, R]`` of these slots."""
+        level = np.full((len(slots), self._size), self._neutral)
         level[:, : self._rows] = leaves
         at = self._size
         while at:
-            self._nodes[places, at : 2 * at] = level
+            self._nodes[slots, at : 2 * at] = level
             level = self._work(level[:, ::2], level[:, 1::2]) if at > 1 else level
             at //= 2
 
-    def leaves(self, places: Ints) -> Floats:
-        """``[n, R]`` the values of these places."""
-        return self._nodes[places, self._size : self._size + self._rows]
+    def leaves(self, slots: Ints) -> Floats:
+        """``[n, R]`` the values of these slots."""
+        return self._nodes[slots, self._size : self._size + self._rows]
 
-    def whole(self, places: Ints) -> Floats:
-        """``[n]`` the reduction of all rows of these places."""
-        totals: Floats = self._nodes[places, 1]
+    def whole(self, slots: Ints) -> Floats:
+        """``[n]`` the reduction of all rows of these slots."""
+        totals: Floats = self._nodes[slots, 1]
         return totals
 
-    def over(self, places: Ints, low: Ints, high: Ints) -> Floats:
-        """``[n]`` the reduction of rows ``low[i]:high[i]`` at ``places[i]``."""
+    def over(self, slots: Ints, low: Ints, high: Ints) -> Floats:
+        """``[n]`` the reduction of rows ``low[i]:high[i]`` of ``slots[i]``."""
         first, last = low + self._size, high + self._size
         result = np.full(len(low), self._neutral)
         live = np.flatnonzero(first < last)
         while len(live):
             left = live[first[live] & 1 == 1]
-            result[left] = self._work(result[left], self._nodes[places[left], first[left]])
+            result[left] = self._work(result[left], self._nodes[slots[left], first[left]])
             first[left] += 1
             right = live[last[live] & 1 == 1]
             last[right] -= 1
-            result[right] = self._work(result[right], self._nodes[places[right], last[right]])
+            result[right] = self._work(result[right], self._nodes[slots[right], last[right]])
             first >>= 1
             last >>= 1
             live = live[first[live] < last[live]]

@@ -80,11 +80,11 @@ def rescore_plain(
         parents = np.zeros(len(rows), dtype=np.int64)
         session = model.open([source])
         session.first()
-        place = 0
+        position = 0
         while len(live):
-            session.step(parents, np.array([rows[n][place] for n in live.tolist()]))
-            place += 1
-            ended = np.array([len(rows[n]) == place for n in live.tolist()])
+            session.step(parents, np.array([rows[n][position] for n in live.tolist()]))
+            position += 1
+            ended = np.array([len(rows[n]) == position for n in live.tolist()])
             if ended.any():
                 odds[live[ended]] = _odds(session, len(live), tokens)[ended]
             parents = np.flatnonzero(~ended)

@@ -62,16 +62,16 @@ class Scope:
                 keys.add(query * self._stride + int(row_of[passage]))
         self._subsets: list[Subset] = []
         self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
-        places: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for query, subset in enumerate(allow):
             if subset is None:
                 continue
             if not subset.belongs(index.rows):
                 raise ValueError("a subset belongs to another index")
-            if id(subset) not in places:
-                places[id(subset)] = len(self._subsets)
+            if id(subset) not in numbers:
+                numbers[id(subset)] = len(self._subsets)
                 self._subsets.append(subset)
-            self._subset[query] = places[id(subset)]
+            self._subset[query] = numbers[id(subset)]
         self._several = Several([subset.rows for subset in self._subsets])
         # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(keys), dtype=np.int64)
@@ -88,19 +88,16 @@ class Scope:
         return allowed - (np.searchsorted(self._keys, base + high) - np.searchsorted(self._keys, base + low))
 
     def table(self, queries: Ints, low: Ints, high: Ints) -> Ints:
-        """The number of rows of every range that each query may find, ``[queries, ranges]``.
+        """``[queries, ranges]`` the number of rows of ``low[i]:high[i]`` that each query may find.
 
-        Args:
-            queries: The queries.
-            low: The first rows of the ranges, which are adjacent and ascending.
-            high: The end rows.
+        The ranges are adjacent and ascending.
         """
-        subsets, place = np.unique(self._subset[queries], return_inverse=True)
+        subsets, group = np.unique(self._subset[queries], return_inverse=True)
         counts = np.empty((len(subsets), len(low)), dtype=np.int64)
         for n, subset in enumerate(subsets.tolist()):  # each subset once, for all of its queries
             same = np.full(len(low), subset)
             counts[n] = high - low if subset < 0 else self._several.count(same, low, high)
-        table = counts[place]
+        table = counts[group]
         first = np.searchsorted(self._keys, queries * self._stride)
         last = np.searchsorted(self._keys, (queries + 1) * self._stride)
         for n, query in enumerate(queries.tolist()):
@@ -143,18 +140,15 @@ class Scope:
     def passages(self, queries: Ints, states: Ints, most: int | None = None) -> list[list[int]]:
         """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order.
 
-        Args:
-            queries: ``[n]``.
-            states: ``[n]``.
-            most: The most passages of each state (one text may have many copies); None: all.
+        ``most``: the most passages of each state (one text may have many copies); None: all.
         """
         low, high = self._index.span(states)
-        whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
+        unfiltered = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
         numbers = []
-        for query, first, last, everything in zip(
-            queries.tolist(), low.tolist(), high.tolist(), whole.tolist(), strict=True
+        for query, first, last, all_rows in zip(
+            queries.tolist(), low.tolist(), high.tolist(), unfiltered.tolist(), strict=True
         ):
-            if everything:
+            if all_rows:
                 numbers.append(self._index.rows.members_in(first, last)[:most].tolist())
             else:
                 numbers.append(self._passages(query, first, last, most))
@@ -187,13 +181,6 @@ class Scope:
 
 
 def finished(tokens: Ints, remaining: Ints, end: int, early_stop: bool) -> Mask:
-    """Whether each candidate is complete once its token is written.
-
-    Args:
-        tokens: ``[A]`` the token of each candidate.
-        remaining: ``[A]`` rows left under each candidate.
-        end: The end token.
-        early_stop: Stop at the unique prefix.
-    """
+    """``[A]`` whether each candidate is complete with its token; ``remaining [A]``: rows left under it."""
     ended: Mask = tokens == end
     return ended | (remaining == 1) if early_stop else ended

@@ -22,20 +22,13 @@ from grls.models.base import Floats, GeneratorModel
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 BLOCK = 512
-"""How many rows are walked together; it bounds the number of beams."""
+"""The number of rows that are walked together; it bounds the number of beams."""
 
 
 def score_rows(
     generator: GeneratorModel, index: ConstraintIndex, model_input: Sequence[int], block: int = BLOCK
 ) -> Floats:
-    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input.
-
-    Args:
-        generator: The model.
-        index: The constraint index; passages with equal tokens are one row.
-        model_input: Token ids.
-        block: How many rows are walked together.
-    """
+    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input (token ids)."""
     scores = np.zeros(len(index.rows))
     start: Ints = np.array([index.start()])
     first, last = index.span(start)
@@ -62,13 +55,6 @@ def score_rows(
     return scores
 
 
-# The score of every passage, computed plainly: the definition of what the beam search approximates.
-#
-# Legend: N passages, V vocabulary. log p(passage | input) = sum over positions i of
-# log p(token i | tokens before i, input), where p is normalized according to the score mode. Each passage is
-# fed to the model separately and without a cache, so use it only for small corpora.
-
-
 @torch.inference_mode()
 def score_all(
     generator: Seq2SeqGenerator,
@@ -76,7 +62,12 @@ def score_all(
     model_input: Sequence[int],
     mode: ScoreMode = "renormalized",
 ) -> Floats:
-    """Log-probability (nats) of every passage of the index for one input, ``[N]``."""
+    """Log-probability (nats) of every passage of the index for one input, ``[N]``.
+
+    The definition of what the beam search approximates: log p(passage | input) = sum over positions i of
+    log p(token i | tokens before i, input), with p normalized according to the score mode. Each passage is
+    fed to the model separately and without a cache, so use it only for small corpora.
+    """
     index.rows.refuse_prefixes("the score of every passage")
     encoded, mask = generator.encode([model_input])
     scores = np.zeros(len(index))

@@ -1,7 +1,7 @@
-"""Selects the candidates of a step that finish and those that stay alive.
+"""From logits to log-probabilities, and from these to the candidates of a step that finish or stay alive.
 
-Legend: Q queries, A candidates (each a beam continued by one allowed token), K beam width (of all queries, or
-of each).
+Legend: Q queries, R rows (beams), A candidates (each a beam continued by one allowed token), K beam width (of
+all queries, or of each).
 
 The rule of beam search in transformers: the finished ones among the K best candidates of a query enter its
 results, and the K best unfinished candidates stay alive, however many have finished.
@@ -56,7 +56,7 @@ def select(queries: Ints, scores: Floats, complete: Mask, beams: int | Ints) -> 
 
 
 def _rank_within(owner: Ints, counted: Mask) -> Ints:
-    """How many counted entries of the same owner come before each entry (owners ascend)."""
+    """The number of counted entries of the same owner before each entry (owners ascend)."""
     before: Ints = np.cumsum(counted) - counted
     first = np.searchsorted(owner, owner)
     return before - before[first] if len(owner) else before
@@ -64,37 +64,24 @@ def _rank_within(owner: Ints, counted: Mask) -> Ints:
 
 def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int | Ints) -> Ints:
     """Keep only candidates that can be picked: for each query the K best, and the K best unfinished."""
-    kept = []
+    parts = []
     bounds = np.searchsorted(queries[pool], np.arange(queries[-1] + 2))
     for query, (low, high) in enumerate(pairwise(bounds)):
-        part = pool[low:high]
-        if not len(part):
+        candidates = pool[low:high]
+        if not len(candidates):
             continue
         wide = beams if isinstance(beams, int) else int(beams[query])
-        for chosen in (part, part[~complete[part]]):
+        for chosen in (candidates, candidates[~complete[candidates]]):
             if len(chosen) > wide:
-                # Keep all that are not below the K-th score, so that ties are broken by place, not by chance.
+                # Keep all that are not below the K-th score, so that ties are broken by order, not by chance.
                 kth = np.partition(scores[chosen], len(chosen) - wide)[len(chosen) - wide]
                 chosen = chosen[scores[chosen] >= kth]
-            kept.append(chosen)
-    return np.unique(np.concatenate(kept))
-
-
-# From logits to log-probabilities, over ragged allowed sets.
-#
-# Legend: R rows (beams), A allowed tokens of all rows together.
-#
-# There are two score modes. ``renormalized``: the softmax over the allowed tokens, so the probabilities of
-# the passages of a corpus sum to one, and a forced token has probability one. ``full``: the softmax over the
-# vocabulary, as in transformers and in the paper (arXiv 2204.13596).
+            parts.append(chosen)
+    return np.unique(np.concatenate(parts))
 
 
 def check_mode(mode: str) -> None:
-    """Refuse an unknown score mode.
-
-    Raises:
-        ConfigError: The mode is neither ``renormalized`` nor ``full``.
-    """
+    """Refuse (ConfigError) a score mode that is neither ``renormalized`` nor ``full``."""
     one_of(get_args(ScoreMode), "search.", mode=mode)
 
 
@@ -102,6 +89,10 @@ def log_probabilities(
     session: StepRows, tokens: Ints, offsets: Ints, mode: ScoreMode
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Log-probability (nats) of every allowed token, ``[A]``.
+
+    ``renormalized``: the softmax over the allowed tokens, so the probabilities of the passages of a corpus
+    sum to one, and a forced token has probability one. ``full``: the softmax over the vocabulary, as in
+    transformers and in the paper (arXiv 2204.13596).
 
     Args:
         session: R rows, each about to write a token.
@@ -122,11 +113,7 @@ def log_probabilities(
 
 
 def refuse_nan(logits: Floats) -> None:
-    """Refuse logits that are not numbers.
-
-    Raises:
-        ConfigError: A logit is NaN.
-    """
+    """Refuse (ConfigError) logits that are NaN."""
     if np.isnan(logits).any():
         raise ConfigError(NOT_NUMBERS)
 

@@ -28,16 +28,7 @@ that reads two queries at a time takes up to twice as long as one that reads eig
 
 
 class SearchRequest(NamedTuple):
-    """The arguments of a search.
-
-    Attributes:
-        inputs: Model inputs as token ids.
-        k: Distinct passages per query.
-        scope: The passages that each query may find.
-        decided: Called with the number of queries decided since the last call.
-        prior: Priors.
-        gathering: Collects the frontiers of the search.
-    """
+    """The arguments of :meth:`SlotDecoder.search`, and what collects the frontiers of the search."""
 
     inputs: Sequence[Sequence[int]]
     k: int
@@ -59,12 +50,12 @@ class SlotDecoder(BeamSearch, ABC):
         at_least(1, slots=self.slots)
         self.first_steps = FirstSteps(self.index, self.stops_early)
 
-    def places(self, queries: int) -> int:
+    def slots_for(self, queries: int) -> int:
         """The number of slots of a search for ``queries`` queries."""
         return min(self.slots, queries)
 
     @abstractmethod
-    def prepare(self, ask: SearchRequest) -> SlotSearch:
+    def prepare(self, request: SearchRequest) -> SlotSearch:
         """One run of the search."""
 
     def search(
@@ -76,22 +67,11 @@ class SlotDecoder(BeamSearch, ABC):
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
-        """Decode any number of queries.
+        """Decode any number of queries; see :meth:`grls.decode.beam.Decoder.search`.
 
-        For details and errors see :meth:`grls.decode.beam.Decoder.search`.
-
-        Args:
-            inputs: Model inputs as token ids.
-            k: Distinct passages per query.
-            exclude: The passages that each query may not find.
-            allow: The passages that each query may find.
-            decided: Called with the number of queries decided since the last call, for a progress bar.
-            prior: Priors.
-
-        Returns:
-            For each query at most k passages, best first.
+        ``decided`` is called with the number of queries decided since the last call, for a progress bar.
         """
-        k = self.results_asked(k)
+        k = self.checked_k(k)
         if not inputs:
             return []
         refuse_empty(inputs)
@@ -117,31 +97,28 @@ class SlotDecoder(BeamSearch, ABC):
 
 
 class SlotSearch(ABC):
-    """One run of a search over all queries.
-
-    Args:
-        options: The decoder with its options.
-        ask: The arguments of the search.
-    """
+    """One run of a search over all queries; ``options`` is the decoder with its options."""
 
     session: SlotSession
 
-    def __init__(self, options: SlotDecoder, ask: SearchRequest):
+    def __init__(self, options: SlotDecoder, request: SearchRequest):
         self.options = options
-        self.ask = ask
+        self.request = request
         self.index = options.index
-        self.scope = ask.scope
-        self.inputs: list[Sequence[int]] = [*ask.inputs]
-        self.most = [ask.k] * len(ask.inputs)  # the number of passages that each query wants
-        self.found: list[list[ScoredPassage]] = [[] for _ in ask.inputs]
-        lengths = [len(tokens) for tokens in ask.inputs]
+        self.scope = request.scope
+        self.inputs: list[Sequence[int]] = [*request.inputs]
+        self.k_of_query = [request.k] * len(request.inputs)  # the number of passages that each query wants
+        self.hits: list[list[ScoredPassage]] = [[] for _ in request.inputs]
+        lengths = [len(tokens) for tokens in request.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
-        self.queries = np.full(options.places(len(lengths)), -1)  # the query of each slot; -1: free
-        self.wanted = [ask.k] * len(self.queries)  # the number of passages of each slot's query
+        self.queries = np.full(options.slots_for(len(lengths)), -1)  # the query of each slot; -1: free
+        self.k_of_slot = [request.k] * len(self.queries)  # the number of passages of each slot's query
         self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
-        self.gathering = ask.gathering
-        self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
+        self.gathering = request.gathering
+        self.masses = (
+            None if request.prior is None else request.prior.open(self.index, self.scope, len(self.queries))
+        )
 
     def run(self) -> list[list[ScoredPassage]]:
         """Decode all queries."""
@@ -150,7 +127,7 @@ class SlotSearch(ABC):
                 taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
                 self._begin(np.array(taken), free[: len(taken)])
             if not (self.queries >= 0).any():
-                return self.found
+                return self.hits
             self.advance()
 
     @abstractmethod
@@ -212,7 +189,7 @@ class SlotSearch(ABC):
             normalized = self.masses.normalized
             gains = self.options.first_steps.gains(self.masses, slots)
         first_steps = self.options.first_steps
-        # A frontier needs all first tokens, also those that are not continued.
+        # A frontier needs all first tokens, also tokens that are not continued.
         widest = int(self.widths[slots].max())
         most = widest if self.gathering is None else len(first_steps.tokens)
         mode = self.options.mode
@@ -221,8 +198,8 @@ class SlotSearch(ABC):
         self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:
-        if self.ask.decided is not None and count:
-            self.ask.decided(count)
+        if self.request.decided is not None and count:
+            self.request.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Turn the results (score, state) of decided queries into passages."""
@@ -231,13 +208,13 @@ class SlotSearch(ABC):
         states: list[int] = []
         most = 0
         for query, pairs in zip(queries.tolist(), results, strict=True):
-            most = max(most, self.most[query])
+            most = max(most, self.k_of_query[query])
             for score, state in pairs:
                 owners.append(query)
                 scores.append(score)
                 states.append(state)
         under = np.array(owners, dtype=np.int64), np.array(states, dtype=np.int64)
         for query, score, numbers in zip(owners, scores, self.scope.passages(*under, most), strict=True):
-            self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
+            self.hits[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():
-            del self.found[query][self.most[query] :]
+            del self.hits[query][self.k_of_query[query] :]

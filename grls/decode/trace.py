@@ -45,12 +45,7 @@ class SearchTrace(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """A token that the model preferred to the token of the passage after the same prefix.
-
-    Attributes:
-        token: The token.
-        log_probability: Log-probability in the score mode (nats).
-    """
+    """A token that the model preferred to the token of the passage, with its log-probability (nats)."""
 
     token: int
     log_probability: float
@@ -62,7 +57,7 @@ class TokenScore(NamedTuple):
     Attributes:
         token: The token.
         log_probability: Log-probability of the token after its prefix, in the score mode (nats).
-        allowed: How many tokens were allowed at this place.
+        allowed: The number of tokens that were allowed there.
         rivals: The most probable of the tokens that were better, best first.
     """
 
@@ -131,13 +126,6 @@ def trace(
 ) -> SearchTrace:
     """Run :meth:`Decoder.search` and record every step.
 
-    Args:
-        decoder: The decoder.
-        model_input: Token ids.
-        k: Passages to return.
-        exclude: Numbers of passages that may not be found.
-        prior: Priors.
-
     Raises:
         ConfigError: k is not between 1 and the beam width.
     """
@@ -155,7 +143,7 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
     """The steps of a search, seen from a passage: one step for each token that the decoder writes of it."""
     path: list[PathStep] = []
     score, row = 0.0, 0
-    gone = False
+    left_beam = False
     for position, token in enumerate(passage.tokens[: passage.stop]):
         score += token.log_probability
         if position >= len(search.steps):
@@ -163,40 +151,36 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
             continue
         step = search.steps[position]
         rivals = np.ones(len(step.scores), bool) if position + 1 == passage.stop else ~step.complete
-        if gone:
+        best = float(step.scores.max())
+        if left_beam:
             rank = 1 + int((step.scores[rivals] > score).sum())
-            bar = _bar(step, rivals, search.beams)
-            path.append(PathStep(token, score, None, rank, _best(step), bar))
+            path.append(PathStep(token, score, None, rank, best, _bar(step, rivals, search.beams)))
             continue
-        place = int(np.flatnonzero((step.parents == row) & (step.tokens == token.token))[0])
-        score = float(step.scores[place])  # the score in the search, so that ranks and margins are exact
-        fate = fate_of(step, place)
+        candidate = int(np.flatnonzero((step.parents == row) & (step.tokens == token.token))[0])
+        score = float(step.scores[candidate])  # the score in the search, so that ranks and margins are exact
+        fate = fate_of(step, candidate)
         bar = float(step.worst[0]) if fate == "beaten" else _bar(step, rivals, search.beams)
-        path.append(PathStep(token, score, fate, _rank(step, rivals, place), _best(step), bar))
-        gone = fate != "kept"
-        row = int(np.flatnonzero(step.live == place)[0]) if fate == "kept" else -1
+        path.append(PathStep(token, score, fate, _rank(step, rivals, candidate), best, bar))
+        left_beam = fate != "kept"
+        row = int(np.flatnonzero(step.live == candidate)[0]) if fate == "kept" else -1
     return tuple(path)
 
 
-def fate_of(step: BeamStep, place: int) -> Fate:
+def fate_of(step: BeamStep, candidate: int) -> Fate:
     """What the search does with a candidate of a step."""
-    if place in step.chosen.finished:
+    if candidate in step.chosen.finished:
         return "finished"
-    if place in step.live:
+    if candidate in step.live:
         return "kept"
-    return "beaten" if place in step.chosen.live else "pruned"
+    return "beaten" if candidate in step.chosen.live else "pruned"
 
 
-def _rank(step: BeamStep, rivals: Mask, place: int) -> int:
+def _rank(step: BeamStep, rivals: Mask, candidate: int) -> int:
     """Rank among the rivals, from 1; among equals the earlier candidate comes first, as in ``select``."""
-    score = step.scores[place]
+    score = step.scores[candidate]
     before = step.scores > score
-    before[:place] |= step.scores[:place] == score
+    before[:candidate] |= step.scores[:candidate] == score
     return 1 + int((before & rivals).sum())
-
-
-def _best(step: BeamStep) -> float:
-    return float(step.scores.max())
 
 
 def _bar(step: BeamStep, rivals: Mask, beams: int) -> float | None:
@@ -261,27 +245,27 @@ def _score(
         steps: Floats = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
         if masses is not None:
             steps = masses.weigh(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
-        places, on = [], []
+        candidates, continues = [], []
         for target, row in zip(active.tolist(), rows.tolist(), strict=True):
             low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
             token = targets[target][len(tokens[target])]
-            place = low + int(np.searchsorted(ways.tokens[low:high], token))
-            above = low + np.flatnonzero(steps[low:high] > steps[place])
+            candidate = low + int(np.searchsorted(ways.tokens[low:high], token))
+            above = low + np.flatnonzero(steps[low:high] > steps[candidate])
             best = above[np.argsort(-steps[above], kind="stable")][:rivals]
             better = tuple(Rival(int(ways.tokens[n]), float(steps[n])) for n in best)
             tokens[target].append(
-                TokenScore(int(ways.tokens[place]), float(steps[place]), high - low, better)
+                TokenScore(int(ways.tokens[candidate]), float(steps[candidate]), high - low, better)
             )
-            places.append(place)
-            if decoder.stops_early and remaining[place] == 1:
+            candidates.append(candidate)
+            if decoder.stops_early and remaining[candidate] == 1:
                 stops[target] = min(stops[target], len(tokens[target]))
-            forced = decoder.mode == "renormalized" and remaining[place] == 1
-            on.append(token != decoder.index.rows.end and not forced)
-        if not any(on):
+            forced = decoder.mode == "renormalized" and remaining[candidate] == 1
+            continues.append(token != decoder.index.rows.end and not forced)
+        if not any(continues):
             break
-        chosen = np.array(places)[on]
-        session.step(rows[on], ways.tokens[chosen])
-        active, states, rows = active[on], ways.states[chosen], np.arange(len(chosen))
+        chosen = np.array(candidates)[continues]
+        session.step(rows[continues], ways.tokens[chosen])
+        active, states, rows = active[continues], ways.states[chosen], np.arange(len(chosen))
     for sequence, scored in zip(targets, tokens, strict=True):
         # Forced tokens have probability one with renormalized scores, so the model need not compute them.
         scored += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(scored) :]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from grls.errors import IndexFormatError
+from grls.errors import IndexFormatError, MismatchError
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows, unsigned
 from grls.io.files import sha256
@@ -58,8 +58,6 @@ class ArrayIndex(Segment):
         edge_nodes: Array,
     ):
         super().__init__(rows)
-        self.complete: Callable[[int], Ints] | None = None
-        """Number -> tokens of the whole passage, for the form ``prefixes``; set by the corpus' owner."""
         self.files: tempfile.TemporaryDirectory[str] | None = None
         """The folder of the memory-mapped arrays, if it is deleted together with the index."""
         self._depths = depths
@@ -80,14 +78,14 @@ class ArrayIndex(Segment):
         depths, lows, highs, fanouts, tokens, below = (
             np.concatenate(arrays) for arrays in zip(*parts, strict=True)
         )
-        numbers, places = edge_types(len(rows))
+        node_type, edge_type = edge_types(len(rows))
         return cls(
             rows,
             depths=depths.astype(np.uint16),
             spans=np.stack((lows, highs), axis=1).astype(rows.members.dtype),
-            first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(places),
+            first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(edge_type),
             edge_tokens=tokens,
-            edge_nodes=below.astype(numbers),
+            edge_nodes=below.astype(node_type),
         )
 
     def start(self) -> int:  # noqa: D102
@@ -98,7 +96,7 @@ class ArrayIndex(Segment):
         leaf = node < 0
         inner = np.where(leaf, 0, node)
         branching = ~leaf & (self._depths[inner] == depth)
-        # The place of the next token of each state in the tokens of the rows, if it is forced.
+        # The position of the next token of each state in the tokens of the rows, if it is forced.
         row = np.where(leaf, ~node, self._spans[inner, 0].astype(np.int64))
         position = np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
         ended = leaf & (position >= self.rows.offsets[np.where(leaf, ~node, 0) + leaf])
@@ -140,27 +138,8 @@ class ArrayIndex(Segment):
         """The inverse of :meth:`nodes` after ``written`` tokens, ``[S]``."""
         return (nodes << _DEPTH_BITS) | written
 
-    def tokens(self, passage: int) -> Ints:
-        """The token sequence of a passage, end token included.
-
-        Raises:
-            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
-        """
-        if self.rows.form == "whole":
-            return super().tokens(passage)
-        if self.complete is None:
-            self.rows.refuse_prefixes("the token sequence of a passage")
-            raise AssertionError("refused above")
-        return self.complete(passage)
-
     def arrays(self) -> dict[str, Array]:  # noqa: D102
-        return {
-            "depths": self._depths,
-            "spans": self._spans,
-            "first_edges": self._first_edges,
-            "edge_tokens": self._edge_tokens,
-            "edge_nodes": self._edge_nodes,
-        }
+        return {name: getattr(self, f"_{name}") for name in self.stored}
 
     @classmethod
     def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
@@ -194,15 +173,11 @@ class BranchingNodes(NamedTuple):
 
 
 def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[BranchingNodes]:
-    """All branching nodes of R sorted rows in breadth-first order, in parts.
+    """All branching nodes of R sorted rows in breadth-first order, in parts of ``block`` rows.
 
-    Memory: about 100 bytes for each row of a block, one byte a row while a node covers more than a block, and
-    the nodes of two levels (16 bytes a node).
-
-    Args:
-        rows: R.
-        shared: ``[R]`` the length of the prefix that each row shares with the row before it.
-        block: How many rows are processed together.
+    ``shared [R]``: the length of the prefix that each row shares with the row before it. Memory: about 100
+    bytes for each row of a block, one byte a row while a node covers more than a block, and the nodes of two
+    levels (16 bytes a node).
     """
     kind = unsigned(rows, np.uint32)
     low: Array = np.array([0], dtype=kind)
@@ -270,7 +245,6 @@ def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Int
 
 # The arrays of an index on disk: one ``.npy`` file each, with sizes and checksums in a manifest.
 
-
 CHECKED_BYTES = 64 * 2**20
 """The checksums of an index up to this size are compared at every load; it takes a fraction of a second."""
 REBUILD = "build it again with `grls index`."
@@ -292,7 +266,7 @@ def verifying(verify: bool | None) -> Iterator[None]:
 
 
 def asked_to_verify(verify: bool | None) -> bool | None:
-    """The ``verify`` of a call or, if None, of the context :func:`verifying`."""
+    """The ``verify`` of a call or, if None, that of the context :func:`verifying`."""
     return _verify.get() if verify is None else verify
 
 
@@ -306,11 +280,17 @@ def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
 
 def is_entry(entry: Any) -> bool:
     """Whether the manifest entry of an array is well-formed."""
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("bytes"), int)
-        and isinstance(entry.get("sha256"), str)
-    )
+    kinds = {"bytes": int, "sha256": str}
+    return isinstance(entry, dict) and all(isinstance(entry.get(n), kind) for n, kind in kinds.items())
+
+
+def refuse_other_origin(
+    manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None
+) -> None:
+    """Refuse (MismatchError) an index of another tokenizer or corpus, by their fingerprints; None: any."""
+    for name, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
+        if expected is not None and manifest.get(name) != expected:
+            raise MismatchError(f"{folder}: the index was built with another {name}; {REBUILD}")
 
 
 def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> dict[str, Array]:
@@ -320,7 +300,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
         folder: The folder.
         files: The manifest entries of the arrays.
         verify: True: compare checksums, which reads every byte once; False: compare nothing; None: the value
-            of :func:`verifying`; if that is None, too, compare the checksums of small indexes (up to
+            of :func:`verifying`; if both are None, compare the checksums of small indexes (up to
             ``CHECKED_BYTES``), and sixteen blocks of each file of a larger one.
 
     Raises:
@@ -356,17 +336,10 @@ def map_array(file: Path) -> Array:
     Raises:
         ValueError: The file holds no array. (NumPy parses its header as Python, and raises as that does.)
     """
+    python = ArithmeticError, EOFError, LookupError, RecursionError, SyntaxError, TokenError, TypeError
     try:
         mapped: Array = np.lib.format.open_memmap(file, mode="r").view(np.ndarray)
-    except (
-        ArithmeticError,
-        EOFError,
-        LookupError,
-        RecursionError,
-        SyntaxError,
-        TokenError,
-        TypeError,
-    ) as error:
+    except python as error:
         raise ValueError(f"{type(error).__name__} in its header") from None
     return mapped
 
@@ -376,7 +349,7 @@ def _sample(file: Path) -> str:
     size = file.stat().st_size
     digest = hashlib.sha256()
     with file.open("rb") as stream:
-        for place in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64).tolist():
-            stream.seek(place)
+        for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64).tolist():
+            stream.seek(start)
             digest.update(stream.read(_SAMPLE_BYTES))
     return digest.hexdigest()

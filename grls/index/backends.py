@@ -5,6 +5,7 @@ A backend is a class of :class:`grls.index.base.Segment`. Files: :mod:`grls.inde
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Self
 
 import marisa_trie
@@ -17,21 +18,40 @@ from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 from grls.io.recipes import VARIABLE, load_plugins
 
-# The flattened prefix dictionary: prefix -> next tokens.
-#
-# Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every passage
-# is a key, so a step takes one look-up. It is the readable reference of the other backends and takes hundreds
-# of bytes a token. It is not stored: loading builds it again from the rows.
-
-
 Prefix = tuple[int, ...]
 
 
-class FlatIndex(Segment):
+class _Rebuilt(Segment):
+    """A backend that is made from its rows alone: it stores nothing, and loading builds it again."""
+
+    @classmethod
+    def build(cls, rows: Rows, shared: Ints) -> Self:
+        return cls(rows)
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    @classmethod
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
+        return cls(rows)
+
+    @abstractmethod
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        """The tokens that may follow a state, ascending, and the state after each."""
+
+    def allowed(self, states: Ints) -> Allowed:
+        following = [self._following(int(state)) for state in states]
+        pairs = np.array([pair for tokens in following for pair in tokens], dtype=np.int64).reshape(-1, 2)
+        offsets = np.cumsum([0, *map(len, following)], dtype=np.int64)
+        return Allowed(pairs[:, 0], pairs[:, 1], offsets)
+
+
+class FlatIndex(_Rebuilt):
     """A dictionary from prefix to next tokens; a state is the running number of its prefix.
 
-    Args:
-        rows: The sorted sequences of the corpus.
+    Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every passage
+    is a key, so a step takes one look-up. It is the readable reference of the other backends and takes
+    hundreds of bytes a token.
     """
 
     backend = "flat"
@@ -54,53 +74,28 @@ class FlatIndex(Segment):
                     self._spans.append([r, r])
                 self._spans[self._number[longer]][1] = r + 1
 
-    @classmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        return cls(rows)
-
     def start(self) -> int:  # noqa: D102
         return 0
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
-        tokens: list[int] = []
-        children: list[int] = []
-        offsets = [0]
-        for state in states:
-            prefix = self._prefixes[state]
-            for token in self.following[prefix]:
-                tokens.append(token)
-                children.append(self._number[(*prefix, token)])
-            offsets.append(len(tokens))
-        return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        prefix = self._prefixes[state]
+        return [(token, self._number[(*prefix, token)]) for token in self.following[prefix]]
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = np.array([self._spans[s] for s in states], dtype=np.int64).reshape(-1, 2)
         return spans[:, 0], spans[:, 1]
 
-    def arrays(self) -> dict[str, Array]:  # noqa: D102
-        return {}
-
-    @classmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
-        return cls(rows)
-
-
-# The prefix map in marisa-trie: the keys of ``flat`` in a succinct trie.
-#
-# A prefix is a string with one character a token. The trie numbers its keys, and arrays indexed by this
-# number hold the next tokens and the range of rows. A state is the number of a key. The empty prefix is no
-# key and has the number after the last. It is not stored: loading builds it again from the rows, since the
-# library compares no place in a stored trie with its arrays.
-
 
 _SURROGATES = 0xD800
 
 
-class MarisaIndex(Segment):
-    """Prefixes in a marisa trie.
+class MarisaIndex(_Rebuilt):
+    """The prefixes of ``flat`` in a succinct trie, of marisa-trie.
 
-    Args:
-        rows: The sorted sequences of the corpus.
+    A prefix is a string with one character a token. The trie numbers its keys, and arrays indexed by this
+    number hold the next tokens and the range of rows. A state is the number of a key; the empty prefix is no
+    key and has the number after the last. (It is not stored, since the library checks no number in a stored
+    trie.)
     """
 
     backend = "marisa"
@@ -123,35 +118,17 @@ class MarisaIndex(Segment):
         self._next_offsets = np.cumsum([0] + [len(tokens) for tokens in following])
         self._next_tokens = np.array([t for tokens in following for t in tokens], dtype=rows.tokens.dtype)
 
-    @classmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        return cls(rows)
-
     def start(self) -> int:  # noqa: D102
         return len(self._trie)
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
-        tokens: list[int] = []
-        children: list[int] = []
-        offsets = [0]
-        for state in states:
-            prefix = "" if state == len(self._trie) else self._trie.restore_key(int(state))
-            for token in self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]]:
-                tokens.append(int(token))
-                children.append(self._trie.key_id(prefix + _encode_token(int(token))))
-            offsets.append(len(tokens))
-        return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+    def _following(self, state: int) -> list[tuple[int, int]]:
+        prefix = "" if state == len(self._trie) else self._trie.restore_key(state)
+        tokens = self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]].tolist()
+        return [(token, self._trie.key_id(prefix + _encode_token(token))) for token in tokens]
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = self._spans[states].astype(np.int64)
         return spans[:, 0], spans[:, 1]
-
-    def arrays(self) -> dict[str, Array]:  # noqa: D102
-        return {}
-
-    @classmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
-        return cls(rows)
 
 
 def _encode_token(token: int) -> str:

@@ -15,6 +15,7 @@ Invariants, held by one property test over every backend against a naive set of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -43,6 +44,9 @@ class ConstraintIndex(ABC):
         rows: The sorted sequences of the corpus. A state stands for a range of these rows.
     """
 
+    complete: Callable[[int], Ints] | None = None
+    """Number -> tokens of the whole passage, for the form ``prefixes``; set by the owner of the corpus."""
+
     def __init__(self, rows: SortedRows):
         self.rows = rows
 
@@ -52,11 +56,7 @@ class ConstraintIndex(ABC):
 
     @abstractmethod
     def allowed(self, states: Ints) -> Allowed:
-        """The tokens that may follow each state, and the states they lead to.
-
-        Args:
-            states: ``[S]``.
-        """
+        """The tokens that may follow each state ``[S]``, and the states they lead to."""
 
     @abstractmethod
     def span(self, states: Ints) -> tuple[Ints, Ints]:
@@ -82,7 +82,14 @@ class ConstraintIndex(ABC):
         return self.rows.members_in(int(low[0]), int(high[0]))
 
     def tokens(self, passage: int) -> Ints:
-        """The token sequence of a passage, end token included."""
+        """The token sequence of a passage, end token included.
+
+        Raises:
+            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
+        """
+        if self.rows.form == "prefixes" and self.complete is not None:
+            return self.complete(passage)
+        self.rows.refuse_prefixes("the token sequence of a passage")
         return self.rows.row(int(self.rows.row_of[passage]))
 
     def __len__(self) -> int:
@@ -90,18 +97,12 @@ class ConstraintIndex(ABC):
 
 
 class Segment(ConstraintIndex):
-    """The base class of a backend: a constraint index that is built from its rows at once and can be stored.
-
-    Args:
-        rows: The sorted sequences of the corpus.
-
-    Attributes:
-        backend: The name of the backend.
-        stored: The names of the arrays that :meth:`arrays` returns.
-    """
+    """The base class of a backend: an index that is built from its rows at once and can be stored."""
 
     backend: str
+    """The name of the backend."""
     stored: tuple[str, ...] = ()
+    """The names of the arrays that :meth:`arrays` returns."""
     rows: Rows
 
     def __init__(self, rows: Rows):

@@ -24,7 +24,15 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
-from grls.index.external_sort.stream import SMALLEST_MEMORY, Runs, Sequences, SortedRun, Spill, cost
+from grls.index.external_sort.stream import (
+    SMALLEST_MEMORY,
+    Runs,
+    Sequences,
+    SortedRun,
+    Spill,
+    concatenated,
+    cost,
+)
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import FORMS, load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
@@ -46,9 +54,9 @@ def index_sequences(
     Raises:
         ConfigError: The backend or the form is unknown, or they do not go together.
     """
-    kept = [np.asarray(sequence) for sequence in sequences]
-    lengths = [len(sequence) for sequence in kept]
-    tokens = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+    rows = [np.asarray(sequence) for sequence in sequences]
+    lengths = [len(sequence) for sequence in rows]
+    tokens = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
     return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend, form)
 
 
@@ -95,16 +103,16 @@ def build_index(
             after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
         pieces = passages_and_done()
-        kept: list[Sequences] = []
+        taken: list[Sequences] = []
         needed = 0
         for piece in pieces:
-            kept.append(piece)
+            taken.append(piece)
             needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
             if memory is not None and backend == "array" and needed > memory:
-                drained = _drained(kept, pieces)
-                save = partial(save_stream, drained, end=codec.end, memory=memory, form=form)
+                stream = _drained(taken, pieces)
+                save = partial(save_stream, stream, end=codec.end, memory=memory, form=form)
                 return index_on_disk(save, scratch)
-        return index_tokens(*_joined(kept), codec.end, backend, form)
+        return index_tokens(*concatenated(taken), codec.end, backend, form)
 
 
 def build_segment(
@@ -112,11 +120,7 @@ def build_segment(
 ) -> Segment:
     """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
 
-    Args:
-        corpus: The passages, or their spans.
-        codec: Turns passages into tokens.
-        backend: ``array``, ``marisa`` or ``flat``.
-        before: A segment whose passages come first.
+    The passages of the segment ``before`` come first.
 
     Raises:
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
@@ -126,11 +130,11 @@ def build_segment(
     if before is not None:
         old = [before.tokens(passage) for passage in range(len(before))]
         pieces.insert(0, token_sequences(old, token_type(codec)))
-    return index_tokens(*_joined(pieces), codec.end, backend)
+    return index_tokens(*concatenated(pieces), codec.end, backend)
 
 
 def refuse_unindexable(corpus: Corpus | Spans) -> None:
-    """Refuse an empty corpus, or one with a reserved id (DataError)."""
+    """Refuse (DataError) an empty corpus, or a corpus with a reserved id."""
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
@@ -145,7 +149,7 @@ def token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
 
 
 def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
-    """The passages as tokens, in batches; warns in the end if passages were cut."""
+    """The passages as tokens, in batches; warns at the end if passages were cut."""
     before = codec.cut_passages
     for batch in corpus.batches():
         yield token_sequences(codec.passages(batch), token_type(codec))
@@ -155,13 +159,7 @@ def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None
 
 
 def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
-    """Warn if passages were cut.
-
-    Args:
-        cut: How many.
-        passages: Of how many.
-        codec: The codec, for its limit.
-    """
+    """Warn if passages were cut: ``cut`` of ``passages``, to the limit of the codec."""
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
@@ -176,27 +174,16 @@ def token_sequences(rows: list[Any], kind: Any) -> Sequences:
     return Sequences(np.concatenate(rows).astype(kind), offsets)
 
 
-def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
-    """``kept``, then ``rest``; a piece is released as soon as it is yielded."""
-    kept.reverse()
-    while kept:
-        yield kept.pop()
+def _drained(first: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
+    """``first``, then ``rest``; a piece is released as soon as it is yielded."""
+    first.reverse()
+    while first:
+        yield first.pop()
     yield from rest
 
 
-def _joined(pieces: list[Sequences]) -> Sequences:
-    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
-    places = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
-    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *places]))
-
-
 def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:
-    """An index in a temporary folder, which is deleted together with the index.
-
-    Args:
-        save: Writes the index to a folder.
-        scratch: The folder in which the temporary folder is made; None: that of the system.
-    """
+    """An index that ``save`` writes to a temporary folder in ``scratch``, which is deleted with the index."""
     holder = tempfile.TemporaryDirectory(prefix=".grls-index-", dir=scratch)
     folder = Path(holder.name) / "index"
     save(folder)
@@ -232,22 +219,12 @@ def index_tokens(
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end, form))
 
 
-# Builds an index from shards of a corpus: each shard is sorted alone, then all are merged exactly.
-#
-# A shard becomes sorted runs on disk (:mod:`grls.index.external_sort.stream`), whose passages have their
-# numbers in the whole corpus. The merge of all runs has the same bytes as an index that one process builds.
-# Workers and the folder of the shards: :mod:`grls.cluster`.
-
-
 class ShardSorter:
-    """The work of a shard: its passages as tokens, sorted, in runs.
+    """The work of a shard (:mod:`grls.cluster`): its passages as tokens, sorted, in runs.
 
-    The runs are the folders ``run-0``, ``run-1`` and so on.
-
-    Args:
-        listed: All passages, or spans.
-        codec: Turns passages into tokens.
-        memory: Memory for sorting in bytes.
+    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort.stream`); their
+    passages have the numbers of the whole corpus. So the merge of the runs of all shards has the same bytes
+    as an index that one process builds.
     """
 
     def __init__(self, listed: Corpus | Spans, codec: Codec, memory: int):
@@ -257,7 +234,7 @@ class ShardSorter:
         self._memory = memory
 
     def __call__(self, shard: Shard, folder: Path) -> dict[str, Any]:
-        """Sort a shard; the result says how many rows each run has, the largest token, and what was cut."""
+        """Sort a shard; returns the rows of each run, the largest token, and the number of passages cut."""
         before = self._codec.cut_passages
         spill = Spill(folder, self._codec.end, self._memory, shard.first)
         firsts, kind = range(shard.first, shard.end, BATCH), token_type(self._codec)
@@ -275,23 +252,14 @@ def index_of_shards(
     scratch: str | Path | None = None,
     progress: bool = False,
 ) -> Segment:
-    """Merge all shards and DONE into one index, in a temporary folder that is deleted with it.
-
-    Args:
-        shards: All shards of a corpus, in order.
-        codec: The codec of the shards.
-        memory: Memory for sorting in bytes.
-        form: ``whole`` or ``prefixes``.
-        scratch: The folder of the temporary folder; None: the system's.
-        progress: Show that the merge is running.
-    """
+    """Merge all shards of a corpus, in order, and DONE into one index (:func:`index_on_disk`)."""
     passages = shards[-1].shard.end
     warn_of_cut(sum(done.result["cut"] for done in shards), passages, codec)
 
     def save(folder: Path) -> None:
-        place = folder.with_name("done")
-        place.mkdir()
-        last = Spill(place, codec.end, memory, passages)
+        runs_of_done = folder.with_name("done")
+        runs_of_done.mkdir()
+        last = Spill(runs_of_done, codec.end, memory, passages)
         last.take([token_sequences([codec.done_sequence], token_type(codec))])
         runs = [
             SortedRun(done.folder / f"run-{n}", rows)

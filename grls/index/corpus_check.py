@@ -21,7 +21,7 @@ from grls.data.words import pieces
 from grls.errors import GrlsError, IndexFormatError, out_of_memory
 from grls.index.array import REBUILD, branches, number_children
 from grls.index.base import Segment
-from grls.index.rows import MAX_LENGTH, Array, Ints, Rows, kept_lengths, shared_prefixes, sort_rows
+from grls.index.rows import MAX_LENGTH, Array, Ints, Rows, shared_prefixes, sort_rows, stored_lengths
 from grls.index.storage import MANIFEST, load_index
 from grls.io.option_errors import visible
 from grls.io.progress import counted
@@ -150,22 +150,18 @@ def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
 
 
 def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Relations:
-    """Which passages are equal, equal once cut, or a prefix of another.
+    """The passages that are equal, equal once cut to ``limit``, or a prefix of another passage.
 
     The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
-    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent.
-
-    Args:
-        tokens: ``[T]`` the concatenated passages, uncut; each ends in 0.
-        sizes: ``[N]`` lengths without the end.
-        limit: The longest passage that is not cut.
+    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent. ``tokens [T]``
+    are the concatenated passages, each with a 0 at its end, ``sizes [N]`` their lengths without it.
     """
     most, lengths = MAX_LENGTH - 1, sizes
     if (sizes > most).any():
-        ends, kept = np.cumsum(sizes + 1) - 1, np.ones(len(tokens), np.bool_)
+        ends, within = np.cumsum(sizes + 1) - 1, np.ones(len(tokens), np.bool_)
         for n in np.flatnonzero(sizes > most):
-            kept[ends[n] - sizes[n] + most : ends[n]] = False
-        tokens, lengths = tokens[kept], np.minimum(sizes, most)
+            within[ends[n] - sizes[n] + most : ends[n]] = False
+        tokens, lengths = tokens[within], np.minimum(sizes, most)
     rows, shared = sort_rows(tokens, np.concatenate(([0], np.cumsum(lengths + 1))), end=0)
     row_of = rows.row_of.astype(np.int64)
     numbers = np.arange(len(row_of))
@@ -176,27 +172,15 @@ def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Rela
     with_next, with_last = np.append(alike, False), np.insert(alike, 0, False)
     in_cut = (with_next | with_last)[row_of] & (sizes > limit)
     neighbour = np.arange(max(len(rows), 1)) + np.where(with_last, -1, 1)
-
-    def pairs(passages: Ints, others: Ints) -> Ints:
-        return np.stack((passages, others), axis=1)
-
+    pairs = partial(np.stack, axis=1)
     later = numbers[first[row_of] != numbers]
     cut = numbers[in_cut]
     shorter = numbers[is_prefix[row_of]]
     return _Relations(
-        pairs(later, first[row_of[later]]),
-        pairs(cut, first[neighbour[row_of[cut]]]),
-        pairs(shorter, first[row_of[shorter] + 1]),
+        pairs((later, first[row_of[later]])),
+        pairs((cut, first[neighbour[row_of[cut]]])),
+        pairs((shorter, first[row_of[shorter] + 1])),
     )
-
-
-# Checks every invariant of an index on disk, as Lucene's CheckIndex does, and reports each.
-#
-# Legend: N passages, R rows, M branching nodes.
-#
-# Loading compares checksums, types and bounds. This module recomputes: the rows must be sorted and distinct,
-# each passage must have one row, and the nodes must be those that the rows make. So it also finds what a
-# checksum cannot, an index that was written wrongly. Memory: about 40 bytes a row.
 
 
 _AT_ONCE = 1 << 20
@@ -216,10 +200,8 @@ class PartCheck(NamedTuple):
     fault: str = ""
 
 
-def attempt(what: str, file: Path, check: Callable[[], object]) -> PartCheck:
-    """Run a check, whose errors are the faults.
-
-    An error of another library is a fault, too: only a broken file can cause it here.
+def attempt(name: str, file: Path, check: Callable[[], object]) -> PartCheck:
+    """Run a check; an error is its fault, that of another library, too: only a broken file can cause it here.
 
     Raises:
         MemoryError: There is too little memory to check, which says nothing of the file.
@@ -227,41 +209,37 @@ def attempt(what: str, file: Path, check: Callable[[], object]) -> PartCheck:
     try:
         check()
     except GrlsError as error:
-        return PartCheck(what, file, str(error))
+        return PartCheck(name, file, str(error))
     except Exception as error:
         if out_of_memory(error):
             raise
-        return PartCheck(what, file, f"{file}: {type(error).__name__}: {error}; {REBUILD}")
-    return PartCheck(what, file)
+        return PartCheck(name, file, f"{file}: {type(error).__name__}: {error}; {REBUILD}")
+    return PartCheck(name, file)
 
 
 def check_index(folder: str | Path) -> list[PartCheck]:
-    """Check all invariants of one index.
+    """Check all invariants of the index in a folder, as Lucene's CheckIndex does.
 
-    Args:
-        folder: The folder of the index, with its ``index.json``.
+    Loading compares checksums, types and bounds. Here all is computed again: the rows must be sorted and
+    distinct, each passage must have one row, and the nodes must be those that the rows make. So an index that
+    was written wrongly is found, too. Memory: about 40 bytes a row.
 
     Returns:
-        The checks in order. After a broken one that others build on, those are left out.
+        The checks in order; a check is left out if one that it builds on is broken.
     """
     path = Path(folder)
     opened: list[Segment] = []
-    checks = [
-        attempt(
-            "files, checksums and sizes",
-            path / MANIFEST,
-            lambda: opened.append(load_index(path, verify=True)),
-        )
-    ]
+    shared: list[Ints] = []
+    load = partial(load_index, path, verify=True)
+    checks = [attempt("files, checksums and sizes", path / MANIFEST, lambda: opened.append(load()))]
     for index in opened:
-        rows, shared = index.rows, list[Ints]()
-        members, tokens = path / "members.npy", path / "tokens.npy"
-        checks.append(attempt("each passage has one row", members, partial(_check_members, rows, path)))
-        in_order = partial(_check_order, rows, path, shared)
-        checks.append(attempt("rows are sorted and distinct", tokens, in_order))
-        if shared:
-            what = f"the arrays of {index.backend} are those of the rows"
-            checks.append(attempt(what, path, partial(_check_backend, index, shared[0], path)))
+        rows, in_order = index.rows, partial(_check_order, index.rows, path, shared)
+        each = partial(_check_members, rows, path)
+        checks.append(attempt("each passage has one row", path / "members.npy", each))
+        checks.append(attempt("rows are sorted and distinct", path / "tokens.npy", in_order))
+    for index, starts in zip(opened, shared, strict=False):
+        nodes = partial(_check_backend, index, starts, path)
+        checks.append(attempt(f"the arrays of {index.backend} are those of the rows", path, nodes))
     return checks
 
 
@@ -288,15 +266,15 @@ def _check_order(rows: Rows, path: Path, known: list[Ints]) -> None:
     shared = shared_prefixes(rows.tokens, starts)
     lengths = np.diff(starts)
     for start in range(1, len(rows), _AT_ONCE):
-        these = np.arange(start, min(start + _AT_ONCE, len(rows)))
-        at = shared[these]
-        if (at >= np.minimum(lengths[these], lengths[these - 1])).any():
+        numbers = np.arange(start, min(start + _AT_ONCE, len(rows)))
+        differ_at = shared[numbers]
+        if (differ_at >= np.minimum(lengths[numbers], lengths[numbers - 1])).any():
             raise IndexFormatError(f"{file}: a row is the beginning of the next one; {REBUILD}")
-        if (rows.tokens[starts[these] + at] <= rows.tokens[starts[these - 1] + at]).any():
+        if (rows.tokens[starts[numbers] + differ_at] <= rows.tokens[starts[numbers - 1] + differ_at]).any():
             raise IndexFormatError(f"{file}: the rows are not sorted; {REBUILD}")
     if rows.form == "whole" and int((rows.tokens == rows.end).sum()) != len(rows):
         raise IndexFormatError(f"{file}: the end token {rows.end} is inside a row; {REBUILD}")
-    if rows.form == "prefixes" and not np.array_equal(lengths, kept_lengths(lengths, shared, 0, rows.form)):
+    if rows.form == "prefixes" and not np.array_equal(lengths, stored_lengths(lengths, shared, 0, rows.form)):
         raise IndexFormatError(f"{file}: a row is longer than its unique prefix; {REBUILD}")
     known.append(shared)
 
@@ -305,8 +283,8 @@ def _check_backend(index: Segment, shared: Ints, path: Path) -> None:
     if index.backend == "array":
         _check_nodes(index.rows, index.arrays(), shared, path)
         return
-    again = type(index).build(index.rows, shared)
-    for name, array in again.arrays().items():
+    rebuilt = type(index).build(index.rows, shared)
+    for name, array in rebuilt.arrays().items():
         if not np.array_equal(array, index.arrays()[name]):
             raise _other(path, name)
 
@@ -318,17 +296,17 @@ def _check_nodes(rows: Rows, stored: dict[str, Array], shared: Ints, path: Path)
     first_edges = stored["first_edges"]
     for part in branches(len(rows), shared):
         nodes, edges = slice(node, node + len(part.depths)), slice(edge, edge + len(part.child_lows))
-        places = rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)
+        positions = rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)
         ends = first_edges[node + 1 : nodes.stop + 1].astype(np.int64)
-        made = {
+        expected = {
             "depths": (stored["depths"][nodes], part.depths),
             "spans": (stored["spans"][nodes], np.stack((part.lows, part.highs), axis=1)),
             "first_edges": (ends, edge + np.cumsum(part.fanouts)),
-            "edge_tokens": (stored["edge_tokens"][edges], rows.tokens[places]),
+            "edge_tokens": (stored["edge_tokens"][edges], rows.tokens[positions]),
             "edge_nodes": (stored["edge_nodes"][edges], number_children(part, inner)),
         }
-        for name, (held, due) in made.items():
-            if not np.array_equal(held, due):
+        for name, (stored_part, made_part) in expected.items():
+            if not np.array_equal(stored_part, made_part):
                 raise _other(path, name)
         node, edge, inner = nodes.stop, edges.stop, inner + int(part.inner.sum())
     if (node, edge) != (len(stored["depths"]), len(stored["edge_tokens"])):

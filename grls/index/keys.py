@@ -57,11 +57,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def follow(self, states: States) -> Following:
-        """The tokens that may follow each span.
-
-        Args:
-            states: ``[S, w]``.
-        """
+        """The tokens that may follow each span, of states ``[S, w]``."""
 
     @abstractmethod
     def closes(self, states: States) -> npt.NDArray[np.bool_]:
@@ -73,22 +69,14 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
-        """Numbers of the keys that hold a span, ascending, each once.
+        """Numbers of the keys that hold a span (``state [w]``), ascending, each once.
 
-        Args:
-            state: ``[w]``.
-            whole: Only keys that end with the span.
-            limit: The number of occurrences to look at, at most.
+        ``whole``: only keys that end with the span. At most ``limit`` occurrences are looked at.
         """
 
     @abstractmethod
     def held(self, state: Ints, whole: bool = True) -> int:
-        """How many keys hold a span: the number of results of :meth:`keys` without a limit.
-
-        Args:
-            state: ``[w]``.
-            whole: Only keys that end with the span; this count takes no listing of keys.
-        """
+        """The number of results of :meth:`keys` without a limit; with ``whole``, no keys are listed."""
 
     @abstractmethod
     def tokens(self, key: int) -> Ints:
@@ -131,11 +119,7 @@ class KeyIndex(ABC):
 
 
 class PrefixKeys(KeyIndex):
-    """Spans that begin where their key begins.
-
-    Args:
-        index: An index whose passages are the keys.
-    """
+    """Spans that begin where their key begins, of an index whose passages are the keys."""
 
     width = 1
 
@@ -162,31 +146,20 @@ class PrefixKeys(KeyIndex):
         return self._index.count(states[:, 0])
 
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
-        states = np.asarray(state)[None]
-        if whole:
-            closed, ended = self._ends(states)
-            if not closed[0]:
-                return np.empty(0, dtype=np.int64)
-            states = ended[:, None]
-        low, high = self._index.span(states[:, 0])
-        members = self._index.rows.members_in(int(low[0]), int(high[0]))
+        states = self._ends(state[None])[1] if whole else state
+        members = self._index.passages(int(states[0])) if len(states) else np.empty(0, dtype=np.int64)
         return np.unique(members if limit is None else members[:limit])
 
     def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
-        states = np.asarray(state)[None]
-        if whole:
-            closed, ended = self._ends(states)
-            if not closed[0]:
-                return 0
-            states = ended[:, None]
-        return int(self.count(states)[0])  # a key has one beginning, so it is counted once
+        states = self._ends(state[None])[1] if whole else state
+        return int(self._index.count(states).sum())  # a key has one beginning, so it is counted once
 
     def tokens(self, key: int) -> Ints:  # noqa: D102
         return self._index.tokens(key)[:-1]
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
         if not isinstance(self._index, Segment):
-            raise ConfigError("only keys in one segment can be saved; build their index in one go.")
+            raise ConfigError("only keys in one segment can be saved: build their index at once.")
         save_index(self._index, folder, tokenizer, corpus)
 
     @classmethod

@@ -63,7 +63,7 @@ class SortedRows(ABC):
 
     @abstractmethod
     def members_before(self, rows: Array) -> Ints:
-        """How many passages are in the rows before each of ``rows`` (which may be R)."""
+        """The number of passages in the rows before each of ``rows`` (which may be R)."""
 
     @abstractmethod
     def members_in(self, low: int, high: int) -> Ints:
@@ -74,11 +74,11 @@ class SortedRows(ABC):
         """Whether any passages share a row."""
         return len(self) < len(self.row_of)
 
-    def refuse_prefixes(self, what: str, decoding: bool = True) -> None:
+    def refuse_prefixes(self, work: str, decoding: bool = True) -> None:
         """Raise an error if only unique prefixes are stored.
 
         Args:
-            what: The operation that needs whole rows, for the error text.
+            work: What needs whole rows, for the error text.
             decoding: Whether decoding with early stop is an alternative, for the error text.
 
         Raises:
@@ -87,7 +87,7 @@ class SortedRows(ABC):
         if self.form == "prefixes":
             instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
-                f"{what} needs whole passages, and this index holds only their unique prefixes: build it "
+                f"{work} needs whole passages, and this index holds only their unique prefixes: build it "
                 f"with `grls index … {Option('index.form', 'whole')}`{instead}."
             )
 
@@ -113,9 +113,8 @@ class Offsets:
     @classmethod
     def pack(cls, offsets: Ints) -> Self:
         """Offsets from an array of plain offsets, the first of which is 0."""
-        lengths = np.diff(offsets)
         kind = unsigned(int(offsets[-1]), np.uint32)
-        if not packable(int(lengths.max(initial=0))):
+        if not packable(int(np.diff(offsets).max(initial=0))):
             return cls(offsets.astype(kind), np.empty(0, dtype=np.uint16))
         blocks, within = pack_offsets(offsets)
         return cls(blocks.astype(kind), within)
@@ -135,7 +134,7 @@ class Offsets:
 
 
 def packable(longest: int) -> bool:
-    """Whether distances within a block fit 16 bits when no row is longer than ``longest``."""
+    """Whether distances within a block fit 16 bits if no row is longer than ``longest``."""
     return longest * (_BLOCK - 1) <= np.iinfo(np.uint16).max
 
 
@@ -167,6 +166,20 @@ class Rows(SortedRows):
     end: int
     longest: int
     form: Form = "whole"
+
+    @classmethod
+    def pack(cls, tokens: Array, offsets: Ints, members: Ints, firsts: Ints, end: int, form: Form) -> Self:
+        """Rows from plain arrays; ``firsts[r]`` is where the members of row r begin, ``[R]``."""
+        kind, shared = unsigned(len(members)), len(firsts) < len(members)
+        return cls(
+            tokens=tokens,
+            offsets=Offsets.pack(offsets),
+            members=members.astype(kind),
+            member_offsets=(np.append(firsts, len(members)) if shared else np.empty(0)).astype(kind),
+            end=end,
+            longest=int(np.diff(offsets).max(initial=0)),
+            form=form,
+        )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -218,7 +231,7 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
         tokens: ``[T]`` the concatenated sequences of passages 0, 1, …
         offsets: ``[N + 1]`` the start of each sequence; the last is T.
         end: The end token, last in every sequence and nowhere else.
-        form: What to keep of each row.
+        form: What to store of each row.
 
     Returns:
         The rows, and ``[R]`` the length of the prefix that each row shares with the row before it (0 for the
@@ -234,32 +247,14 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
     starts = np.flatnonzero(shared >= 0)
     first = order[starts]
     shared = shared[starts]
-    lengths = kept_lengths(np.diff(offsets)[first], shared, 0, form)
+    lengths = stored_lengths(np.diff(offsets)[first], shared, 0, form)
     sorted_offsets = np.concatenate(([0], np.cumsum(lengths)))
-    kind = unsigned(len(order))
-    rows = Rows(
-        tokens=gather(small, offsets[first], sorted_offsets),
-        offsets=Offsets.pack(sorted_offsets),
-        members=order.astype(kind),
-        member_offsets=(
-            np.append(starts, len(order)).astype(kind)
-            if len(starts) < len(order)
-            else np.empty(0, dtype=kind)
-        ),
-        end=int(end),
-        longest=int(lengths.max(initial=0)),
-        form=form,
-    )
-    return rows, shared
+    sorted_tokens = gather(small, offsets[first], sorted_offsets)
+    return Rows.pack(sorted_tokens, sorted_offsets, order, starts, int(end), form), shared
 
 
 def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
-    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first).
-
-    Args:
-        tokens: The concatenated rows.
-        offsets: ``[R + 1]`` the start of each row.
-    """
+    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first)."""
     shared = np.zeros(len(offsets) - 1, dtype=np.int64)
     width = 4 if tokens.dtype == np.uint16 else 2
     live, depth = np.arange(1, len(shared)), 0
@@ -275,19 +270,16 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
     return shared
 
 
-def kept_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
-    """How many tokens of each of R consecutive rows a form keeps.
+def stored_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
+    """``[R]`` the number of tokens that a form stores of consecutive rows of ``lengths [R]`` tokens.
 
-    Args:
-        lengths: ``[R]`` tokens of each row.
-        shared: ``[R]`` length of the prefix that each row shares with the row before it.
-        following: Length of the prefix that the last row shares with the row after it.
-        form: ``whole``, or ``prefixes``: one token more than a row shares with either neighbour.
+    ``prefixes``: one token more than a row shares with either neighbour. A row shares ``shared [R]`` tokens
+    with the row before it, and the last row shares ``following`` tokens with the row after it.
     """
     if form == "whole" or not len(lengths):
         return lengths
-    kept: Ints = np.maximum(shared, np.append(shared[1:], following)) + 1
-    return kept
+    prefixes: Ints = np.maximum(shared, np.append(shared[1:], following)) + 1
+    return prefixes
 
 
 def validate(tokens: Array, offsets: Ints, end: int) -> None:
@@ -318,29 +310,29 @@ def narrow(tokens: Array) -> Array:
 
 
 def sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
-    """Stable order of the sequences; the length of the prefix each shares with the last one (-1: equal)."""
+    """Stable order of the sequences; the length of the prefix shared with the sequence before (-1: equal)."""
     count = len(offsets) - 1
     order = np.arange(count)
     shared = np.zeros(count, dtype=np.int64)
-    place = np.arange(count)  # the places in `order` of rows that are still equal to a neighbour
+    ranks = np.arange(count)  # in `order`, of rows that are still equal to a neighbour
     group = np.zeros(count, dtype=np.int64)
     width = 4 if tokens.dtype == np.uint16 else 2
     depth = 0
-    while len(place) > 1:
-        keys = keys_at(tokens, offsets, order[place], depth, width)
-        by = np.lexsort((keys, group)) if depth else np.argsort(keys, kind="stable")
-        order[place], keys = order[place[by]], keys[by]
+    while len(ranks) > 1:
+        keys = keys_at(tokens, offsets, order[ranks], depth, width)
+        sorting = np.lexsort((keys, group)) if depth else np.argsort(keys, kind="stable")
+        order[ranks], keys = order[ranks[sorting]], keys[sorting]
         together = group[1:] == group[:-1]
         differ = np.flatnonzero(together & (keys[1:] != keys[:-1]))
-        shared[place[differ + 1]] = depth + _equal_tokens(keys[differ] ^ keys[differ + 1], width)
+        shared[ranks[differ + 1]] = depth + _equal_tokens(keys[differ] ^ keys[differ + 1], width)
         tied = together & (keys[1:] == keys[:-1])
         depth += width
-        ended = offsets[order[place] + 1] - offsets[order[place]] <= depth
-        shared[place[1:][tied & ended[1:]]] = -1
+        ended = offsets[order[ranks] + 1] - offsets[order[ranks]] <= depth
+        shared[ranks[1:][tied & ended[1:]]] = -1
         tied &= ~ended[1:]
         live = np.concatenate((tied, [False])) | np.concatenate(([False], tied))
         group = np.concatenate(([0], np.cumsum(~tied)))[live]
-        place = place[live]
+        ranks = ranks[live]
     return order, shared
 
 
@@ -366,7 +358,7 @@ def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
 
 
 def gather(tokens: Array, starts: Ints, offsets: Ints) -> Array:
-    """Copy the rows that begin at ``starts`` to new places: row r to ``offsets[r]:offsets[r + 1]``."""
+    """Copy the rows that begin at ``starts``: row r to ``offsets[r]:offsets[r + 1]`` of the result."""
     result = np.empty(int(offsets[-1]), dtype=tokens.dtype)
     for first in range(0, len(starts), _GATHER_ROWS):
         last = min(first + _GATHER_ROWS, len(starts))

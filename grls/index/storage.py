@@ -16,8 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, out_of_memory
-from grls.index.array import REBUILD, ArrayIndex, describe_arrays, is_checked, is_entry, load_arrays
+from grls.errors import ConfigError, DataError, IndexFormatError, out_of_memory
+from grls.index.array import (
+    REBUILD,
+    ArrayIndex,
+    describe_arrays,
+    is_checked,
+    is_entry,
+    load_arrays,
+    refuse_other_origin,
+)
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
 from grls.index.external_sort.stream import Runs, Sequences, Spill, merge_runs
@@ -66,18 +74,7 @@ def save_stream(
 
 
 def save_runs(runs: Runs, folder: str | Path, end: int, memory: int, form: Form = "whole") -> None:
-    """Merge sorted runs directly into an index in a folder, atomically; they are left as they are.
-
-    Args:
-        runs: The sorted runs of all passages.
-        folder: Destination, also of the scratch files; an earlier index there is replaced.
-        end: The end token.
-        memory: Memory for sorting in bytes.
-        form: ``whole`` or ``prefixes``.
-
-    Raises:
-        WriteError: The disk is full or the folder cannot be written.
-    """
+    """Merge sorted runs, which stay, directly into an index in a folder; see :func:`save_stream`."""
     with atomic_folder(folder, MANIFEST) as new:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
             sizes = merge_runs(runs, new, Path(scratch), memory, form)
@@ -85,13 +82,9 @@ def save_runs(runs: Runs, folder: str | Path, end: int, memory: int, form: Form 
 
 
 def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-    """Write an index to a folder, atomically.
+    """Write an index to a folder, atomically; an earlier index there is replaced.
 
-    Args:
-        index: The index.
-        folder: Destination; an earlier index there is replaced.
-        tokenizer: Fingerprint of the codec of the index.
-        corpus: Fingerprint of the corpus of the index.
+    ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written.
@@ -188,9 +181,7 @@ def load_index(
             f"name the module that registers the backend in {VARIABLE}, or {REBUILD}"
         )
     _refuse_incomplete(manifest, path / MANIFEST)
-    for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
-        if expected is not None and manifest[what] != expected:
-            raise MismatchError(f"{path}: the index was built with another {what}; {REBUILD}")
+    refuse_other_origin(manifest, path, tokenizer, corpus)
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
     known = {*ROW_ARRAYS, *backend.stored}
     files = {name: entry for name, entry in manifest["files"].items() if name in known}
@@ -225,9 +216,9 @@ def load_index(
         raise _misfit_of(manifest, path, str(error)) from None
 
 
-def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:
+def _misfit_of(manifest: dict[str, Any], path: Path, reason: str) -> IndexFormatError:
     return IndexFormatError(
-        f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({what}); {REBUILD}"
+        f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({reason}); {REBUILD}"
     )
 
 
@@ -248,37 +239,22 @@ def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
         raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {REBUILD}")
 
 
-# Whether the arrays of a stored index fit together, before anything is read through them.
-#
-# Legend: N passages, R rows, T tokens, M branching nodes, E edges.
-#
-# Checksums show that a file is as it was written; they do not show that it was written by grls. A folder from
-# elsewhere may hold arrays of any type, shape and content with checksums that fit. :func:`refuse_misfit`
-# looks at types, shapes and ends, in a time that does not grow. :func:`refuse_outside` looks at every number
-# that is a place in another array. After both, a search reads no place outside an array. Whether the rows are
-# sorted and the nodes are those of the rows: :mod:`grls.index.corpus_check`.
-
-
 _AT_ONCE = 1 << 20
 """Numbers that are compared together."""
 
 _DIMENSIONS = {"spans": 2}
-"""Dimensions of an array, of the others: 1."""
+"""The dimensions of arrays that do not have one dimension."""
 
 _KINDS = {"edge_nodes": "i"}
-"""Kinds of NumPy types of an array; of the others: unsigned."""
+"""The kinds of NumPy types of arrays that are not unsigned."""
 
 
 def refuse_misfit(arrays: dict[str, Array], backend: str, path: Path) -> None:
-    """Refuse arrays whose types, shapes or ends do not fit together.
+    """Refuse (IndexFormatError) arrays whose types, shapes or ends do not fit together.
 
-    Args:
-        arrays: All arrays of the index; where ``within`` is empty, the offsets are plain.
-        backend: The backend, which has arrays of its own.
-        path: The folder, for errors.
-
-    Raises:
-        IndexFormatError: The error names the file.
+    Checksums show that a file is as it was written, not that grls wrote it: a folder from elsewhere may hold
+    any arrays. After this function, whose time does not grow with the index, and :func:`refuse_outside`, a
+    search reads nothing outside an array.
     """
     for name, array in arrays.items():
         if array.ndim != _DIMENSIONS.get(name, 1) or array.dtype.kind not in _KINDS.get(name, "u"):
@@ -308,15 +284,10 @@ def refuse_misfit(arrays: dict[str, Array], backend: str, path: Path) -> None:
 
 
 def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
-    """Refuse an index with a number that is a place outside of an array; reads every number but tokens.
+    """Refuse (IndexFormatError) numbers that point outside of an array; reads every number but tokens.
 
-    Args:
-        rows: The rows, after :func:`refuse_misfit`.
-        arrays: The arrays of the backend.
-        path: The folder, for errors.
-
-    Raises:
-        IndexFormatError: The error names the file.
+    The arrays have passed :func:`refuse_misfit`. Whether the rows are sorted, and the nodes are those of the
+    rows: :mod:`grls.index.corpus_check`.
     """
     lengths = rows.lengths()
     longest = int(lengths.max(initial=0))
@@ -362,7 +333,7 @@ def _refuse_above(array: Array, most: int, path: Path, name: str) -> None:
 
 
 def _refuse_falling(array: Array, path: Path, name: str, within: int = 0) -> None:
-    """Refuse numbers one of which is below the one before it, or, in pairs, below the first of its pair."""
+    """Refuse numbers that fall: below the number before, or, in pairs, below the first of the pair."""
     for start in range(0, max(len(array) - 1, 0), _AT_ONCE):
         part = array[start : start + _AT_ONCE + (0 if within else 1)]
         pairs = (part[::2], part[1::2]) if within else (part[:-1], part[1:])
@@ -370,5 +341,5 @@ def _refuse_falling(array: Array, path: Path, name: str, within: int = 0) -> Non
             raise _misfit(path, name, "its numbers must not fall")
 
 
-def _misfit(path: Path, name: str, what: str) -> IndexFormatError:
-    return IndexFormatError(f"{path / name}.npy: {what}; {REBUILD}")
+def _misfit(path: Path, name: str, reason: str) -> IndexFormatError:
+    return IndexFormatError(f"{path / name}.npy: {reason}; {REBUILD}")

@@ -24,12 +24,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class NumberSet:
-    """A set of numbers below ``limit`` that counts its members in a range.
-
-    Args:
-        numbers: ``[n]`` ascending and distinct.
-        limit: All numbers are below it.
-    """
+    """A set of numbers below ``limit`` that counts its members in a range; ``numbers [n]`` ascend."""
 
     def __init__(self, numbers: Ints, limit: int):
         self.limit = limit
@@ -66,11 +61,7 @@ class NumberSet:
 
 
 class Several:
-    """Several sets with the same limit, counted in one call; each count names its set.
-
-    Args:
-        sets: G sets with the same ``limit``.
-    """
+    """Several sets with the same limit, counted in one call; each count names its set."""
 
     def __init__(self, sets: Sequence[NumberSet]):
         self._stride = 1 + (sets[0].limit if sets else 0)

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from pydivsufsort import divsufsort
 
-from grls.errors import DataError, IndexFormatError, MismatchError
-from grls.index.array import describe_arrays, is_entry, load_arrays
+from grls.errors import DataError, IndexFormatError
+from grls.index.array import describe_arrays, is_entry, load_arrays, refuse_other_origin
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
 from grls.io.files import atomic_folder, read_json, write_json
@@ -34,7 +34,8 @@ from grls.io.files import atomic_folder, read_json, write_json
 _LARGE = 4096
 """From this number of suffixes on, an interval is sampled and its result cached."""
 _BLOCK = 64
-_KEPT = 4096
+_CACHED = 4096
+"""How many results are cached."""
 _SEPARATOR = 0
 
 FORMAT = 1
@@ -82,17 +83,17 @@ class SubstringIndex(KeyIndex):
         if not lengths.all():
             raise DataError(f"key {int(np.flatnonzero(lengths == 0)[0])} has no token; leave it out.")
         tokens = np.concatenate(rows)
-        vocabulary, places = np.unique(tokens, return_inverse=True)
+        vocabulary, numbers = np.unique(tokens, return_inverse=True)
         starts = np.concatenate(([0], np.cumsum(lengths + 1)))
         kind = unsigned(len(vocabulary) + 1)
         ranks = np.zeros(starts[-1], dtype=kind)
-        ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = places + 1
-        # The suffix array of the ranks: from the suffixes of their big-endian bytes, those that begin a rank.
+        ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = numbers + 1
+        # The suffix array of the ranks: suffixes of their big-endian bytes that begin where a rank begins.
         width = ranks.dtype.itemsize
         of_bytes = np.asarray(divsufsort(ranks.astype(f">u{width}").view(np.uint8)))
         suffixes = of_bytes[of_bytes % width == 0].astype(np.int64) // width
-        kept = suffixes[ranks[suffixes] != _SEPARATOR]
-        return cls(ranks, kept.astype(unsigned(len(ranks), np.uint32)), vocabulary, starts)
+        suffixes = suffixes[ranks[suffixes] != _SEPARATOR]
+        return cls(ranks, suffixes.astype(unsigned(len(ranks), np.uint32)), vocabulary, starts)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -118,8 +119,8 @@ class SubstringIndex(KeyIndex):
     def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
         closed = np.zeros(len(states), dtype=bool)
         written = (states[:, 1] > states[:, 0]) & (states[:, 2] > 0)
-        place = self._suffixes[states[written, 0]].astype(np.int64) + states[written, 2]
-        closed[written] = self._ranks[place] == _SEPARATOR
+        following = self._next(states[written, 0], states[written, 2])
+        closed[written] = following == _SEPARATOR
         return closed
 
     def count(self, states: States) -> Ints:  # noqa: D102
@@ -131,8 +132,8 @@ class SubstringIndex(KeyIndex):
             high = self._separators_end(low, high, depth)
         if limit is not None:
             high = min(high, low + limit)
-        places = self._suffixes[low:high].astype(np.int64)
-        return np.unique(np.searchsorted(self._starts, places, side="right") - 1)
+        starts = self._suffixes[low:high].astype(np.int64)
+        return np.unique(np.searchsorted(self._starts, starts, side="right") - 1)
 
     def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
         low, high, depth = (int(part) for part in state)
@@ -146,7 +147,7 @@ class SubstringIndex(KeyIndex):
 
     def arrays(self) -> dict[str, Array]:
         """File name -> array, of all stored arrays."""
-        return dict(zip(_ARRAYS, (self._ranks, self._suffixes, self._vocabulary, self._starts), strict=True))
+        return {name: getattr(self, f"_{name}") for name in _ARRAYS}
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
         with atomic_folder(folder, MANIFEST) as new:
@@ -173,9 +174,7 @@ class SubstringIndex(KeyIndex):
         files = manifest.get("files")
         if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
             raise IndexFormatError(f"{path / MANIFEST}: the key 'files' is malformed; build it again.")
-        for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
-            if expected is not None and manifest.get(what) != expected:
-                raise MismatchError(f"{path}: built with another {what}; build it again.")
+        refuse_other_origin(manifest, path, tokenizer, corpus)
         return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
@@ -185,21 +184,21 @@ class SubstringIndex(KeyIndex):
         ends = np.cumsum(size)
         owner = np.repeat(np.arange(len(states)), size)
         suffix = np.arange(int(size.sum())) + np.repeat(low - (ends - size), size)
-        ranks = self._ranks[self._suffixes[suffix].astype(np.int64) + depth[owner]].astype(np.int64)
+        ranks = self._next(suffix, depth[owner])
         opens = np.ones(len(ranks), dtype=bool)
         opens[1:] = (ranks[1:] != ranks[:-1]) | (owner[1:] != owner[:-1])
         opens &= ranks != _SEPARATOR
         rank, first, of = ranks[opens], suffix[opens], owner[opens]
-        place = np.searchsorted(of, np.arange(len(states) + 1)).tolist()
-        return [(rank[a:b], np.append(first[a:b], high[s])) for s, (a, b) in enumerate(pairwise(place))]
+        bounds = np.searchsorted(of, np.arange(len(states) + 1)).tolist()
+        return [(rank[a:b], np.append(first[a:b], high[s])) for s, (a, b) in enumerate(pairwise(bounds))]
 
     def _large(self, low: int, high: int, depth: int) -> tuple[Ints, Ints]:
         """Ranks and bounds of the tokens that follow a large interval."""
         key = (low, high, depth)
-        kept = self._answers.get(key)
-        if kept is not None:
+        known = self._answers.get(key)
+        if known is not None:
             self._answers.move_to_end(key)
-            return kept
+            return known
         sampled = np.append(np.arange(low, high, _BLOCK), high - 1)
         ranks = self._next(sampled, depth)
         differ = np.flatnonzero(ranks[1:] != ranks[:-1])
@@ -214,13 +213,14 @@ class SubstringIndex(KeyIndex):
             first, rank = first[1:], rank[1:]
         answer = rank, np.append(first, high)
         self._answers[key] = answer
-        if len(self._answers) > _KEPT:
+        if len(self._answers) > _CACHED:
             self._answers.popitem(last=False)
         return answer
 
-    def _next(self, suffixes: Ints, depth: int) -> Ints:
-        places = self._suffixes[suffixes].astype(np.int64) + depth
-        return self._ranks[places].astype(np.int64)
+    def _next(self, suffixes: Ints, depth: int | Ints) -> Ints:
+        """The rank of the token after ``depth`` tokens of each suffix."""
+        ranks: Ints = self._ranks[self._suffixes[suffixes].astype(np.int64) + depth].astype(np.int64)
+        return ranks
 
     def _separators_end(self, low: int, high: int, depth: int) -> int:
         """The end of those suffixes of an interval whose key ends after the span."""

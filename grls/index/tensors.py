@@ -27,7 +27,7 @@ class Children(NamedTuple):
         beams: The beam that a candidate continues; ascending within a slot.
         tokens: The token of the candidate.
         nodes: The node after this token.
-        valid: False at places without a candidate.
+        valid: False where there is no candidate.
     """
 
     beams: Tensor
@@ -47,18 +47,13 @@ class _Column:
     def __len__(self) -> int:
         return len(self._values)
 
-    def __getitem__(self, places: Tensor) -> Tensor:
-        values = self._values[places].long()
+    def __getitem__(self, positions: Tensor) -> Tensor:
+        values = self._values[positions].long()
         return values if self._mask is None else values & self._mask
 
 
 class TensorIndex:
-    """A copy of an index on a device.
-
-    Args:
-        index: The index.
-        device: The device.
-    """
+    """A copy of an index on a device."""
 
     def __init__(self, index: ArrayIndex, device: torch.device):
         self.device = device
@@ -99,10 +94,10 @@ class TensorIndex:
         first = self._first_edges[inner]
         fanout = torch.where(branching, self._first_edges[inner + 1] - first, alive.long())
         ends = fanout.cumsum(1)
-        places = torch.arange(width, device=nodes.device).expand(len(nodes), -1).contiguous()
-        beams = torch.searchsorted(ends, places, right=True).clamp(max=nodes.shape[1] - 1)
-        valid = places < ends[:, -1:]
-        edge = (first.gather(1, beams) + places - (ends - fanout).gather(1, beams)).clamp(
+        columns = torch.arange(width, device=nodes.device).expand(len(nodes), -1).contiguous()
+        beams = torch.searchsorted(ends, columns, right=True).clamp(max=nodes.shape[1] - 1)
+        valid = columns < ends[:, -1:]
+        edge = (first.gather(1, beams) + columns - (ends - fanout).gather(1, beams)).clamp(
             0, len(self._edge_nodes) - 1
         )
         splits = branching.gather(1, beams)

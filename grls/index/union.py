@@ -2,9 +2,9 @@
 
 Legend: N0 passages of the base (including DONE, the last) and R0 rows; M added passages and A rows; S states.
 
-Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. The
-places of the added rows among the base rows are computed once: all added rows walk through the base together,
-one token at a time. The lowest two bits of a state say which segments hold its prefix: only the base, only
+Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. Where
+the added rows lie among the base rows is computed once: all added rows walk through the base together, one
+token at a time. The lowest two bits of a state say which segments hold its prefix: only the base, only
 the added segment, or both. A state of both is the state of the added segment; a sorted list, filled by the
 walk, gives the state of the base.
 
@@ -18,18 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from grls.index.base import Allowed, ConstraintIndex, Segment
-from grls.index.rows import (
-    Array,
-    Ints,
-    Offsets,
-    Rows,
-    SortedRows,
-    gather,
-    kept_lengths,
-    narrow,
-    shared_prefixes,
-    unsigned,
-)
+from grls.index.rows import Array, Ints, Rows, SortedRows, gather, narrow, shared_prefixes, stored_lengths
 
 _BASE, _ADDED, _BOTH = 0, 1, 2
 _TOKEN_BITS = 32
@@ -51,28 +40,28 @@ class UnionRows(SortedRows):
         self.base, self.added = base, added
         self.new = new
         self.new_before: Ints = np.concatenate(([0], np.cumsum(new)))
-        self.places: Ints = before + self.new_before[:-1]
+        self.rows_of_added: Ints = before + self.new_before[:-1]
         """``[A]`` merged row of each added row."""
-        self.new_at: Ints = before[new]
+        self.before_new: Ints = before[new]
         """Base rows before each new row."""
 
     def __len__(self) -> int:
-        return len(self.base) + len(self.new_at)
+        return len(self.base) + len(self.before_new)
 
     def split(self, rows: Ints) -> tuple[Ints, Ints]:
         """How many base rows, and how many added rows, come before each merged row (which may be R)."""
-        added: Ints = np.searchsorted(self.places, rows)
+        added: Ints = np.searchsorted(self.rows_of_added, rows)
         return rows - self.new_before[added], added
 
     def merged(self, base_rows: Ints) -> Ints:
         """The numbers of base rows in the merged order."""
-        return base_rows + np.searchsorted(self.new_at, base_rows, side="right")
+        return base_rows + np.searchsorted(self.before_new, base_rows, side="right")
 
     def _is_new(self, rows: Ints) -> tuple[Array, Ints, Ints]:
         """Whether each merged row is a new added row; its base row (if not) and its added row (if so)."""
         base, added = self.split(rows)
         inside = np.minimum(added, len(self.new) - 1)
-        return (self.places[inside] == rows) & self.new[inside], base, inside
+        return (self.rows_of_added[inside] == rows) & self.new[inside], base, inside
 
     def row(self, r: int) -> Ints:  # noqa: D102
         new, base, added = self._is_new(np.array([r]))
@@ -88,7 +77,7 @@ class UnionRows(SortedRows):
     def lengths(self) -> Ints:  # noqa: D102
         lengths = np.empty(len(self), dtype=np.int64)
         lengths[self.merged(np.arange(len(self.base)))] = self.base.lengths()
-        lengths[self.places[self.new]] = self.added.lengths()[self.new]
+        lengths[self.rows_of_added[self.new]] = self.added.lengths()[self.new]
         return lengths
 
     def members_before(self, rows: Array) -> Ints:  # noqa: D102
@@ -114,7 +103,7 @@ class UnionRows(SortedRows):
     def row_of(self) -> Array:
         """``[N]`` row of each passage, made at first use."""
         base = self.merged(self.base.row_of.astype(np.int64))
-        return np.concatenate((base[:-1], self.places[self.added.row_of], base[-1:]))
+        return np.concatenate((base[:-1], self.rows_of_added[self.added.row_of], base[-1:]))
 
 
 class UnionIndex(ConstraintIndex):
@@ -156,12 +145,12 @@ class UnionIndex(ConstraintIndex):
         children = np.concatenate((base.states << 2 | _BASE, added.states << 2 | _ADDED))
         order = np.argsort(owner << _TOKEN_BITS | tokens, kind="stable")  # the base's token comes first
         owner, tokens, children = owner[order], tokens[order], children[order]
-        twice = np.flatnonzero((owner[1:] == owner[:-1]) & (tokens[1:] == tokens[:-1]))
-        children[twice + 1] += _BOTH - _ADDED
-        once = np.ones(len(tokens), dtype=bool)
-        once[twice] = False
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(owner[once], minlength=len(states)))))
-        return Allowed(tokens[once], children[once], offsets)
+        repeated = np.flatnonzero((owner[1:] == owner[:-1]) & (tokens[1:] == tokens[:-1]))
+        children[repeated + 1] += _BOTH - _ADDED
+        first_of_token = np.ones(len(tokens), dtype=bool)
+        first_of_token[repeated] = False
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(owner[first_of_token], minlength=len(states)))))
+        return Allowed(tokens[first_of_token], children[first_of_token], offsets)
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         kind, inner = states & 3, states >> 2
@@ -172,7 +161,7 @@ class UnionIndex(ConstraintIndex):
         high[chosen] = low[chosen] + base_high - base_low
         chosen = np.flatnonzero(kind == _ADDED)  # no row under such a state equals a base row
         added_low, added_high = self.added.span(inner[chosen])
-        low[chosen] = self.rows.places[added_low]
+        low[chosen] = self.rows.rows_of_added[added_low]
         high[chosen] = low[chosen] + added_high - added_low
         chosen = np.flatnonzero(kind == _BOTH)
         added_low, added_high = self.added.span(inner[chosen])
@@ -208,12 +197,12 @@ def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array
         owner = np.repeat(np.arange(len(added_states)), np.diff(in_added.offsets))
         base_owner = np.repeat(np.arange(len(added_states)), np.diff(in_base.offsets))
         keys = base_owner << _TOKEN_BITS | in_base.tokens
-        wanted = owner << _TOKEN_BITS | in_added.tokens
-        place = np.searchsorted(keys, wanted)
-        last = place >= in_base.offsets[owner + 1]
-        inside = np.minimum(place, max(len(keys) - 1, 0))
+        added_keys = owner << _TOKEN_BITS | in_added.tokens
+        nearest = np.searchsorted(keys, added_keys)
+        last = nearest >= in_base.offsets[owner + 1]
+        inside = np.minimum(nearest, max(len(keys) - 1, 0))
         at = np.where(last, end[owner], low[inside]) if len(keys) else end[owner]
-        same = ~last & (keys[inside] == wanted) if len(keys) else np.zeros(len(owner), dtype=bool)
+        same = ~last & (keys[inside] == added_keys) if len(keys) else np.zeros(len(owner), dtype=bool)
         first, stop = added.span(in_added.states)
         settled = ~same | (in_added.tokens == added.rows.end)
         sizes = (stop - first)[settled]
@@ -227,17 +216,12 @@ def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array
     return (shared[0][order], shared[1][order]), before, new
 
 
-# Merges two sorted segments and removes passages, in one pass and without sorting again.
-#
-# Legend: N passages and R rows. :class:`grls.index.union.UnionIndex` knows the places of the added rows among
-# the base rows, so the merge only copies rows and compares neighbours.
-
-
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
     """One segment with selected passages of an index, equal to a segment that is built from scratch.
 
-    It is made in memory, including all tokens. In the form ``prefixes``, tokens may take fewer bytes than
-    from scratch, since the rest of a passage is missing and may hold larger token ids.
+    Nothing is sorted again: the merge copies rows and compares neighbours, in memory, all tokens included. In
+    the form ``prefixes``, tokens may take fewer bytes than from scratch, since the rest of a passage is
+    missing and may hold larger token ids.
 
     Args:
         index: A segment, or a union of two.
@@ -252,17 +236,17 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
         segments, backend = [index.base, index.added], type(index.base)
         base, added = index.base.rows, index.added.rows
         starts = np.empty(len(index.rows), dtype=np.int64)
-        place, new = index.rows.places, index.rows.new
+        added_rows, new = index.rows.rows_of_added, index.rows.new
         old = np.ones(len(index.rows), dtype=bool)
-        old[place[new]] = False
+        old[added_rows[new]] = False
         starts[old] = base.offsets.all()[:-1]
-        starts[place[new]] = len(base.tokens) + added.offsets.all()[:-1][new]
+        starts[added_rows[new]] = len(base.tokens) + added.offsets.all()[:-1][new]
     elif isinstance(index, Segment):
         segments, backend = [index], type(index)
         starts = index.rows.offsets.all()[:-1]
     else:
         raise TypeError(f"cannot merge a {type(index).__name__}")
-    members = index.rows.members_in(0, len(index.rows))  # those that stay, renumbered and grouped by row
+    members = index.rows.members_in(0, len(index.rows))  # the kept passages, renumbered and grouped by row
     stay = keep[members]
     sizes = np.bincount(index.rows.row_of[members].astype(np.int64)[stay], minlength=len(index.rows))
     members = (np.cumsum(keep) - 1)[members[stay]]
@@ -274,21 +258,9 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
     tokens = gather(tokens, starts[left], offsets)
     shared = shared_prefixes(tokens, offsets)
     if index.rows.form == "prefixes":  # without a removed neighbour, fewer tokens identify a row
-        lengths = kept_lengths(lengths, shared, 0, "prefixes")
+        lengths = stored_lengths(lengths, shared, 0, "prefixes")
         starts, offsets = offsets[:-1], np.concatenate(([0], np.cumsum(lengths)))
         tokens = gather(tokens, starts, offsets)
-    kind = unsigned(len(members))
-    rows = Rows(
-        tokens=narrow(tokens),
-        offsets=Offsets.pack(offsets),
-        members=members.astype(kind),
-        member_offsets=(
-            np.concatenate(([0], np.cumsum(sizes[left]))).astype(kind)
-            if len(left) < len(members)
-            else np.empty(0, dtype=kind)
-        ),
-        end=index.rows.end,
-        longest=int(lengths.max(initial=0)),
-        form=index.rows.form,
-    )
+    firsts = np.cumsum(sizes[left]) - sizes[left]
+    rows = Rows.pack(narrow(tokens), offsets, members, firsts, index.rows.end, index.rows.form)
     return backend.build(rows, shared)

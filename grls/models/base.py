@@ -32,20 +32,17 @@ Input = TypeVar("Input", bound=Hashable)
 
 
 def once_each(inputs: Sequence[Input]) -> tuple[list[Input], list[int]]:
-    """The distinct inputs of a model, and for each input its place among them.
+    """The distinct inputs of a model, and for each input its number among them.
 
     The last bits of an output depend on what shares the batch. So that equal inputs get equal outputs, and
     ties stay ties, a model reads each input once.
 
-    Args:
-        inputs: n inputs, such as texts or pairs of texts.
-
     Returns:
-        The distinct inputs in the order of their first occurrence; ``[n]`` places.
+        The distinct inputs in the order of their first occurrence; ``[n]`` numbers.
     """
-    places: dict[Input, int] = {}
-    numbers = [places.setdefault(item, len(places)) for item in inputs]
-    return list(places), numbers
+    numbers_of: dict[Input, int] = {}
+    numbers = [numbers_of.setdefault(item, len(numbers_of)) for item in inputs]
+    return list(numbers_of), numbers
 
 
 class StepRows(Protocol):
@@ -174,11 +171,7 @@ class GridGenerator(Protocol):
 
 
 def positions_in(config: Any) -> int | None:
-    """The longest input of a model in tokens; None if its positions have no limit.
-
-    Args:
-        config: The config of a transformers model, or of a part of it. XLNet has -1, which means no limit.
-    """
+    """The longest input of a model, or of a part, in tokens; None without a limit (XLNet has -1)."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most is not None and most > 0 else None
 
@@ -188,9 +181,9 @@ def cache_argument(model: Any) -> str:
 
     It is ``cache`` since transformers 5.24, and ``past_key_values`` before; 5.40 takes the new name alone.
     """
-    return _of(type(model).forward)
+    return _cache_argument(type(model).forward)
 
 
 @cache
-def _of(forward: Callable[..., Any]) -> str:
+def _cache_argument(forward: Callable[..., Any]) -> str:
     return "cache" if "cache" in signature(forward).parameters else "past_key_values"

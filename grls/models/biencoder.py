@@ -135,7 +135,7 @@ class BiEncoderModel(TextEncoder):
             limit = max_tokens
             if not limit and file.is_file():  # the longest input of a generator that grls trained
                 limit = limits_of(read_json(file), file, "train the model again, or remove the file").input
-            made = cls.from_generator(spec.load(), limit, spec.stages(), similarity or "dot")
+            encoder = cls.from_generator(spec.load(), limit, spec.stages(), similarity or "dot")
         else:
             stages = read_stages(folder)
             network = open_network(folder)
@@ -145,14 +145,14 @@ class BiEncoderModel(TextEncoder):
                     "sentence-transformers. The option similarity sets another (dot, euclidean, manhattan).",
                     source,
                 )
-            made = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
-            made.evidence_words = evidence_words_of(folder)
-            if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
+            encoder = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
+            encoder.evidence_words = evidence_words_of(folder)
+            if kind == "st5" and not isinstance(encoder.model[0], FirstDecoderOutput):
                 raise ConfigError(
                     f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
                     f"(`grls index {Option('kind', 'dense')}`)."
                 )
-        return made.to(device)
+        return encoder.to(device)
 
     @classmethod
     def from_generator(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from threading import get_ident
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +38,7 @@ from grls.models.load.opening import (
 from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
-from grls.models.text_encoder import passage_text
+from grls.models.text_encoder import passage_text, telling
 
 Pair = tuple[str, str]
 """A query and a passage, as texts."""
@@ -110,8 +110,8 @@ class PairScorer:
             )
         self.model = PairNetwork.of(model)
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
-        most = positions_of(model[0])
-        self.max_tokens = int(min(model.max_seq_length or most, most, 2**30))
+        positions = positions_of(model[0])
+        self.max_tokens = int(min(model.max_seq_length or positions, positions, 2**30))
         if self.max_tokens < self._markers + 2:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
         model.max_seq_length = self.max_tokens
@@ -158,10 +158,9 @@ class PairScorer:
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
             refuse_unread(model, source, parts, pooler=True)
-            made = cls(model)
-        where = str(accelerator()) if device == "auto" else device
-        move(model, where, precision)
-        return made
+            scorer = cls(model)
+        move(model, str(accelerator()) if device == "auto" else device, precision)
+        return scorer
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that affects a logit: weights, settings, tokenizer, prompt, length."""
@@ -190,18 +189,18 @@ class PairScorer:
         In a pair that is too long, the longer text is cut. So a query of at most half the limit is never cut.
 
         Returns:
-            (place, tokens of the query) of each such pair.
+            (number of the pair, tokens of its query) of each such pair.
         """
         room, prompt = self.max_tokens - self._markers, _prompt(self.model) or ""
         queries = list(dict.fromkeys(query for query, _ in pairs))
         ids = foreign_ids(self.model.tokenizer, [prompt + query for query in queries])
         tokens = {query: len(row) for query, row in zip(queries, ids, strict=True)}
-        long = [place for place, (query, _) in enumerate(pairs) if tokens[query] > room // 2]
-        others = foreign_ids(self.model.tokenizer, [pairs[place][1] for place in long]) if long else []
+        long = [number for number, (query, _) in enumerate(pairs) if tokens[query] > room // 2]
+        passages = foreign_ids(self.model.tokenizer, [pairs[number][1] for number in long]) if long else []
         return [
-            (place, tokens[pairs[place][0]])
-            for place, other in zip(long, others, strict=True)
-            if tokens[pairs[place][0]] + len(other) > room
+            (number, tokens[pairs[number][0]])
+            for number, other in zip(long, passages, strict=True)
+            if tokens[pairs[number][0]] + len(other) > room
         ]
 
     def logits(
@@ -209,12 +208,7 @@ class PairScorer:
     ) -> Floats:
         """``[n]`` logits of pairs, in eval mode; those of equal pairs are equal.
 
-        Pairs of similar length share a batch.
-
-        Args:
-            pairs: n pairs.
-            batch_size: Pairs in a batch.
-            decided: Called with the number of pairs after each batch.
+        Pairs of similar length share a batch; ``decided`` is called with the number of pairs after each.
 
         Raises:
             DataError: A logit is not finite.
@@ -222,20 +216,11 @@ class PairScorer:
         if not pairs:
             return np.empty(0)
         distinct, numbers = once_each(pairs)
-        thread = get_ident()
-
-        def report(_: Any, __: Any, output: dict[str, Any]) -> None:
-            if decided is not None and get_ident() == thread:  # not another search of the same model
-                decided(len(output["scores"]))
-
-        hook = self.model.register_forward_hook(report)
-        try:
+        with nullcontext() if decided is None else telling(self.model, decided):
             predicted = self.model.predict(
                 distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
-        finally:
-            hook.remove()
         if decided is not None:
             decided(len(pairs) - len(distinct))
         logits: Floats = np.asarray(predicted, dtype=np.float64)[numbers]
@@ -252,10 +237,7 @@ class PairScorer:
 def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> str:
     """A query and the passages retrieved so far, in order, as one text.
 
-    Args:
-        query: The query; it comes first.
-        evidence: The passages.
-        words: The most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
+    ``words``: the most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
     """
     return " ".join([query, *(passage_text(excerpt(query, passage, words)) for passage in evidence)])
 

@@ -48,12 +48,7 @@ def _padded(tokenizer: Any, texts: Sequence[Sequence[str]], options: dict[str, A
 
 
 def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
-    """How many special tokens a batch holds, without its padding.
-
-    Args:
-        tokenizer: The tokenizer of the model.
-        features: ``input_ids``, and ``attention_mask`` if the batch is padded.
-    """
+    """The number of special tokens in a batch (``input_ids``, ``attention_mask``), without its padding."""
     ids, mask = features["input_ids"], features.get("attention_mask")
     filled = features.get("query_expansion_positions")  # special tokens that fill a query to a fixed length
     if mask is not None and filled is not None:
@@ -72,14 +67,14 @@ def spells_special(tokenizer: Any, texts: Sequence[str]) -> bool:
 def without_spelled(tokenizer: Any, texts: Sequence[str]) -> list[str]:
     """The texts without the spellings of special tokens, for a tokenizer that must not split them."""
     barred = special_ids(tokenizer)
-    spelled = sorted((str(tokenizer.convert_ids_to_tokens(one)).strip() for one in barred), key=len)[::-1]
+    spelled = sorted((str(tokenizer.convert_ids_to_tokens(token)).strip() for token in barred), key=len)[::-1]
     cleared = []
     for text in map(str, texts):
         before = None
-        while before != text:  # the rest is checked again, since it may spell another one
+        while before != text:  # the rest is checked again, since it may spell another special token
             before = text
-            for one in spelled:
-                text = text.replace(one, "")
+            for token in spelled:
+                text = text.replace(token, "")
         cleared.append(text)
     return cleared
 
@@ -94,20 +89,20 @@ def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
     cleared = []
     for text, row in zip(texts, encoded["input_ids"], strict=True):
         if not barred.isdisjoint(row):
-            while places := _places(tokenizer, text, barred):  # again, since the rest may spell another one
-                for first, last in reversed(places):
+            while spans := _special_spans(tokenizer, text, barred):
+                for first, last in reversed(spans):
                     text = text[:first] + text[max(last, first + 1) :]
         cleared.append(text)
     return cleared
 
 
-def _places(tokenizer: Any, text: str, barred: Collection[int]) -> list[tuple[int, int]]:
-    """The places of a text's special tokens in order, as (first character, end)."""
+def _special_spans(tokenizer: Any, text: str, barred: Collection[int]) -> list[tuple[int, int]]:
+    """The special tokens of a text in order, as (first character, end)."""
     options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-    if not tokenizer.is_fast:  # a slow tokenizer returns no places: search for the spelling
+    if not tokenizer.is_fast:  # a slow tokenizer returns no offsets: search for the spelling
         special = [token for token in tokenizer(text, **options)["input_ids"] if token in barred]
         spelled = tokenizer.convert_ids_to_tokens(special[:1])
         return [(text.find(token), text.find(token) + len(token)) for token in spelled if token in text]
     encoded = tokenizer(text, return_offsets_mapping=True, **options)
     pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    return list(dict.fromkeys(place for token, place in pairs if token in barred))
+    return list(dict.fromkeys(span for token, span in pairs if token in barred))

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-)
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from grls.data.codec import foreign_ids, wrapping
 from grls.errors import ConfigError, at_least
@@ -40,13 +37,6 @@ class Entailment(Protocol):
         """Whether each hypothesis follows from its premise.
 
         A hypothesis that leaves no room for any premise counts as not following, with a warning.
-
-        Args:
-            premises: N texts.
-            hypotheses: N texts.
-
-        Returns:
-            N booleans.
         """
         ...
 
@@ -68,11 +58,8 @@ def load_entailment(
     """
     at_least(1, batch_size=batch_size, max_tokens=max_tokens)
     refuse_missing_folder(name)
-    with opening(
-        "a model of entailment",
-        name,
-        "Give a folder or hub name of a sequence classifier or an encoder-decoder, with its tokenizer.",
-    ):
+    remedy = "Give a folder or hub name of a sequence classifier or an encoder-decoder, with its tokenizer."
+    with opening("a model of entailment", name, remedy):
         config = open_config(name)
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)
@@ -96,14 +83,7 @@ def load_entailment(
 
 
 class _Judge:
-    """A model of entailment, which judges pairs batch by batch.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        batch_size: Pairs in a batch.
-        max_tokens: The longest pair in tokens.
-    """
+    """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
     _pair: bool
     """Whether the tokenizer reads premise and hypothesis as two texts."""
@@ -141,15 +121,7 @@ class _Judge:
 
 
 class ClassifyingJudge(_Judge):
-    """A classifier of pairs: a hypothesis follows if the pair gets the label of entailment.
-
-    Args:
-        model: A sequence classifier.
-        tokenizer: Its tokenizer.
-        label: Number of the label ``entailment``.
-        batch_size: Pairs in a batch.
-        max_tokens: The longest pair in tokens.
-    """
+    """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
     _pair = True
 
@@ -173,7 +145,12 @@ class WritingJudge(_Judge):
     _pair, _lead = False, "hypothesis: "
 
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
-        rows = [self._row(premise, end, room) for premise, end in pairs]
+        before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
+        rows = []
+        for premise, end in pairs:  # the premise is cut so that both fit
+            tail = _tokens(self.tokenizer, end)
+            head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
+            rows.append([*before, *head, *tail, *behind])
         encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
         written = self.model.generate(
             **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
@@ -182,13 +159,6 @@ class WritingJudge(_Judge):
         refuse_nan_logits(written.logits[0])
         texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
         return [text.strip() == "1" for text in texts]
-
-    def _row(self, premise: str, end: str, room: int) -> list[int]:
-        """Tokens of a pair, the premise cut so that both fit, and the special tokens of the tokenizer."""
-        tail = _tokens(self.tokenizer, end)
-        head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
-        before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
-        return [*before, *head, *tail, *behind]
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:

@@ -39,11 +39,7 @@ _SIZES = (-3.0, 4.0)
 
 
 class Head:
-    """The output head of a model: captures its input and computes logits from it.
-
-    Args:
-        model: A transformers model with output embeddings.
-    """
+    """The output head of a transformers model: captures its input and computes logits from it."""
 
     def __init__(self, model: Any):
         self.module: nn.Linear = model.get_output_embeddings()
@@ -78,13 +74,13 @@ class Head:
         arguments: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
         if self.model.config.is_encoder_decoder:
             arguments["decoder_input_ids"] = tokens
-        places = self.module.out_features
-        sizes = torch.logspace(*_SIZES, places, device=device)
-        signed = torch.where(torch.arange(places, device=device) % 2 == 0, sizes, -sizes)
+        width = self.module.out_features
+        sizes = torch.logspace(*_SIZES, width, device=device)
+        signed = torch.where(torch.arange(width, device=device) % 2 == 0, sizes, -sizes)
         probes: list[Tensor] = []
 
         def answer(hidden: Tensor) -> Tensor:
-            rows = [signed.roll(n * places // 3) for n in range(hidden.shape[-2])]
+            rows = [signed.roll(n * width // 3) for n in range(hidden.shape[-2])]
             probes.append(torch.stack(rows).expand(*hidden.shape[:-1], -1).to(hidden.dtype))
             return probes[-1].clone()  # some models change it in place
 
@@ -221,8 +217,6 @@ def _is_linear(module: Any) -> bool:
     return torch.allclose(output, expected, rtol=close, atol=close * float(expected.abs().max()))
 
 
-# A generator that rescores its own passages: is this passage evidence for the query?
-#
 # A generator decides token by token. So a passage that was never an answer in training loses at its first
 # words, whatever comes later. After reading the whole passage, the same model can judge it together with the
 # whole query, in the same pass: the "self-assessment" of Self-Retrieval (arXiv 2403.00801). Here this takes
@@ -230,22 +224,16 @@ def _is_linear(module: Any) -> bool:
 #
 #     a(x)  =  z(<EVIDENCE>) - z(<QUESTION>)   (nats),
 #
-# where z are the logits at this place: the log-odds of the marker that keeps the passage against the marker
-# that goes back to the question. (In Self-Retrieval the model writes a sentence, whose probability is used.)
-# Training: :mod:`grls.train.chains.module`. Score of a passage: :mod:`grls.retrieve.generative.search`. The
-# module does not know models.
-
+# where z are the logits there: the log-odds of the marker that keeps the passage against the marker that goes
+# back to the question. (In Self-Retrieval the model writes a sentence, whose probability is used.) Training:
+# :mod:`grls.train.chains.module`. Score of a passage: :mod:`grls.retrieve.generative.search`.
 
 RESCORE = "rescore.json"
 """The file beside a trained model with the settings of rescoring in its training."""
 
 
 class RescoreInput(NamedTuple):
-    """How much of a passage is read to rescore it.
-
-    Attributes:
-        tokens: How many of its first tokens are read, before the end token.
-    """
+    """The part of a passage that is read to rescore it: its first tokens, and the end token."""
 
     tokens: int
 
@@ -261,14 +249,6 @@ def readout(codec: Codec) -> tuple[int, int]:
 
 
 def read_rescore_input(value: Any, file: Path) -> RescoreInput | None:
-    """How much to read, from a JSON file; None if the file holds null.
-
-    Args:
-        value: The JSON value, ``{"tokens": 128}``.
-        file: The file, for the error text.
-
-    Raises:
-        DataError: The value is something else.
-    """
+    """The value ``{"tokens": 128}`` of a JSON file; None for null, DataError for anything else."""
     tokens = read_count(value, "tokens", "how much is read to rescore", 128, file)
     return None if tokens is None else RescoreInput(tokens)

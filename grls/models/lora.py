@@ -14,26 +14,15 @@ from grls.io.ending import require
 
 
 def check_adapters(rank: int, dropout: float) -> None:
-    """Check the options of adapters.
-
-    Args:
-        rank: The rank; 0: no adapters.
-        dropout: The dropout rate of their inputs.
-
-    Raises:
-        ConfigError: The rank is below 0, or the dropout is not in [0, 1).
-    """
+    """Refuse (ConfigError) a rank of adapters below 0 (0: no adapters), or a dropout outside [0, 1)."""
     at_least(0, lora_rank=rank)
     bounded("[0, 1)", lora_dropout=dropout)
 
 
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
-    """Add an adapter to every linear layer except the output head, and freeze all other weights.
+    """Add an adapter to every linear layer except the output head, and freeze all other weights, in place.
 
-    Args:
-        model: A transformers model; it is changed in place.
-        rank: The rank of the adapters, r. They are scaled by 2, that is, alpha = 2 r.
-        dropout: The dropout rate of the adapters' inputs.
+    Adapters of rank r are scaled by 2, that is, alpha = 2 r. ``dropout`` is the rate at their inputs.
 
     Raises:
         ConfigError: peft is not installed, the rank is below 1, or the dropout is not in [0, 1).

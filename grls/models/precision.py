@@ -42,11 +42,29 @@ def move(model: Any, device: str, precision: str) -> Any:
         ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     one_of(get_args(Precision), precision=precision)
+    target = to_device(model, device)
+    chosen = fastest(target) if precision == "auto" else precision
+    if chosen in _PACKED:
+        if target.type != "cpu":
+            raise ConfigError(f"precision {chosen} is for CPUs; on {target} choose bfloat16 or float32.")
+        pack(model, chosen)
+        return model.eval()
+    if precision == "bfloat16":
+        warn_of_emulation(target, "precision float32")
+    return model.to(getattr(torch, chosen)).eval()
+
+
+def to_device(model: nn.Module, device: str) -> torch.device:
+    """Move a model to a device, which is returned; ``auto`` takes a GPU if there is one.
+
+    Raises:
+        ConfigError: The device does not exist.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        where = torch.device(device)
-        model = model.to(where)
+        target = torch.device(device)
+        model.to(target)
     except (RuntimeError, AssertionError) as error:
         if out_of_memory(error):
             raise
@@ -54,15 +72,7 @@ def move(model: Any, device: str, precision: str) -> Any:
         raise ConfigError(
             f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
         ) from error
-    chosen = fastest(where) if precision == "auto" else precision
-    if chosen in _PACKED:
-        if where.type != "cpu":
-            raise ConfigError(f"precision {chosen} is for CPUs; on {device} choose bfloat16 or float32.")
-        pack(model, chosen)
-        return model.eval()
-    if precision == "bfloat16":
-        warn_of_emulation(where, "precision float32")
-    return model.to(getattr(torch, chosen)).eval()
+    return target
 
 
 def fastest(device: torch.device) -> str:
@@ -74,8 +84,8 @@ def fastest(device: torch.device) -> str:
         short, rounded = rows.bfloat16(), weight.bfloat16()
         times["bfloat16"] = _seconds(lambda: functional.linear(short, rounded), device)
         if device.type == "cpu" and packs("float16-weights"):
-            is_packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
-            times["float16-weights"] = _seconds(lambda: is_packed(rows), device)
+            packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
+            times["float16-weights"] = _seconds(lambda: packed(rows), device)
     return min(times, key=lambda name: times[name])
 
 
@@ -88,8 +98,7 @@ def accelerator() -> torch.device:
 def has_bfloat16(device: torch.device) -> bool:
     """Whether a processor has bfloat16 instructions, so that training in bfloat16 is faster.
 
-    Args:
-        device: A GPU or the CPU. False for a CPU that is no x86, or if this version of PyTorch cannot say.
+    False for a CPU that is no x86, or if this version of PyTorch cannot say.
     """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -100,12 +109,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def warn_of_emulation(device: torch.device, remedy: str) -> None:
-    """Warn that bfloat16 is slow on an x86 processor without bfloat16 instructions.
-
-    Args:
-        device: The device of the model.
-        remedy: The option to use instead, for the text.
-    """
+    """Warn that bfloat16 is slow on an x86 processor without its instructions, and name another option."""
     if device.type == "cpu" and "avx512_bf16" in _capabilities() and not has_bfloat16(device):
         log.warning(
             "this processor has no bfloat16 instructions, so bfloat16 is several times slower here than "
@@ -181,10 +185,6 @@ def _packed(linear: nn.Linear, precision: str) -> nn.Module:
 
 
 def refuse_nan_logits(logits: Tensor) -> None:
-    """Refuse logits that are not numbers.
-
-    Raises:
-        ConfigError: A logit is NaN.
-    """
+    """Refuse (ConfigError) logits that are NaN."""
     if bool(logits.isnan().any()):
         raise ConfigError(NOT_NUMBERS)

@@ -136,11 +136,7 @@ def reader_of(model: Any, task: str | None) -> Any:
 
 
 def readers_of(model: Any) -> list[Any]:
-    """The modules that read queries and passages: one, or that of each route.
-
-    Raises:
-        ValueError: A Router has no route for queries, or none for passages.
-    """
+    """The modules that read queries and passages: one, or that of each route; see :func:`reader_of`."""
     return list(dict.fromkeys(reader_of(model, task) for task in TASKS.values()))
 
 
@@ -155,11 +151,7 @@ def learned_done_of(folder: str) -> bool | None:
 
 
 def _training(folder: str) -> dict[str, Any]:
-    """The content of the training file of a model; empty if there is none.
-
-    Raises:
-        DataError: The file is damaged.
-    """
+    """The content of the training file of a model; empty without a file, DataError if it is damaged."""
     file = Path(folder) / TRAINING
     content = read_json(file) if file.is_file() else {}
     if not isinstance(content, dict):
@@ -168,16 +160,15 @@ def _training(folder: str) -> dict[str, Any]:
 
 
 def evidence_words_of(folder: str) -> int:
-    """How many words of each retrieved passage a model was trained to read with a query; 0: all.
+    """The number of words of each retrieved passage that a model was trained to read with a query; 0: all.
 
     Raises:
         DataError: The training file holds something else.
     """
-    file = Path(folder) / TRAINING
     content = _training(folder)
     if "evidence_words" not in content:
         return 0
-    return read_count(content, "evidence_words", "words of evidence", 64, file) or 0
+    return read_count(content, "evidence_words", "words of evidence", 64, Path(folder) / TRAINING) or 0
 
 
 def kind_of(source: str) -> Kind:
@@ -192,29 +183,24 @@ def open_network(source: str) -> SentenceTransformer:
     """Open a model. A module of grls is made directly, so that the library need not trust foreign code."""
     with _opening(source):
         parts = module_folders(source)
-        if [part.kind for part in parts] == [
-            f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"
-        ]:
+        own_class = f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"
+        if [part.kind for part in parts] == [own_class]:
             module, file = FirstDecoderOutput.load(source), file_of(source, _CONFIG)
-            named: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
-            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=named)
-        if (named := library_type(source)) not in (None, SentenceTransformer.__name__):
-            raise IncompleteError(f"it is a {named}, which gives no single vector of a text")
+            similarity: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
+            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
+        if (saved := library_type(source)) not in (None, SentenceTransformer.__name__):
+            raise IncompleteError(f"it is a {saved}, which gives no single vector of a text")
         return _library_model(SentenceTransformer, source, parts)
 
 
 def library_type(source: str) -> str | None:
     """The class of a model by its files: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
 
-    Args:
-        source: A folder, or a hub name.
-
-    Returns:
-        The name of the class; None for a model that the library did not save.
+    None for a model that the library did not save.
     """
-    named = file_of(source, _CONFIG)
-    if named is not None:
-        settings = read_json(named)
+    file = file_of(source, _CONFIG)
+    if file is not None:
+        settings = read_json(file)
         kind = str(settings.get("model_type") or "SentenceTransformer") if isinstance(settings, dict) else ""
         return _LATE if kind == "ColBERT" else kind
     config = file_of(source, "config.json")
@@ -224,14 +210,14 @@ def library_type(source: str) -> str | None:
     return "SentenceTransformer" if file_of(source, MODULES) is not None else None
 
 
-def open_library_model(kind: type[Library], source: str, what: str, plain: str | None = None) -> Library:
+def open_library_model(kind: type[Library], source: str, noun: str, plain: str | None = None) -> Library:
     """Open a complete model of a class of the library.
 
     Args:
         kind: ``SparseEncoder`` or ``MultiVectorEncoder``. The files of the model must name this class: the
             library would extend any other model by layers with random weights.
         source: A folder, or a hub name.
-        what: What is opened, for errors.
+        noun: The name of such a model, for errors.
         plain: The ending of an architecture name; such models are accepted though the library did not save
             them.
 
@@ -239,21 +225,21 @@ def open_library_model(kind: type[Library], source: str, what: str, plain: str |
         ConfigError: The model cannot be opened, or is of another class.
     """
     refuse_missing_folder(source)
-    with opening(what, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
+    with opening(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
         parts = module_folders(source)
         saved = library_type(source)
         architectures = open_config(source).architectures or [] if saved is None and plain else []
         is_plain = any(str(name).endswith(str(plain)) for name in architectures)
         if saved != kind.__name__ and not is_plain:
-            named = "a model without its layers" if saved is None else f"a {saved}"
-            raise IncompleteError(f"it is {named}, not a {kind.__name__}")
+            actual = "a model without its layers" if saved is None else f"a {saved}"
+            raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
         return _library_model(kind, source, parts)
 
 
 def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
     refuse_missing_parts(source, parts)
-    whole = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
-    model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
+    options = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
+    model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
     refuse_unread(model, source, parts)
     readers_of(model)  # a Router without a route for queries is refused here
     return model
@@ -263,8 +249,8 @@ def positions_of(reader: Any) -> float:
     """The longest text that a module can read, in tokens; infinite for relative positions (T5)."""
     network = next((part for part in reader.modules() if isinstance(part, PreTrainedModel)), None)
     config: Any = getattr(network, "config", None)
-    most = encoder_positions(getattr(config, "encoder", config))
-    return math.inf if most is None else most
+    positions = encoder_positions(getattr(config, "encoder", config))
+    return math.inf if positions is None else positions
 
 
 def _opening(source: str) -> AbstractContextManager[None]:
@@ -278,21 +264,14 @@ def cuts(reader: Any) -> bool:
     return hasattr(reader, "max_seq_length") and not (isinstance(limit, property) and limit.fset is None)
 
 
-# A sentence embedding from an encoder-decoder: the decoder's first output.
-#
-# Legend: B texts, L longest text in tokens, d width of the decoder.
-#
-# ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of "Generative
-# Multi-hop Retrieval" (arXiv 2204.13596): the decoder reads only its start token, and its last hidden state
-# is the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the generator
-# it is compared with. (ST5 also projects and normalises; the baseline of the paper does not, and compares by
-# inner product.)
-#
-# This is a module of sentence-transformers. It does not know its training or what it is compared with.
-
-
 class FirstDecoderOutput(InputModule):
-    """Embeds a text by the decoder's output for its start token.
+    """Embeds a text by the decoder's output for its start token: ``[B, d]`` for B texts of at most L tokens.
+
+    ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of
+    "Generative Multi-hop Retrieval" (arXiv 2204.13596): the last hidden state of the decoder for its start
+    token is the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the
+    generator it is compared with. (ST5 also projects and normalises; the baseline of the paper does not, and
+    compares by inner product.)
 
     In training, the output head of the backbone gets no gradient unless it is tied to the word embeddings (it
     is not in BERT decoders and T5 1.1). So distributed training must look for unused parameters.

@@ -14,7 +14,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import get_ident
 from typing import Any, Self
@@ -33,7 +33,7 @@ from grls.io.files import atomic_folder, turn
 from grls.io.progress import counted
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
-from grls.models.precision import warn_of_emulation
+from grls.models.precision import to_device, warn_of_emulation
 from grls.models.sentence_model import DEFAULT_TOKENS, TASKS, Role, cuts, positions_of, reader_of, readers_of
 
 log = logging.getLogger(__name__)
@@ -75,18 +75,18 @@ class TextEncoder:
         self.model = model
         self.stages = tuple(stages)
         readers = readers_of(model)
-        own = {
+        limits = {
             reader: int(min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader), UNLIMITED))
             if cuts(reader)
             else UNLIMITED
             for reader in readers
         }
-        chosen = max_tokens is not None and max_tokens != max(own.values())
+        chosen = max_tokens is not None and max_tokens != max(limits.values())
         if chosen and not any(map(cuts, readers)):
             kind = type(readers[0]).__name__
             log.warning("A limit of %s tokens has no effect: %s reads texts of any length.", max_tokens, kind)
         for reader in filter(cuts, readers):
-            limit = max_tokens if max_tokens is not None and chosen else own[reader]
+            limit = max_tokens if max_tokens is not None and chosen else limits[reader]
             most, markers = positions_of(reader), _markers(reader)
             if not markers < limit <= most:
                 raise ConfigError(
@@ -95,12 +95,12 @@ class TextEncoder:
                     f"{'any number of' if most == math.inf else f'{most:,.0f}'} positions. Choose another "
                     "limit, and index again what was indexed with this one."
                 )
-            own[reader] = reader.max_seq_length = limit
+            limits[reader] = reader.max_seq_length = limit
             if isinstance(reader, SparseStaticEmbedding):
                 tokenizer: Any = reader.tokenizer
                 tokenizer.model_max_length = limit  # by which it cuts
-        self._limits = {role: own[self.reader(role)] for role in TASKS}
-        self.max_tokens = max(own.values())
+        self._limits = {role: limits[self.reader(role)] for role in TASKS}
+        self.max_tokens = max(limits.values())
 
     def to(self, device: str = "auto", precision: str = "float32") -> Self:
         """Move the network; returns this encoder.
@@ -110,16 +110,10 @@ class TextEncoder:
         """
         if precision not in ("float32", "bfloat16"):
             raise ConfigError(f"{self.what} computes in float32 or bfloat16, not in {precision!r}.")
-        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        try:
-            self.model.to(torch.device(where), getattr(torch, precision))
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(
-                f"cannot use device {where!r} ({reason}); choose cpu, or a GPU of this machine."
-            ) from error
+        target = to_device(self.model, device)
+        self.model.to(getattr(torch, precision))
         if precision == "bfloat16":
-            warn_of_emulation(torch.device(where), "precision float32")
+            warn_of_emulation(target, "precision float32")
         return self
 
     @property
@@ -185,19 +179,13 @@ class TextEncoder:
         return self.model.prompts.get(names[0]) or ""
 
     def count_cut(self, passages: Sequence[str]) -> int:
-        """How many passage texts are longer than the limit and are cut."""
+        """The number of passage texts that are longer than the limit and are cut."""
         if not passages:
             return 0
         return sum(length > self.limit("passage") for length in self._lengths(passages, "passage"))
 
     def cut_notice(self, cut: int, passages: int, option: str) -> str:
-        """The warning that passages are cut.
-
-        Args:
-            cut: How many passages are cut (:meth:`count_cut`).
-            passages: How many passages there are.
-            option: The name of the option that sets the limit.
-        """
+        """The warning that ``cut`` of the passages are cut; ``option`` sets the limit."""
         most, most_read = positions_of(self.reader("passage")), self.limit("passage")
         remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
         if most_read >= most:
@@ -207,21 +195,9 @@ class TextEncoder:
             f"their ends are not read: {remedy}."
         )
 
-    @contextmanager
-    def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
+    def telling(self, decided: Callable[[int], object]) -> AbstractContextManager[None]:
         """A context in which ``decided`` is called with the number of texts after each batch."""
-
-        thread = get_ident()
-
-        def report(_: Any, __: Any, output: Any) -> None:
-            if get_ident() == thread:  # not another search of the same model
-                decided(len(output.get("sentence_embedding", output.get("token_embeddings", ()))))
-
-        hook = self.model.register_forward_hook(report)
-        try:
-            yield
-        finally:
-            hook.remove()
+        return telling(self.model, decided)
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that affects the output: weights, modules, tokenizer, prompts, length."""
@@ -268,8 +244,25 @@ class TextEncoder:
         write_encoder(self.model, folder)
 
 
+@contextmanager
+def telling(network: BaseModel, decided: Callable[[int], object]) -> Iterator[None]:
+    """A context in which ``decided`` is called with the number of inputs after each batch of a network."""
+    thread = get_ident()
+
+    def report(_: Any, __: Any, output: Any) -> None:
+        if get_ident() == thread:  # not another search of the same model
+            names = ("scores", "sentence_embedding", "token_embeddings")
+            decided(len(next((output[name] for name in names if name in output), ())))
+
+    hook = network.register_forward_hook(report)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def _markers(reader: Any) -> int:
-    """How many special tokens a module puts around a text."""
+    """The number of special tokens that a module puts around a text."""
     if not isinstance(reader.tokenizer, PreTrainedTokenizerBase) or isinstance(reader, SparseStaticEmbedding):
         return 0
     return int(reader.tokenizer.num_special_tokens_to_add())

@@ -46,7 +46,7 @@ def test_every_span_and_no_other_can_be_written(keys: list[Key], anywhere: bool,
         if sampled:  # so that small intervals are treated like large ones
             patch.setattr(module, "_LARGE", 2)
             patch.setattr(module, "_BLOCK", 2)
-            patch.setattr(module, "_KEPT", 3)
+            patch.setattr(module, "_CACHED", 3)
         index = build(keys, anywhere)
         expected = spans(keys, anywhere)
         level: dict[Key, np.ndarray] = {(): index.start()}

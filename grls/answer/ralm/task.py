@@ -44,7 +44,7 @@ from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable, turn, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
-from grls.models.load.build import LanguageModel, end_tokens, load_language_model, weights_fingerprint
+from grls.models.load.build import Loaded, end_tokens, load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
+def read_texts(path: Path, loaded: Loaded, limit: int | None) -> list[TokenizedText]:
     """The texts of a file, or of the .txt files of a folder, cut to ``limit`` tokens.
 
     Words behind the cut are not counted.

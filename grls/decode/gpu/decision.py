@@ -21,20 +21,14 @@ from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
 
 NOTHING = -torch.inf
-"""The score of an empty place for a beam or a result."""
+"""The score where there is no beam or result."""
 _BEYOND = torch.iinfo(torch.long).max
 _LEAST = 10
 """The log to base two of the least length of a list with fixed addresses."""
 
 
 class Rules(NamedTuple):
-    """The options of every step.
-
-    Attributes:
-        end: The end token.
-        early_stop: Whether to stop a prefix when one passage is left under it.
-        mode: Score mode.
-    """
+    """The end token of the index, and the options of every step."""
 
     end: int
     early_stop: bool
@@ -66,10 +60,8 @@ class Standing(NamedTuple):
 class Count:
     """Counts the passages that each query may find in ranges of rows, on the device.
 
-    Args:
-        device: The device.
-        fixed: Whether to keep the lists of all scopes in the same tensors, which only grow, so that there are
-            few shapes.
+    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow, so that there are few
+    shapes.
     """
 
     def __init__(self, device: torch.device, fixed: bool = False):
@@ -87,16 +79,16 @@ class Count:
         hidden, subsets, self._stride = scope.lists()
         moved = self._hidden, self._subsets, self._held
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
-        self._hidden = self._kept(self._hidden, hidden, _BEYOND)
-        self._subsets = self._kept(self._subsets, subsets, -1)
+        self._hidden = self._stored(self._hidden, hidden, _BEYOND)
+        self._subsets = self._stored(self._subsets, subsets, -1)
         # A filter can have as many rows as there are passages, so the same ones are not read again.
         if [*map(id, scope.subsets)] != [*map(id, self._loaded)]:
-            self._held = self._kept(self._held, scope.held(), _BEYOND)
+            self._held = self._stored(self._held, scope.held(), _BEYOND)
             self._loaded = scope.subsets
         now = self._hidden, self._subsets, self._held
         self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
 
-    def _kept(self, room: Tensor, values: Ints, padding: int) -> Tensor:
+    def _stored(self, room: Tensor, values: Ints, padding: int) -> Tensor:
         """The values as a tensor, in ``room`` if they fit."""
         new = torch.from_numpy(values).to(room.device)
         if not self._fixed:
@@ -159,22 +151,22 @@ def decide_step(
         complete = complete | (remaining == 1)
     best = scores.topk(beams)
     ended = best.values.masked_fill(~complete.gather(1, best.indices), NOTHING)
-    kept = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
+    best_results = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
     results = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
     live = scores.masked_fill(complete, NOTHING).topk(beams)
     return Standing(
         children.nodes.gather(1, live.indices),
-        without_beaten(live.values, kept.values),
+        without_beaten(live.values, best_results.values),
         children.beams.gather(1, live.indices),
         children.tokens.gather(1, live.indices),
-        kept.values,
-        results.gather(1, kept.indices),
+        best_results.values,
+        results.gather(1, best_results.indices),
         standing.damaged | damaged,
     )
 
 
 def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
-    """Scores of beams, without those that cannot enter the results any more, because scores never rise."""
+    """Scores of beams, without beams that cannot enter the results any more, because scores never rise."""
     return scores.masked_fill(scores <= results[:, -1:], NOTHING)
 
 

@@ -7,7 +7,7 @@ On a GPU, the time of a step is the time to launch its kernels, not their comput
 slot writes a token in every step, forced or not. All results of a step (the allowed tokens, their scores, the
 live candidates, the new results) are tensors that stay on the device. Only one bit a slot reaches the host in
 each step: whether the slot is decided. Then the host reads its results and gives the slot to the next query.
-The first step of a query is the one of the fast search (:mod:`grls.decode.first_step`).
+The first step of a query is that of the fast search (:mod:`grls.decode.first_step`).
 """
 
 from __future__ import annotations
@@ -71,40 +71,40 @@ class DeviceDecoder(SlotDecoder):
             )
         self.check()
         self.tensors = TensorIndex(self.index, self.generator.device)
-        self._kept: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
+        self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
 
-    def prepare(self, ask: SearchRequest) -> SlotSearch:  # noqa: D102
-        if ask.prior is not None:
+    def prepare(self, request: SearchRequest) -> SlotSearch:  # noqa: D102
+        if request.prior is not None:
             raise ConfigError("the search on the device supports no priors; use FastDecoder.")
-        if ask.gathering is not None:
+        if request.gathering is not None:
             raise ConfigError("the search on the device supports no frontier; use FastDecoder.")
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
-            self._kept = None
-        return _Search(self, ask)
+            self._compiled_step = None
+        return _Search(self, request)
 
-    def places(self, queries: int) -> int:  # noqa: D102
-        return self.slots if self.compiled else super().places(queries)
+    def slots_for(self, queries: int) -> int:  # noqa: D102
+        return self.slots if self.compiled else super().slots_for(queries)
 
     def step(self, slots: int, results: int, longest: int) -> DeviceStep:
-        """The step of a search with ``results`` results a query and inputs of at most ``longest`` tokens.
+        """The step of a search with inputs of at most ``longest`` tokens, for k = ``results``.
 
         A compiled step is kept, with its memory, for the next search.
         """
         if self.compiled:
             longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
-            if self._kept is not None:
-                (kept, reach), weights, step = self._kept
+            if self._compiled_step is not None:
+                (stored_results, reach), weights, step = self._compiled_step
                 # Weights at other addresses may be of another type, which the memory must match.
-                if kept == results and reach >= longest and weights == self.generator.addresses():
+                if stored_results == results and reach >= longest and weights == self.generator.addresses():
                     return step
-            self._kept = None  # released before a new one is made, so that there is one memory at a time
+            self._compiled_step = None  # released first, so that there is one memory at a time
         board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
         step = DeviceStep(
             board, self.tensors, Rules(self.index.rows.end, self.stops_early, self.mode), self.compiled
         )
         if self.compiled:
-            self._kept = (results, longest), self.generator.addresses(), step
+            self._compiled_step = (results, longest), self.generator.addresses(), step
         return step
 
 
@@ -124,11 +124,11 @@ class _Search(SlotSearch):
     index: ArrayIndex
     options: DeviceDecoder
 
-    def __init__(self, decoder: DeviceDecoder, ask: SearchRequest):
-        super().__init__(decoder, ask)
-        self.step = decoder.step(len(self.queries), ask.k, self.longest)
+    def __init__(self, decoder: DeviceDecoder, request: SearchRequest):
+        super().__init__(decoder, request)
+        self.step = decoder.step(len(self.queries), request.k, self.longest)
         self.board = self.step.board
-        self.board.begin(ask.scope)
+        self.board.begin(request.scope)
         self.session = self.board.session
         self.device = decoder.generator.device
         self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens of each slot, counted by the host
@@ -143,15 +143,15 @@ class _Search(SlotSearch):
         now = self.board.standing
         now.parents[into] = 0
         count = len(slots)
-        done = _Table(best.rows[chosen.finished], count, self.ask.k)
+        done = _Table(best.rows[chosen.finished], count, self.request.k)
         live = _Table(best.rows[chosen.live], count, self.options.beams)
         for table, candidates, scores, values in (
             (done, chosen.finished, now.result_scores, [(now.result_nodes, states)]),
             (live, chosen.live, now.scores, [(now.nodes, states), (now.tokens, best.tokens)]),
         ):
             scores[into] = torch.from_numpy(table.of(best.scores[candidates], -np.inf)).to(self.device)
-            for kept, new in values:
-                kept[into] = torch.from_numpy(table.of(new[candidates], 0)).to(self.device)
+            for tensor, new in values:
+                tensor[into] = torch.from_numpy(table.of(new[candidates], 0)).to(self.device)
         now.scores.copy_(without_beaten(now.scores, now.result_scores))
         tell(now, self.board.flags)
         self._stop(self._flags())
@@ -182,8 +182,8 @@ class _Search(SlotSearch):
         ready = np.flatnonzero(~flags[:-1] & (self.queries >= 0))
         if not len(ready):
             return
-        places = torch.from_numpy(ready).to(self.device)
-        scores, nodes = now.result_scores[places].tolist(), now.result_nodes[places].cpu().numpy()
+        slots = torch.from_numpy(ready).to(self.device)
+        scores, nodes = now.result_scores[slots].tolist(), now.result_nodes[slots].cpu().numpy()
         states = self.index.states(nodes, 0).tolist()
         self.release(
             ready,
@@ -211,17 +211,11 @@ class _Table:
         return table
 
 
-# A whole step of the search on the device: the forward pass of the model, and the decisions from its logits.
-#
-# Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, k results a query.
-#
 # A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,
 # :func:`settle`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a GPU, be
 # captured together in one CUDA graph that the host starts with one call. They are compiled separately because
 # their shapes vary independently: the shapes of the model with the number of steps (rounded up by doubling),
-# those of the decisions with the number of candidates (rounded up to a power of four). So there are few
-# shapes of either.
-
+# those of the decisions with the number of candidates (rounded up to a power of four).
 
 _SHAPES = 256
 """The most shapes of one function that are compiled in a process; the default of torch is 8."""
@@ -230,14 +224,8 @@ _SHAPES = 256
 class Board:
     """All tensors that a step reads and writes, besides model and index; they keep their addresses.
 
-    Args:
-        generator: The model.
-        slots: S.
-        beams: K.
-        results: k.
-        longest: The most tokens of an input.
-        fixed: Whether the board serves many searches with few shapes; otherwise it serves one search and is
-            as small as possible.
+    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
+    as possible.
     """
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
@@ -300,8 +288,8 @@ def settle(
 ) -> None:
     """The rest of a step: :func:`grls.decode.gpu.decision.decide_step` and its result in ``standing``."""
     new = decide_step(standing, logits, written, owners, index, count, rules, width)
-    for kept, value in zip(standing, new, strict=True):
-        kept.copy_(value)
+    for tensor, value in zip(standing, new, strict=True):
+        tensor.copy_(value)
     tell(standing, flags)
 
 
@@ -312,63 +300,45 @@ def tell(standing: Standing, flags: Tensor) -> None:
 
 
 class DeviceStep:
-    """Runs the steps of a search on a board.
-
-    Args:
-        board: The tensors of the search.
-        index: The constraint index on the device.
-        rules: The options of the search.
-        compiled: Whether to compile the step and, on a GPU, to replay it as a CUDA graph.
-    """
+    """Runs the steps of a search on a board; compiled and, on a GPU, replayed as CUDA graphs if so wanted."""
 
     def __init__(self, board: Board, index: TensorIndex, rules: Rules, compiled: bool):
         self.board = board
         self._index = index
         self._rules = rules
         self._compiled = compiled
-        how: Callable[..., Callable[..., Tensor | None]] = (
+        prepared: Callable[..., Callable[..., Tensor | None]] = (
             partial(torch.compile, fullgraph=True, dynamic=False) if compiled else lambda work: work
         )
-        self.write, self.settle = how(write), how(settle)
+        self.write, self.settle = prepared(write), prepared(settle)
         graphs = compiled and board.flags.device.type == "cuda"
         self.replays = Replays(CudaGraphs(board.flags.device)) if graphs else None
 
     @torch.inference_mode()
     def __call__(self, width: int) -> None:
-        """Every beam writes one token.
-
-        Args:
-            width: C; a compiled step rounds it up.
-        """
+        """Every beam writes one token; ``width`` is C, which a compiled step rounds up."""
         room = self.board.session.room()
         if self._compiled:
             width = rounded(width)
-        work = partial(self._work, room, width)
+        board = self.board
+
+        def work() -> None:
+            with board.session.attending(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
+                logits = self.write(board.session, board.standing, room)
+                self.settle(
+                    board.standing, board.flags, logits, board.session.written, board.owners, self._index,
+                    board.count, self._rules, width,
+                )  # fmt: skip
+
         if self.replays is None:
             work()
         else:
-            self.replays((room, width), self.board.layout, work)
-
-    def _work(self, room: Room, width: int) -> None:
-        board = self.board
-        with board.session.attending(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
-            logits = self.write(board.session, board.standing, room)
-            self.settle(
-                board.standing, board.flags, logits, board.session.written, board.owners, self._index,
-                board.count, self._rules, width,
-            )  # fmt: skip
+            self.replays((room, width), board.layout, work)
 
 
 def rounded(width: int) -> int:
     """The next power of four, so that few shapes are compiled."""
     return 1 << 2 * -(-(width - 1).bit_length() // 2)
-
-
-# Work on a device that is captured once and replayed: CUDA graphs, and when they are still valid.
-#
-# Captured work is a list of kernels with the addresses that they read and write. A replay costs one launch,
-# whatever the host did between the kernels. It is valid as long as these tensors keep their addresses and the
-# work does not depend on a number that the host has changed since.
 
 
 Work = Callable[[], None]
@@ -377,13 +347,12 @@ Capture = Callable[[Work], Work]
 
 
 class Replays:
-    """Runs pieces of work, by replaying captured ones.
+    """Runs pieces of work, by replaying captured ones (CUDA graphs).
 
-    The first run of a piece is a normal one, in which everything is compiled, tuned or loaded. The second run
-    captures it.
-
-    Args:
-        capture: Captures work.
+    Captured work is a list of kernels with the addresses that they read and write. A replay costs one launch,
+    whatever the host did between the kernels. It is valid as long as these tensors keep their addresses and
+    the work does not depend on a number that the host has changed since. The first run of a piece is a normal
+    one, in which everything is compiled, tuned or loaded. The second run captures it.
     """
 
     def __init__(self, capture: Capture):
@@ -409,11 +378,11 @@ class Replays:
             self._known[key] = None
             work()
             return
-        again = self._known[key]
-        if again is None:
-            again = self._known[key] = self._capture(work)
+        replay = self._known[key]
+        if replay is None:
+            replay = self._known[key] = self._capture(work)
             self.captured += 1
-        again()
+        replay()
 
 
 _capturing = Lock()
@@ -424,10 +393,7 @@ class CudaGraphs:
     """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
 
     Its graphs share one pool of memory: they are replayed one after the other, and nothing of a graph is read
-    after the next one has begun.
-
-    Args:
-        device: The GPU, which need not be the current device.
+    after the next one has begun. The GPU need not be the current device.
     """
 
     def __init__(self, device: torch.device):
@@ -443,9 +409,10 @@ class CudaGraphs:
             ConfigError: The work cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
-        how = graph, self._pool, self._stream, "thread_local"  # allocations of other threads do not end it
+        # "thread_local": allocations of other threads do not end the capture.
+        options = graph, self._pool, self._stream, "thread_local"
         try:
-            with _capturing, torch.cuda.device(self._device), torch.cuda.graph(*how):
+            with _capturing, torch.cuda.device(self._device), torch.cuda.graph(*options):
                 work()
         except RuntimeError as error:
             if out_of_memory(error):
@@ -454,8 +421,9 @@ class CudaGraphs:
                 f"a step of the search cannot be captured as a CUDA graph ({str(error).splitlines()[0]}); "
                 f"search without {Option('search.compile')}."
             ) from error
-        return partial(self._replay, graph)
 
-    def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
-        with torch.cuda.device(self._device):
-            graph.replay()
+        def replay() -> None:
+            with torch.cuda.device(self._device):
+                graph.replay()
+
+        return replay

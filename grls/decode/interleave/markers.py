@@ -50,16 +50,11 @@ class Markers:
 
     def opens(self, tokens: Sequence[int]) -> bool:
         """Whether a key begins after these tokens."""
-        return any(tuple(tokens[-len(way) :]) == way for way in self.opening)
+        return any(tuple(tokens[-len(sequence) :]) == sequence for sequence in self.opening)
 
 
 class TextMarkers(Markers):
-    """The markers as a tokenizer writes them.
-
-    Args:
-        tokenizer: Any transformers tokenizer.
-        opening: The marker that opens a key.
-        closing: The marker that closes a key.
+    """The markers that open and close a key, as a transformers tokenizer writes them.
 
     Raises:
         ConfigError: See :func:`check_markers`; or the tokenizer cannot write a marker.
@@ -67,9 +62,9 @@ class TextMarkers(Markers):
 
     def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
         check_markers(tokenizer, opening, closing)
-        way = _written(tokenizer, opening)
+        written = _written(tokenizer, opening)
         barred = _barred(tokenizer, opening, closing)
-        super().__init__((way,), _written(tokenizer, closing), barred, within(tokenizer))
+        super().__init__((written,), _written(tokenizer, closing), barred, within(tokenizer))
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "_text", opening)
         last = (n for n, text in enumerate(token_texts(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
@@ -114,11 +109,7 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
 
 
 def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
-    """The tokens of a marker after a word and a space.
-
-    Raises:
-        ConfigError: The tokenizer cannot write the marker.
-    """
+    """The tokens of a marker after a word and a space, of a tokenizer that can write the marker."""
     texts = ["a", f"a {marker}", marker]
     with turn(tokenizer):
         rows: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -148,16 +139,13 @@ def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:
     return np.array(barred, dtype=np.int64)
 
 
-# Finds tokens that are parts of a character, and token sequences that are whole characters.
-#
 # A tokenizer that writes bytes (byte-level BPE, byte fallback, ByT5) may split a character into several
 # tokens, or end a token within a character. Such a token alone has no text, so its bytes are used.
 
-
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _PRINTABLE = {*range(33, 127), *range(161, 173), *range(174, 256)}
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + n): byte for n, byte in enumerate(_OTHERS)}
+_HIDDEN = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + n): byte for n, byte in enumerate(_HIDDEN)}
 """Letter of a byte-level vocabulary -> the byte that it stands for."""
 
 

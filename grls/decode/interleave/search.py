@@ -144,9 +144,9 @@ class _Run:
             # Every live beam is fed its last token, and chooses the next.
             owners = [slot for slot, beams in enumerate(self.beams) for _ in beams]
             live = [beam for beams in self.beams for beam in beams]
-            ones, parents = np.ones(len(live), dtype=np.int64), np.array([beam.node for beam in live])
+            lengths, parents = np.ones(len(live), dtype=np.int64), np.array([beam.node for beam in live])
             tokens = np.array([beam.tokens[-1] for beam in live])
-            fed = self.session.feed(Branches(np.array(owners), parents, ones, tokens)).tolist()
+            fed = self.session.feed(Branches(np.array(owners), parents, lengths, tokens)).tolist()
             moved = iter([
                 LiveBeam(node, b.tokens, b.score, b.spans, b.mode, b.state, b.first, b.before)
                 for b, node in zip(live, fed, strict=True)
@@ -164,7 +164,7 @@ class _Run:
         free = np.array([beam.mode == FREE for beam in live])[candidates.parents]
         ends = np.isin(candidates.tokens, list(self.writer.ends)) & free
         chosen = select(owners[candidates.parents], scores, ends, self.options.beams)
-        kept: dict[int, list[LiveBeam]] = {slot: [] for slot in slots}
+        grown: dict[int, list[LiveBeam]] = {slot: [] for slot in slots}
         for c in chosen.finished:
             beam = live[candidates.parents[c]]
             self._finish(int(owners[candidates.parents[c]]), beam, float(scores[c]), True)
@@ -175,8 +175,8 @@ class _Run:
             if done or len(beam.tokens) >= self.options.max_new_tokens:
                 self._finish(slot, beam, beam.score, done)
             else:
-                kept[slot].append(beam)
-        for slot, beams in kept.items():
+                grown[slot].append(beam)
+        for slot, beams in grown.items():
             results = self.results[self.queries[slot]]
             worst = results[-1].score if len(results) == self.k else -np.inf
             self.beams[slot] = [beam for beam in beams if beam.score > worst]
@@ -221,30 +221,22 @@ class _Run:
         del results[self.k :]
 
 
-# The tokens that may follow a beam: in free text, within a key, and where a key closes.
-#
-# Legend: R beams, A candidates, K beam width, V vocabulary, w integers of a state.
-#
-# Here the beams are defined, and every token that each of them may write next is computed, with its
-# log-probability.
-
-
 FREE, KEY, CLOSING = range(3)
 """The mode of a beam: in free text, in a key, or in a closing marker."""
-_REMEMBERED = 1000
-"""How many sets of used keys are cached with their tokens."""
+_CACHED = 1000
+"""The number of sets of used keys whose tokens are cached."""
 
 
 class Span(NamedTuple):
     """A quote: a span of a key in the output.
 
     Attributes:
-        first: Place of its first token in the output.
-        last: Place after its last token, before the closing marker.
+        first: Position of its first token in the output.
+        last: Position after its last token, before the closing marker.
         keys: Numbers of the keys that hold it, at most ``max_keys`` of them; empty if it was not closed.
         score: Log-probability (nats) of its tokens and of the closing marker.
         closed: False if the length limit came first; then nothing was retrieved.
-        held: How many keys hold it in total, named or not; 0 if it was not closed.
+        held: The number of all keys that hold it, named or not; 0 if it was not closed.
     """
 
     first: int
@@ -266,8 +258,8 @@ class LiveBeam:
         spans: The quotes closed so far.
         mode: ``FREE``, ``KEY`` or ``CLOSING``.
         state: The state of the current key, ``[w]``.
-        first: The place at which the current key began.
-        before: The score at this place.
+        first: The position at which the current key began.
+        before: The score at this position.
     """
 
     node: int
@@ -291,25 +283,14 @@ class Candidates(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """The tokens of a set of keys.
-
-    Attributes:
-        distinct: Each token once, ascending.
-        total: The number of all tokens, including repeated ones.
-    """
+    """The tokens of a set of keys: each token once, ascending, and the number of all tokens."""
 
     distinct: Ints
     total: int
 
 
 class Continuations:
-    """Computes the tokens that may follow the beams of one run.
-
-    Args:
-        index: The keys.
-        markers: The markers that open and close a key.
-        options: The options of decoding.
-    """
+    """Computes the tokens that may follow the beams of one run: in text, in a key, where a key closes."""
 
     def __init__(self, index: KeyIndex, markers: Markers, options: InterleaveOptions):
         self.index = index
@@ -376,12 +357,12 @@ class Continuations:
             normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
         following, steps = _best(following, steps, self.options.beams)
         # The closing marker comes after all tokens that continue a key.
-        places = following.offsets[shut + 1]
-        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), places, rows[shut])
-        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), places, 1)
-        tokens = np.insert(following.tokens, places, closing)
-        after = np.insert(following.states, places, states[shut], axis=0)
-        steps = np.insert(steps, places, shutting) - normalizer[parents]
+        positions = following.offsets[shut + 1]
+        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), positions, rows[shut])
+        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), positions, 1)
+        tokens = np.insert(following.tokens, positions, closing)
+        after = np.insert(following.states, positions, states[shut], axis=0)
+        steps = np.insert(steps, positions, shutting) - normalizer[parents]
         if self.options.beam == "greedy":
             best = np.lexsort((-steps, parents))
             best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
@@ -401,7 +382,7 @@ class Continuations:
             following = _without(following, begins & np.isin(following.tokens, self.markers.within))
         if self.options.repeat:
             return following
-        # Not those that lead only to keys quoted already: few tokens, as they are tokens of the quoted keys.
+        # Tokens that lead only to keys quoted already are left out: few tokens, those of the quoted keys.
         gone = np.zeros(len(following.tokens), dtype=bool)
         for n, row in enumerate(rows.tolist()):
             used = quoted(live[row])
@@ -410,9 +391,9 @@ class Continuations:
             part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
             quoted_tokens = self._tokens(used)
             tokens, wanted = following.tokens[part], quoted_tokens.distinct  # both ascend
-            places = np.searchsorted(tokens, wanted)
-            inside = places < len(tokens)
-            known = places[inside][tokens[places[inside]] == wanted[inside]]
+            positions = np.searchsorted(tokens, wanted)
+            inside = positions < len(tokens)
+            known = positions[inside][tokens[positions[inside]] == wanted[inside]]
             ends = following.states[part][known]
             few = self.index.count(ends) <= quoted_tokens.total
             for c, state in zip(known[few].tolist(), ends[few], strict=True):
@@ -422,7 +403,7 @@ class Continuations:
     def _tokens(self, keys: frozenset[int]) -> _Tokens:
         """The tokens of a set of keys."""
         if keys not in self._known:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= _CACHED:
                 self._known.clear()
             tokens = np.concatenate([self.index.tokens(key) for key in keys])
             self._known[keys] = _Tokens(np.unique(tokens), len(tokens))
@@ -445,8 +426,7 @@ class Continuations:
         """The next token of the closing marker."""
         marker = self.markers.closing
         tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
-        place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
-        steps = logits[tuple(place)].double().cpu().numpy() - normalizer[rows]
+        steps = _at(logits, rows, tokens) - normalizer[rows]
         if self.options.mode == "renormalized":
             steps = np.zeros_like(steps)
         nothing = np.full((len(rows), self.index.width), -1)
@@ -480,8 +460,8 @@ def _normalizer(logits: Tensor) -> Floats:
 
 def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
     """Logits of (row, token) pairs, ``[A]``."""
-    place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
-    values: Floats = logits[tuple(place)].double().cpu().numpy()
+    pairs = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
+    values: Floats = logits[tuple(pairs)].double().cpu().numpy()
     return values
 
 

@@ -1,10 +1,11 @@
 """Builds the array index from a stream of passages in bounded memory, by an external sort.
 
-Sorted runs are written to a scratch folder. Parts of them are sorted
-in memory and appended to the final files. Scratch files keep the place at which each row differs from the row
-before it; from these the branching nodes are written level by level. The final files have the same bytes as
-those of the in-memory build, which is the naive form of this module. Legend: N passages, R rows, M nodes, T
-tokens.
+The stream is cut into pieces that fit into memory; each is sorted and written to a scratch folder, as a run.
+Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory, too. The
+parts are in order: each is sorted and appended to the final files. Scratch files keep where each row differs
+from the row before it; from these the branching nodes are written level by level. The final files have the
+same bytes as those of the in-memory build, which is the naive form of this module. Legend: N passages, P
+runs, R rows, M nodes, T tokens.
 
 Memory: the limit of the caller for sorting; while the nodes are made, 6 bytes a row (10 with 32-bit tokens)
 and 16 bytes for every node of two levels: under 200 MB for 20 million passages of which one in seven adds a
@@ -14,7 +15,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -29,11 +30,11 @@ from grls.index.rows import (
     Form,
     Ints,
     gather,
-    kept_lengths,
     keys_at,
     pack_offsets,
     packable,
     sort,
+    stored_lengths,
     unsigned,
     validate,
 )
@@ -43,18 +44,304 @@ SMALLEST_MEMORY = 64 * 2**20
 _AT_ONCE = 1 << 20
 
 
-class Runs(NamedTuple):
-    """The sorted runs of all passages.
+class GrowingArray:
+    """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
+
+    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
+    with the final length.
+
+    Args:
+        file: The file.
+        dtype: The type of the elements; appended values are converted.
+        columns: Length of the second axis; 0 for an array with one axis.
+    """
+
+    def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.length = 0
+        self._columns = columns
+        self._stream = file.open("wb")
+        self._write_header()
+        self._begin = self._stream.tell()
+
+    def _write_header(self) -> None:
+        shape = (self.length, self._columns) if self._columns else (self.length,)
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._stream, header)
+
+    def append(self, values: Array) -> None:
+        """Add rows at the end."""
+        np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
+        self.length += len(values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._stream.flush()
+                self._stream.seek(0)
+                self._write_header()
+                assert self._stream.tell() == self._begin, "NumPy's header grew"
+        finally:
+            self._stream.close()
+
+
+COPIES = 4
+"""How many copies of the tokens of a piece are in memory while it is sorted."""
+ROW_BYTES = 200
+"""Memory for sorting, in bytes a passage, beside the tokens."""
+_SAMPLE = 512
+
+
+class Sequences(NamedTuple):
+    """Consecutive passages of a stream.
 
     Attributes:
-        runs: The runs; passages with equal tokens go in their order.
-        passages: N.
-        top: The largest token id.
+        tokens: ``[t]`` the concatenated sequences.
+        offsets: ``[n + 1]`` the start of each sequence; the last is t.
     """
+
+    tokens: Array
+    offsets: Array
+
+
+def concatenated(pieces: Sequence[Sequences]) -> Sequences:
+    """The passages of several pieces, in their order."""
+    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
+    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
+    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
+
+
+def cost(tokens: int, rows: int, width: int) -> int:
+    """Memory for sorting so many tokens of ``width`` bytes in so many rows, in bytes."""
+    return COPIES * width * tokens + ROW_BYTES * rows
+
+
+class SortedRun(NamedTuple):
+    """``rows`` sorted passages in a folder with ``tokens.npy``, ``offsets.npy`` (the start of each row) and
+    ``numbers.npy`` (passage numbers, ascending among equal rows).
+    """
+
+    folder: Path
+    rows: int
+
+    def mapped(self) -> tuple[Array, Ints]:
+        """Tokens and offsets, memory-mapped."""
+        tokens = np.load(self.folder / "tokens.npy", mmap_mode="r").view(np.ndarray)
+        offsets = np.load(self.folder / "offsets.npy", mmap_mode="r").view(np.ndarray)
+        return tokens, offsets
+
+    def numbers(self, low: int, high: int) -> Array:
+        """Passage numbers of rows ``low:high``."""
+        return read_part(self.folder / "numbers.npy", low, high)
+
+    def offsets(self, low: int, high: int) -> Ints:
+        """The starts of rows ``low:high``, and the end of the last of them."""
+        return read_part(self.folder / "offsets.npy", low, high + 1)
+
+    def tokens(self, low: int, high: int) -> Array:
+        """Tokens ``low:high``."""
+        return read_part(self.folder / "tokens.npy", low, high)
+
+
+def read_part(file: Path, low: int, high: int) -> Array:
+    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays in memory."""
+    with file.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        _, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        stream.seek(low * dtype.itemsize, 1)
+        part: Array = np.fromfile(stream, dtype, high - low)
+    return part
+
+
+class Spill:
+    """Takes the pieces of a stream and writes them as sorted runs whenever the memory is full.
+
+    ``first`` is the number of the first passage of the stream.
+    """
+
+    def __init__(self, folder: Path, end: int, memory: int, first: int = 0):
+        self.runs: list[SortedRun] = []
+        self.passages = 0
+        self._first = first
+        self.top = 0  # the largest token id
+        self._folder = folder
+        self._end = end
+        self._memory = memory
+        self._pieces: list[Sequences] = []  # with their cost, in memory
+        self._cost = 0
+
+    def take(self, pieces: Iterable[Sequences]) -> None:
+        """Write the runs of a whole stream.
+
+        Raises:
+            ValueError: A sequence lacks the end token, has it inside, or is too long.
+        """
+        for piece in pieces:
+            offsets = np.asarray(piece.offsets, dtype=np.int64)
+            top = int(piece.tokens.max(initial=0))
+            self.top = max(self.top, top)
+            kind = unsigned(top)
+            width = np.dtype(kind).itemsize
+            costs = COPIES * width * offsets + ROW_BYTES * np.arange(len(offsets))
+            first = 0
+            while first < len(offsets) - 1:  # parts that fit into memory (or hold one passage)
+                last = int(np.searchsorted(costs, costs[first] + self._memory, side="right")) - 1
+                last = min(max(last, first + 1), len(offsets) - 1)
+                tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
+                needed = cost(len(tokens), last - first, width)
+                if self._pieces and self._cost + needed > self._memory:
+                    self._write()
+                self._pieces.append(Sequences(tokens, offsets[first : last + 1] - offsets[first]))
+                self._cost += needed
+                first = last
+        self._write()
+
+    def _write(self) -> None:
+        if not self._pieces:
+            return
+        tokens, offsets = concatenated(self._pieces)
+        self._pieces, self._cost = [], 0
+        validate(tokens, offsets, self._end)
+        order, _ = sort(tokens, offsets)
+        folder = self._folder / f"run-{len(self.runs)}"
+        folder.mkdir()
+        sorted_offsets = np.concatenate(([0], np.cumsum(np.diff(offsets)[order])))
+        np.save(folder / "offsets.npy", sorted_offsets)
+        np.save(folder / "numbers.npy", (order + self._first + self.passages).astype(np.int64))
+        with GrowingArray(folder / "tokens.npy", tokens.dtype) as file:
+            for low in range(0, len(order), 1 << 16):
+                high = min(low + (1 << 16), len(order))
+                local = sorted_offsets[low : high + 1] - sorted_offsets[low]
+                file.append(gather(tokens, offsets[order[low:high]], local))
+        self.runs.append(SortedRun(folder, len(order)))
+        self.passages += len(order)
+
+
+class RowSlice(NamedTuple):
+    """Consecutive rows in the order of all passages: first row and end row in each run, ``[P]``."""
+
+    low: Ints
+    high: Ints
+    equal: bool
+    """Whether all rows are equal."""
+
+
+class Partition:
+    """Cuts the sorted runs into parts that fit into ``memory`` bytes, with ``width`` bytes a token."""
+
+    def __init__(self, runs: list[SortedRun], width: int, memory: int):
+        self._runs = runs
+        self._width = width
+        self._memory = memory
+
+    def parts(self) -> Iterator[RowSlice]:
+        """All parts in order; a part that does not fit into memory has only equal rows."""
+        yield from self._cut(np.zeros(len(self._runs), np.int64), np.array([run.rows for run in self._runs]))
+
+    def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
+        if not (high > low).any():
+            return
+        needed = int(self._costs(np.stack((low, high)))[1])
+        if needed <= self._memory or int((high - low).sum()) == 1:
+            yield RowSlice(low, high, equal=False)
+            return
+        depth, equal = self._common(low, high)
+        if equal:
+            yield RowSlice(low, high, equal=True)
+            return
+        cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (needed // self._memory + 1)))
+        costs = self._costs(cuts)
+        begin = 0
+        for n in range(1, len(cuts)):  # join neighbours while they fit
+            if costs[n] - costs[begin] > self._memory:
+                yield from self._gathered(cuts, begin, n - 1)
+                begin = n - 1
+            if costs[n] - costs[begin] > self._memory:
+                yield from self._cut(cuts[begin], cuts[n])
+                begin = n
+        yield from self._gathered(cuts, begin, len(cuts) - 1)
+
+    def _gathered(self, cuts: Ints, begin: int, end: int) -> Iterator[RowSlice]:
+        if (cuts[end] > cuts[begin]).any():
+            yield RowSlice(cuts[begin], cuts[end], equal=False)
+
+    def _costs(self, cuts: Ints) -> Ints:
+        """Memory for sorting the rows between the first of the cuts ``[C, P]`` and each cut, in bytes."""
+        tokens = np.zeros(len(cuts), dtype=np.int64)
+        for n, run in enumerate(self._runs):
+            tokens += run.mapped()[1][cuts[:, n]]
+        costs: Ints = COPIES * self._width * tokens + ROW_BYTES * cuts.sum(axis=1)
+        costs -= costs[0]
+        return costs
+
+    def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
+        """How many tokens all rows of a range share, and whether all are equal; reads only the extremes."""
+        extremes: list[Array] = []
+        for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
+            for row in (a, b - 1) if b > a else ():
+                first, last = run.offsets(row, row + 1).tolist()
+                extremes.append(run.tokens(first, last))
+        shortest = min(len(row) for row in extremes)
+        same = np.ones(shortest, dtype=np.bool_)
+        for row in extremes[1:]:
+            same &= row[:shortest] == extremes[0][:shortest]
+        # The end token is the last of a row and nowhere else, so no row is a prefix of another.
+        return (shortest, True) if same.all() else (int(np.argmin(same)), False)
+
+    def _cuts(self, low: Ints, high: Ints, depth: int, sample: int) -> Ints:
+        """``[C, P]`` cuts of a range in order: its start, before and after every sampled key, its end."""
+        step = max(1, int((high - low).sum()) // sample)
+        width = 8 // self._width
+        keys = []
+        for n, run in enumerate(self._runs):
+            # Runs are alike, so each is sampled at different rows to get different keys.
+            shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
+            rows = np.arange(low[n] + shift, high[n], step)
+            keys.append(keys_at(*run.mapped(), rows, depth, width))
+        pivots = np.unique(np.concatenate(keys))
+        cuts = np.empty((2 * len(pivots), len(self._runs)), dtype=np.int64)
+        for n, run in enumerate(self._runs):  # one run mapped at a time
+            bounds = int(low[n]), int(high[n])
+            cuts[::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=False)
+            cuts[1::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=True)
+        return np.concatenate((low[None], cuts, high[None]))
+
+
+def _search(
+    tokens: Array,
+    offsets: Ints,
+    low: int,
+    high: int,
+    pivots: npt.NDArray[np.uint64],
+    depth: int,
+    width: int,
+    after: bool,
+) -> Ints:
+    """For each pivot, the first row of ``low:high`` whose key is not below it (``after``: is above it)."""
+    lows, highs = np.full(len(pivots), low), np.full(len(pivots), high)
+    while (open_ := np.flatnonzero(lows < highs)).size:
+        middle = (lows[open_] + highs[open_]) // 2
+        keys = keys_at(tokens, offsets, middle, depth, width)
+        below = keys <= pivots[open_] if after else keys < pivots[open_]
+        lows[open_[below]] = middle[below] + 1
+        highs[open_[~below]] = middle[~below]
+    return lows
+
+
+class Runs(NamedTuple):
+    """The sorted runs of all passages; passages with equal tokens go in their order."""
 
     runs: tuple[SortedRun, ...]
     passages: int
+    """N."""
     top: int
+    """The largest token id."""
 
 
 def merge_runs(
@@ -67,7 +354,7 @@ def merge_runs(
         folder: Destination.
         scratch: A folder for scratch files.
         memory: Memory for sorting in bytes.
-        form: What to keep of each row.
+        form: What to store of each row.
         release: Remove the tokens of the runs once they are merged, for the sake of disk space.
 
     Returns:
@@ -119,16 +406,10 @@ def _sorted(
                 members = run.numbers(at, min(at + _AT_ONCE, high))
                 yield tokens[:0], np.zeros(1, np.int64), none, members, np.array([len(members)])
         return
-    places = [run.offsets(low, high) for run, low, high in bounds]
-    lengths = np.concatenate([np.diff(place) for place in places])
-    tokens = np.concatenate(
-        [
-            run.tokens(int(place[0]), int(place[-1]))
-            for (run, _, _), place in zip(bounds, places, strict=True)
-        ],
-        dtype=kind,
-        casting="unsafe",
-    )
+    starts_of = [(run, run.offsets(low, high)) for run, low, high in bounds]
+    lengths = np.concatenate([np.diff(starts) for _, starts in starts_of])
+    pieces = [run.tokens(int(starts[0]), int(starts[-1])) for run, starts in starts_of]
+    tokens = np.concatenate(pieces, dtype=kind, casting="unsafe")
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     order, shared = sort(tokens, offsets)
     members = np.concatenate([run.numbers(low, high) for run, low, high in bounds])[order]
@@ -136,13 +417,8 @@ def _sorted(
     first_rows = order[starts]
     sorted_offsets = np.concatenate(([0], np.cumsum(lengths[first_rows])))
     sizes = np.diff(np.append(starts, len(order)))
-    yield (
-        gather(tokens, offsets[first_rows], sorted_offsets),
-        sorted_offsets,
-        shared[starts],
-        members,
-        sizes,
-    )
+    rows = gather(tokens, offsets[first_rows], sorted_offsets)
+    yield rows, sorted_offsets, shared[starts], members, sizes
 
 
 class _SortedFiles:
@@ -200,10 +476,10 @@ class _SortedFiles:
         self._own.append(own)
         self._above.append(above)
         self._shared.append(shared)
-        lengths = kept_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
-        places = np.concatenate(([0], np.cumsum(lengths)))
-        whole = self._form == "whole"
-        stored = tokens[: offsets[-2]] if whole else gather(tokens, offsets[:-2], places)
+        lengths = stored_lengths(np.diff(offsets), shared, 0, self._form)[:-1]
+        stored_offsets = np.concatenate(([0], np.cumsum(lengths)))
+        all_of_rows = self._form == "whole"
+        stored = tokens[: offsets[-2]] if all_of_rows else gather(tokens, offsets[:-2], stored_offsets)
         self._write(stored, lengths, sizes[:-1])
         self._last = tokens[offsets[-2] :].copy()
         self._last_shared = int(shared[-1])
@@ -214,8 +490,8 @@ class _SortedFiles:
         if not len(self._last):
             return
         length, shared = np.array([len(self._last)]), np.array([self._last_shared])
-        kept = kept_lengths(length, shared, following, self._form)
-        self._write(self._last[: kept[0]], kept, np.array([self._last_size]))
+        stored = stored_lengths(length, shared, following, self._form)
+        self._write(self._last[: stored[0]], stored, np.array([self._last_size]))
 
     def _write(self, tokens: Array, lengths: Ints, sizes: Ints) -> None:
         self._tokens.append(tokens)
@@ -253,350 +529,26 @@ def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> No
 def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
     """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
     shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
-    numbers, places = edge_types(rows)
+    node_type, edge_type = edge_types(rows)
     nodes, edges = 1, 0
     with (
         GrowingArray(folder / "depths.npy", np.uint16) as depths,
         GrowingArray(folder / "spans.npy", row_kind, columns=2) as spans,
-        GrowingArray(folder / "first_edges.npy", places) as first_edges,
+        GrowingArray(folder / "first_edges.npy", edge_type) as first_edges,
         GrowingArray(folder / "edge_tokens.npy", kind) as edge_tokens,
-        GrowingArray(folder / "edge_nodes.npy", numbers) as edge_nodes,
+        GrowingArray(folder / "edge_nodes.npy", node_type) as edge_nodes,
     ):
-        first_edges.append(np.zeros(1, dtype=places))
+        first_edges.append(np.zeros(1, dtype=edge_type))
         for part in branches(rows, shared):
             depths.append(part.depths)
             spans.append(np.stack((part.lows, part.highs), axis=1))
             ends = np.cumsum(part.fanouts)
             first_edges.append(edges + ends)
             # The token in which a child's first row differs from the row before; of a node's first child,
-            # that of the row before the second child at this place.
+            # the token of the row before the second child at this position.
             tokens, several = own[part.child_lows], (ends - part.fanouts)[part.fanouts > 1]
             tokens[several] = above[part.child_lows[several + 1]]
             edge_tokens.append(tokens)
             edge_nodes.append(number_children(part, nodes))
             nodes += int(part.inner.sum())
             edges += int(part.fanouts.sum())
-
-
-# Sorted runs on disk: the first half of an external sort.
-#
-# A stream of passages is cut into pieces that fit into memory; each piece is sorted and written to a scratch
-# folder. Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory,
-# too. The parts are in order, so sorting them one by one sorts everything. Legend: N passages, P runs.
-
-
-COPIES = 4
-"""How many copies of the tokens of a piece are in memory while it is sorted."""
-ROW_BYTES = 200
-"""Memory for sorting, in bytes a passage, beside the tokens."""
-_SAMPLE = 512
-
-
-class Sequences(NamedTuple):
-    """Consecutive passages of a stream.
-
-    Attributes:
-        tokens: ``[t]`` the concatenated sequences.
-        offsets: ``[n + 1]`` the start of each sequence; the last is t.
-    """
-
-    tokens: Array
-    offsets: Array
-
-
-def cost(tokens: int, rows: int, width: int) -> int:
-    """Memory for sorting, in bytes.
-
-    Args:
-        tokens: Tokens of all rows.
-        rows: Number of rows.
-        width: Bytes a token.
-    """
-    return COPIES * width * tokens + ROW_BYTES * rows
-
-
-class SortedRun(NamedTuple):
-    """Sorted passages in three files: tokens, the start of each row, and passage numbers (ascending in ties).
-
-    Attributes:
-        folder: The folder of ``tokens.npy``, ``offsets.npy`` and ``numbers.npy``.
-        rows: Number of passages.
-    """
-
-    folder: Path
-    rows: int
-
-    def mapped(self) -> tuple[Array, Ints]:
-        """Tokens and offsets, memory-mapped."""
-        tokens = np.load(self.folder / "tokens.npy", mmap_mode="r").view(np.ndarray)
-        offsets = np.load(self.folder / "offsets.npy", mmap_mode="r").view(np.ndarray)
-        return tokens, offsets
-
-    def numbers(self, low: int, high: int) -> Array:
-        """Passage numbers of rows ``low:high``."""
-        return read_part(self.folder / "numbers.npy", low, high)
-
-    def offsets(self, low: int, high: int) -> Ints:
-        """The starts of rows ``low:high``, and the end of the last of them."""
-        return read_part(self.folder / "offsets.npy", low, high + 1)
-
-    def tokens(self, low: int, high: int) -> Array:
-        """Tokens ``low:high``."""
-        return read_part(self.folder / "tokens.npy", low, high)
-
-
-def read_part(file: Path, low: int, high: int) -> Array:
-    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays in memory."""
-    with file.open("rb") as stream:
-        np.lib.format.read_magic(stream)
-        _, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        stream.seek(low * dtype.itemsize, 1)
-        part: Array = np.fromfile(stream, dtype, high - low)
-    return part
-
-
-class Spill:
-    """Takes the pieces of a stream and writes them as sorted runs whenever the memory is full.
-
-    Args:
-        folder: Scratch folder.
-        end: The end token.
-        memory: Memory limit in bytes.
-        first: Number of the first passage of the stream.
-    """
-
-    def __init__(self, folder: Path, end: int, memory: int, first: int = 0):
-        self.runs: list[SortedRun] = []
-        self.passages = 0
-        self._first = first
-        self.top = 0  # the largest token id
-        self._folder = folder
-        self._end = end
-        self._memory = memory
-        self._held: list[Sequences] = []
-        self._held_cost = 0
-
-    def take(self, pieces: Iterable[Sequences]) -> None:
-        """Write the runs of a whole stream.
-
-        Raises:
-            ValueError: A sequence lacks the end token, has it inside, or is too long.
-        """
-        for piece in pieces:
-            offsets = np.asarray(piece.offsets, dtype=np.int64)
-            top = int(piece.tokens.max(initial=0))
-            self.top = max(self.top, top)
-            kind = unsigned(top)
-            width = np.dtype(kind).itemsize
-            costs = COPIES * width * offsets + ROW_BYTES * np.arange(len(offsets))
-            first = 0
-            while first < len(offsets) - 1:  # parts that fit into memory (or hold one passage)
-                last = int(np.searchsorted(costs, costs[first] + self._memory, side="right")) - 1
-                last = min(max(last, first + 1), len(offsets) - 1)
-                tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
-                needed = cost(len(tokens), last - first, width)
-                if self._held and self._held_cost + needed > self._memory:
-                    self._write()
-                self._held.append(Sequences(tokens, offsets[first : last + 1] - offsets[first]))
-                self._held_cost += needed
-                first = last
-        self._write()
-
-    def _write(self) -> None:
-        if not self._held:
-            return
-        shifts = np.cumsum([0, *(len(part.tokens) for part in self._held)])
-        tokens = np.concatenate([part.tokens for part in self._held])
-        offsets = np.concatenate(
-            [[0], *(part.offsets[1:] + shift for part, shift in zip(self._held, shifts, strict=False))]
-        ).astype(np.int64)
-        self._held, self._held_cost = [], 0
-        validate(tokens, offsets, self._end)
-        order, _ = sort(tokens, offsets)
-        folder = self._folder / f"run-{len(self.runs)}"
-        folder.mkdir()
-        sorted_offsets = np.concatenate(([0], np.cumsum(np.diff(offsets)[order])))
-        np.save(folder / "offsets.npy", sorted_offsets)
-        np.save(folder / "numbers.npy", (order + self._first + self.passages).astype(np.int64))
-        with GrowingArray(folder / "tokens.npy", tokens.dtype) as file:
-            for low in range(0, len(order), 1 << 16):
-                high = min(low + (1 << 16), len(order))
-                local = sorted_offsets[low : high + 1] - sorted_offsets[low]
-                file.append(gather(tokens, offsets[order[low:high]], local))
-        self.runs.append(SortedRun(folder, len(order)))
-        self.passages += len(order)
-
-
-class RowSlice(NamedTuple):
-    """Consecutive rows in the order of all passages.
-
-    Attributes:
-        low: ``[P]`` the first row in each run.
-        high: ``[P]`` the end row in each run.
-        equal: Whether all rows are equal.
-    """
-
-    low: Ints
-    high: Ints
-    equal: bool
-
-
-class Partition:
-    """Cuts the sorted runs into parts that fit into memory.
-
-    Args:
-        runs: The runs.
-        width: Bytes a token, 2 or 4.
-        memory: Memory limit in bytes.
-    """
-
-    def __init__(self, runs: list[SortedRun], width: int, memory: int):
-        self._runs = runs
-        self._width = width
-        self._memory = memory
-
-    def parts(self) -> Iterator[RowSlice]:
-        """All parts in order; a part that does not fit into memory has only equal rows."""
-        yield from self._cut(np.zeros(len(self._runs), np.int64), np.array([run.rows for run in self._runs]))
-
-    def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
-        if not (high > low).any():
-            return
-        whole = int(self._costs(np.stack((low, high)))[1])
-        if whole <= self._memory or int((high - low).sum()) == 1:
-            yield RowSlice(low, high, equal=False)
-            return
-        depth, equal = self._common(low, high)
-        if equal:
-            yield RowSlice(low, high, equal=True)
-            return
-        cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (whole // self._memory + 1)))
-        costs = self._costs(cuts)
-        begin = 0
-        for n in range(1, len(cuts)):  # join neighbours while they fit
-            if costs[n] - costs[begin] > self._memory:
-                yield from self._gathered(cuts, begin, n - 1)
-                begin = n - 1
-            if costs[n] - costs[begin] > self._memory:
-                yield from self._cut(cuts[begin], cuts[n])
-                begin = n
-        yield from self._gathered(cuts, begin, len(cuts) - 1)
-
-    def _gathered(self, cuts: Ints, begin: int, end: int) -> Iterator[RowSlice]:
-        if (cuts[end] > cuts[begin]).any():
-            yield RowSlice(cuts[begin], cuts[end], equal=False)
-
-    def _costs(self, cuts: Ints) -> Ints:
-        """Memory for sorting the rows between the first of the cuts ``[C, P]`` and each cut, in bytes."""
-        tokens = np.zeros(len(cuts), dtype=np.int64)
-        for n, run in enumerate(self._runs):
-            tokens += run.mapped()[1][cuts[:, n]]
-        costs: Ints = COPIES * self._width * tokens + ROW_BYTES * cuts.sum(axis=1)
-        costs -= costs[0]
-        return costs
-
-    def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
-        """How many tokens all rows of a range share, and whether all are equal; reads only the extremes."""
-        extremes: list[Array] = []
-        for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
-            for row in (a, b - 1) if b > a else ():
-                first, last = run.offsets(row, row + 1).tolist()
-                extremes.append(run.tokens(first, last))
-        shortest = min(len(row) for row in extremes)
-        same = np.ones(shortest, dtype=np.bool_)
-        for row in extremes[1:]:
-            same &= row[:shortest] == extremes[0][:shortest]
-        # The end token is the last of a row and nowhere else, so no row is a prefix of another.
-        return (shortest, True) if same.all() else (int(np.argmin(same)), False)
-
-    def _cuts(self, low: Ints, high: Ints, depth: int, sample: int) -> Ints:
-        """``[C, P]`` cuts of a range in order: its start, before and after every sampled key, its end."""
-        step = max(1, int((high - low).sum()) // sample)
-        width = 8 // self._width
-        keys = []
-        for n, run in enumerate(self._runs):
-            # Runs are alike, so each is sampled at different places to get different keys.
-            shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
-            rows = np.arange(low[n] + shift, high[n], step)
-            keys.append(keys_at(*run.mapped(), rows, depth, width))
-        pivots = np.unique(np.concatenate(keys))
-        cuts = np.empty((2 * len(pivots), len(self._runs)), dtype=np.int64)
-        for n, run in enumerate(self._runs):  # one run mapped at a time
-            bounds = int(low[n]), int(high[n])
-            cuts[::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=False)
-            cuts[1::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=True)
-        return np.concatenate((low[None], cuts, high[None]))
-
-
-def _search(
-    tokens: Array,
-    offsets: Ints,
-    low: int,
-    high: int,
-    pivots: npt.NDArray[np.uint64],
-    depth: int,
-    width: int,
-    after: bool,
-) -> Ints:
-    """For each pivot, the first row of ``low:high`` whose key is not below it (``after``: is above it)."""
-    lows, highs = np.full(len(pivots), low), np.full(len(pivots), high)
-    while (open_ := np.flatnonzero(lows < highs)).size:
-        middle = (lows[open_] + highs[open_]) // 2
-        keys = keys_at(tokens, offsets, middle, depth, width)
-        below = keys <= pivots[open_] if after else keys < pivots[open_]
-        lows[open_[below]] = middle[below] + 1
-        highs[open_[~below]] = middle[~below]
-    return lows
-
-
-# A ``.npy`` file that grows at its end.
-
-
-class GrowingArray:
-    """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
-
-    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
-    with the final length.
-
-    Args:
-        file: The file.
-        dtype: The type of the elements; appended values are converted.
-        columns: Length of the second axis; 0 for an array with one axis.
-    """
-
-    def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.length = 0
-        self._columns = columns
-        self._stream = file.open("wb")
-        self._write_header()
-        self._begin = self._stream.tell()
-
-    def _write_header(self) -> None:
-        shape = (self.length, self._columns) if self._columns else (self.length,)
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": shape,
-        }
-        np.lib.format.write_array_header_1_0(self._stream, header)
-
-    def append(self, values: Array) -> None:
-        """Add rows at the end."""
-        np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
-        self.length += len(values)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._stream.flush()
-                self._stream.seek(0)
-                self._write_header()
-                assert self._stream.tell() == self._begin, "NumPy's header grew"
-        finally:
-            self._stream.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -25,27 +25,115 @@ import numpy as np
 
 from grls.cluster.options import USUAL_WORKERS, Workers, workers_of
 from grls.cluster.ray_data import Cluster
-from grls.errors import ConfigError, GrlsError, IndexFormatError, MismatchError, Option
-from grls.index.array import REBUILD, ArrayIndex, describe_arrays, is_entry, load_arrays, map_array
+from grls.errors import ConfigError, GrlsError, IndexFormatError, Option
+from grls.index.array import (
+    REBUILD,
+    ArrayIndex,
+    describe_arrays,
+    is_entry,
+    load_arrays,
+    map_array,
+    refuse_other_origin,
+)
 from grls.index.base import Allowed, ConstraintIndex, Segment
-from grls.index.rows import Array, Form, Ints, Offsets, Rows, SortedRows, shared_prefixes, unsigned
+from grls.index.rows import Array, Form, Ints, Rows, SortedRows, shared_prefixes, unsigned
 from grls.index.storage import load_index, write_index
 from grls.io.files import read_json, write_json
 
 _BITS = 10
 _MASK = (1 << _BITS) - 1
 _SHARED = _MASK
-"""The place of a part in a state that stands for a shared prefix."""
+"""The part number in a state that stands for a shared prefix."""
 MOST_PARTS = _SHARED
-"""The most parts of an index."""
+
+
+Arrays = Sequence[Array]
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
+
+
+class RangePart(NamedTuple):
+    """A part of an index.
+
+    Attributes:
+        segment: Its rows as an index, whose passages are numbered from 0.
+        numbers: The number in the whole index of each of its passages, ascending.
+    """
+
+    segment: Segment
+    numbers: Array
+
+
+class Facts(NamedTuple):
+    """The size of a part, as in :class:`SortedRows`, and its state of the empty prefix."""
+
+    rows: int
+    passages: int
+    longest: int
+    end: int
+    form: Form
+    start: int
+
+
+class IndexParts(ABC):
+    """The P parts of an index, in the order of their rows; states and rows are those within a part."""
+
+    facts: list[Facts]
+    """The size of each part."""
+
+    @abstractmethod
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
+        """Ask several parts the same question; parts in other processes answer at the same time.
+
+        Args:
+            question: A question of :func:`answer`.
+            arrays: Part -> the arrays of the question.
+        """
+
+
+class PartsHere(IndexParts):
+    """Parts in this process."""
+
+    def __init__(self, parts: Sequence[RangePart]):
+        self._parts = parts
+        self.facts = [facts_of(part) for part in parts]
+
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+        return {part: answer(self._parts[part], question, own) for part, own in arrays.items()}
+
+
+def facts_of(part: RangePart) -> Facts:
+    """The size of a part."""
+    rows = part.segment.rows
+    return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, part.segment.start())
+
+
+def answer(part: RangePart, question: str, arrays: Arrays) -> list[Array]:
+    """The answer of a part to a question with its arrays; rows and states are those of the part."""
+    segment, rows = part.segment, part.segment.rows
+    match question:
+        case "allowed":  # tokens, states and offsets, and the spans of these states
+            allowed = segment.allowed(arrays[0])
+            return [*allowed, *segment.span(allowed.states)]
+        case "span":
+            return list(segment.span(arrays[0]))
+        case "tokens_at":
+            return [rows.tokens_at(arrays[0], arrays[1])]
+        case "row":
+            return [rows.row(int(arrays[0][0]))]
+        case "lengths":
+            return [rows.lengths()]
+        case "before":
+            return [rows.members_before(arrays[0])]
+        case "members":  # numbers of the passages in a range of rows
+            low, high = arrays[0].tolist()
+            return [part.numbers[rows.members_in(low, high)]]
+        case "sizes":  # number of passages of each row
+            return [np.diff(rows.members_before(np.arange(len(rows) + 1)))]
+    raise ValueError(f"a part of an index answers no question {question!r}")
 
 
 class RangedRows(SortedRows):
-    """The rows of all parts, numbered through.
-
-    Args:
-        parts: The parts.
-    """
+    """The rows of all parts, numbered through."""
 
     def __init__(self, parts: IndexParts):
         self.parts = parts
@@ -64,9 +152,9 @@ class RangedRows(SortedRows):
         """``[N]`` row of each passage, made at first use."""
         count = int(self._first_members[-1])
         rows = np.empty(count, dtype=unsigned(count))
-        for part, facts in enumerate(self.parts.facts):  # one at a time: little memory
+        for part, facts in enumerate(self.parts.facts):  # one part at a time: little memory
             members = self._ask("members", {part: np.array([0, facts.rows])})[part]
-            sizes = self._ask("sizes", {part: np.empty(0, dtype=np.int64)})[part]
+            sizes = self._ask("sizes", {part: _NOTHING})[part]
             first = int(self.first_rows[part])
             rows[members] = np.repeat(np.arange(first, first + facts.rows), sizes)
         return rows
@@ -78,56 +166,52 @@ class RangedRows(SortedRows):
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
         part = self._part(rows)
         tokens = np.empty(len(rows), dtype=np.int64)
-        places = {p: np.flatnonzero(part == p) for p in np.unique(part).tolist()}
-        asked = {p: [rows[at] - self.first_rows[p], positions[at]] for p, at in places.items()}
-        for p, (values,) in self.parts.ask("tokens_at", asked).items():
-            tokens[places[p]] = values
+        numbers = _by_part(part)
+        local = {p: [rows[n] - self.first_rows[p], positions[n]] for p, n in numbers.items()}
+        for p, (values,) in self.parts.ask("tokens_at", local).items():
+            tokens[numbers[p]] = values
         return tokens
 
     def lengths(self) -> Ints:  # noqa: D102
-        none = np.empty(0, dtype=np.int64)
-        replies = self._ask("lengths", dict.fromkeys(range(len(self.parts.facts)), none))
+        replies = self._ask("lengths", dict.fromkeys(range(len(self.parts.facts)), _NOTHING))
         return np.concatenate([replies[part] for part in sorted(replies)])
 
     def members_before(self, rows: Array) -> Ints:  # noqa: D102
         rows = np.asarray(rows, dtype=np.int64)
         part = self._part(rows)
         counts = self._first_members[part]
-        places = {p: np.flatnonzero(part == p) for p in np.unique(part).tolist()}
-        asked = {p: rows[at] - self.first_rows[p] for p, at in places.items()}
-        for p, before in self._ask("before", asked).items():
-            counts[places[p]] += before
+        numbers = _by_part(part)
+        local = {p: rows[n] - self.first_rows[p] for p, n in numbers.items()}
+        for p, before in self._ask("before", local).items():
+            counts[numbers[p]] += before
         return counts
 
     def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
-        asked = {}
+        ranges = {}
         for part, (first, last) in enumerate(zip(self.first_rows, self.first_rows[1:], strict=False)):
             if low < last and high > first:
-                asked[part] = np.array([max(low, first), min(high, last)]) - first
-        replies = self._ask("members", asked)
-        none = np.empty(0, dtype=np.int64)
-        return np.concatenate([none, *(replies[part] for part in sorted(replies))])
+                ranges[part] = np.array([max(low, first), min(high, last)]) - first
+        replies = self._ask("members", ranges)
+        return np.concatenate([_NOTHING, *(replies[part] for part in sorted(replies))])
 
     def _part(self, rows: Ints) -> Ints:
         """The part of each row; R belongs to the last part."""
         part = np.searchsorted(self.first_rows, rows, side="right") - 1
         return np.minimum(part, len(self.parts.facts) - 1)
 
-    def _ask(self, what: str, asked: Mapping[int, Array]) -> dict[int, Array]:
+    def _ask(self, question: str, arrays: Mapping[int, Array]) -> dict[int, Array]:
         """Ask a question of one array whose answer is one array."""
-        replies = self.parts.ask(what, {part: [array] for part, array in asked.items()})
+        replies = self.parts.ask(question, {part: [array] for part, array in arrays.items()})
         return {part: reply[0] for part, reply in replies.items()}
 
 
-class _Shared(NamedTuple):
-    """A prefix that several parts hold.
+def _by_part(part: Ints) -> dict[int, Ints]:
+    """Part -> the positions at which its number occurs."""
+    return {p: np.flatnonzero(part == p) for p in np.unique(part).tolist()}
 
-    Attributes:
-        tokens: ``[A]`` the tokens that may follow.
-        states: ``[A]`` the states after them.
-        lows: ``[A]`` the first row of each.
-        highs: ``[A]`` the end row of each.
-    """
+
+class _Shared(NamedTuple):
+    """A prefix that several parts hold: the tokens that may follow, with state and rows of each, ``[A]``."""
 
     tokens: Ints
     states: Ints
@@ -151,7 +235,6 @@ class RangedIndex(ConstraintIndex):
         if len(parts.facts) > MOST_PARTS:
             raise ConfigError(f"an index has at most {MOST_PARTS:,} parts, got {len(parts.facts):,}.")
         super().__init__(RangedRows(parts))
-        self.complete: Callable[[int], Ints] | None = None
         self._parts = parts
         self._known: tuple[Ints, Ints, Ints] | None = None  # the states of the last answer, and their rows
         self._shared: list[_Shared] = []
@@ -162,27 +245,26 @@ class RangedIndex(ConstraintIndex):
 
     def allowed(self, states: Ints) -> Allowed:  # noqa: D102
         owner, inner = states & _MASK, states >> _BITS
-        places = {p: np.flatnonzero(owner == p) for p in np.unique(owner).tolist()}
-        shared = places.pop(_SHARED, np.empty(0, dtype=np.int64))
-        replies = self._parts.ask("allowed", {p: [inner[at]] for p, at in places.items()})
+        numbers = _by_part(owner)
+        shared = numbers.pop(_SHARED, _NOTHING)
+        replies = self._parts.ask("allowed", {p: [inner[n]] for p, n in numbers.items()})
         sizes = np.zeros(len(states), dtype=np.int64)
-        for p, at in places.items():
-            sizes[at] = np.diff(replies[p][2])
-        held = [self._shared[n] for n in inner[shared].tolist()]
-        sizes[shared] = [len(one.tokens) for one in held]
+        for p, n in numbers.items():
+            sizes[n] = np.diff(replies[p][2])
+        prefixes = [self._shared[number] for number in inner[shared].tolist()]
+        sizes[shared] = [len(prefix.tokens) for prefix in prefixes]
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         tokens, children, low, high = (np.empty(int(offsets[-1]), dtype=np.int64) for _ in range(4))
-        for p, at in places.items():
-            size = sizes[at]  # the entries of these states in the ragged arrays
+        for p, n in numbers.items():
+            size = sizes[n]  # the entries of these states in the ragged arrays
             within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-            slots = np.repeat(offsets[at], size) + within
+            slots = np.repeat(offsets[n], size) + within
             first = self.rows.first_rows[p]
             tokens[slots], children[slots] = replies[p][0], replies[p][1] << _BITS | p
             low[slots], high[slots] = replies[p][3] + first, replies[p][4] + first
-        for place, one in zip(shared.tolist(), held, strict=True):
-            slot = slice(int(offsets[place]), int(offsets[place + 1]))
-            tokens[slot], children[slot] = one.tokens, one.states
-            low[slot], high[slot] = one.lows, one.highs
+        for number, prefix in zip(shared.tolist(), prefixes, strict=True):
+            slot = slice(int(offsets[number]), int(offsets[number + 1]))
+            tokens[slot], children[slot], low[slot], high[slot] = prefix
         self._known = children, low, high
         return Allowed(tokens, children, offsets)
 
@@ -192,26 +274,14 @@ class RangedIndex(ConstraintIndex):
             return known[1], known[2]
         owner, inner = states & _MASK, states >> _BITS
         low, high = np.empty(len(states), dtype=np.int64), np.empty(len(states), dtype=np.int64)
-        places = {p: np.flatnonzero(owner == p) for p in np.unique(owner).tolist()}
-        for place in places.pop(_SHARED, np.empty(0, dtype=np.int64)).tolist():
-            one = self._shared[int(inner[place])]
-            low[place], high[place] = one.lows[0], one.highs[-1]
-        replies = self._parts.ask("span", {p: [inner[at]] for p, at in places.items()})
-        for p, at in places.items():
-            low[at], high[at] = (rows + self.rows.first_rows[p] for rows in replies[p])
+        numbers = _by_part(owner)
+        for number in numbers.pop(_SHARED, _NOTHING).tolist():
+            prefix = self._shared[int(inner[number])]
+            low[number], high[number] = prefix.lows[0], prefix.highs[-1]
+        replies = self._parts.ask("span", {p: [inner[n]] for p, n in numbers.items()})
+        for p, n in numbers.items():
+            low[n], high[n] = (rows + self.rows.first_rows[p] for rows in replies[p])
         return low, high
-
-    def tokens(self, passage: int) -> Ints:
-        """The token sequence of a passage, end token included.
-
-        Raises:
-            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
-        """
-        if self.complete is not None:
-            return self.complete(passage)
-        if self.rows.form == "prefixes":
-            self.rows.refuse_prefixes("the token sequence of a passage")
-        return super().tokens(passage)
 
     def _walk(self) -> None:
         """Find all shared prefixes, from the empty one on: the union of what several parts allow after each.
@@ -220,8 +290,8 @@ class RangedIndex(ConstraintIndex):
         """
         waiting = [{p: facts.start for p, facts in enumerate(self._parts.facts)}]
         while len(self._shared) < len(waiting):
-            held = waiting[len(self._shared)]
-            replies = self._parts.ask("allowed", {p: [np.array([state])] for p, state in held.items()})
+            prefix = waiting[len(self._shared)]
+            replies = self._parts.ask("allowed", {p: [np.array([state])] for p, state in prefix.items()})
             order = sorted(replies)
             part = np.repeat(order, [len(replies[p][0]) for p in order])
             tokens, children = (np.concatenate([replies[p][n] for p in order]) for n in (0, 1))
@@ -231,129 +301,17 @@ class RangedIndex(ConstraintIndex):
             starts = np.flatnonzero(np.append(True, tokens[1:] != tokens[:-1]))
             ends = np.append(starts[1:], len(tokens))
             states = children[starts] << _BITS | part[starts]
-            for place in np.flatnonzero(ends - starts > 1).tolist():  # tokens of two parts: shared prefixes
-                same = slice(int(starts[place]), int(ends[place]))
-                states[place] = len(waiting) << _BITS | _SHARED
+            for number in np.flatnonzero(ends - starts > 1).tolist():  # tokens of two parts: shared prefixes
+                same = slice(int(starts[number]), int(ends[number]))
+                states[number] = len(waiting) << _BITS | _SHARED
                 waiting.append(dict(zip(part[same].tolist(), children[same].tolist(), strict=True)))
             self._shared.append(_Shared(tokens[starts], states, lows[starts], highs[ends - 1]))
 
 
-# The parts of an index: what a part answers, and the parts in this process.
-#
-# Legend: S states, A allowed tokens, R rows of a part.
-
-
-Arrays = Sequence[Array]
-
-
-class RangePart(NamedTuple):
-    """A part of an index.
-
-    Attributes:
-        segment: Its rows as an index, whose passages are numbered from 0.
-        numbers: The number in the whole index of each of its passages, ascending.
-    """
-
-    segment: Segment
-    numbers: Array
-
-
-class Facts(NamedTuple):
-    """The size of a part.
-
-    Attributes:
-        rows: Number of rows.
-        passages: Number of passages.
-        longest: Stored tokens of the longest row.
-        end: The end token.
-        form: What is stored of each row.
-        start: The state of the empty prefix.
-    """
-
-    rows: int
-    passages: int
-    longest: int
-    end: int
-    form: Form
-    start: int
-
-
-class IndexParts(ABC):
-    """The P parts of an index, in the order of their rows; states and rows are those within a part.
-
-    Attributes:
-        facts: The size of each part.
-    """
-
-    facts: list[Facts]
-
-    @abstractmethod
-    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        """Ask several parts the same question; parts in other processes answer at the same time.
-
-        Args:
-            what: A question of :func:`answer`.
-            asked: Part -> the arrays of the question.
-        """
-
-
-class PartsHere(IndexParts):
-    """Parts in this process.
-
-    Args:
-        parts: The parts.
-    """
-
-    def __init__(self, parts: Sequence[RangePart]):
-        self._parts = parts
-        self.facts = [facts_of(part) for part in parts]
-
-    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
-        return {part: answer(self._parts[part], what, arrays) for part, arrays in asked.items()}
-
-
-def facts_of(part: RangePart) -> Facts:
-    """The size of a part."""
-    rows = part.segment.rows
-    return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, part.segment.start())
-
-
-def answer(part: RangePart, what: str, asked: Arrays) -> list[Array]:
-    """The answer of a part to a question, which holds arrays; rows and states are those of the part.
-
-    Raises:
-        ValueError: There is no such question.
-    """
-    segment, rows = part.segment, part.segment.rows
-    match what:
-        case "allowed":  # tokens, states and offsets, and the spans of these states
-            allowed = segment.allowed(asked[0])
-            return [*allowed, *segment.span(allowed.states)]
-        case "span":
-            return list(segment.span(asked[0]))
-        case "tokens_at":
-            return [rows.tokens_at(asked[0], asked[1])]
-        case "row":
-            return [rows.row(int(asked[0][0]))]
-        case "lengths":
-            return [rows.lengths()]
-        case "before":
-            return [rows.members_before(asked[0])]
-        case "members":  # numbers of the passages in a range of rows
-            low, high = asked[0].tolist()
-            return [part.numbers[rows.members_in(low, high)]]
-        case "sizes":  # number of passages of each row
-            return [np.diff(rows.members_before(np.arange(len(rows) + 1)))]
-    raise ValueError(f"a part of an index answers no question {what!r}")
-
-
-# Cuts an index into prefix ranges, and opens them.
-#
-# The folder holds ``ranges.json`` (format, number of parts, whether they run in processes or on Ray,
-# fingerprints) and a folder for each part, ``part-0``, ``part-1`` and so on: an index of consecutive rows. It
-# numbers its passages from 0; ``numbers-0.npy`` and so on hold their numbers in the whole index. A part names
-# the whole and its place as its corpus, so that it is not taken for a whole index.
-
+# The folder holds ``ranges.json`` (:data:`RANGES`) and a folder for each part, ``part-0``, ``part-1`` and so
+# on: an index of consecutive rows. It numbers its passages from 0; ``numbers-0.npy`` and so on hold their
+# numbers in the whole index. As its corpus a part names the whole and its number, so that it is not taken for
+# a whole index.
 
 FORMAT = 1
 RANGES = "ranges.json"
@@ -377,22 +335,14 @@ def part_of(index: ArrayIndex, low: int, high: int) -> RangePart:
     """The rows ``low:high`` of an index."""
     rows = index.rows
     offsets: Ints = rows.offsets[np.arange(low, high + 1)]
-    first, last = (int(count) for count in rows.members_before(np.array([low, high])))
+    firsts = rows.members_before(np.arange(low, high + 1))
     tokens = rows.tokens[int(offsets[0]) : int(offsets[-1])]
     offsets = offsets - offsets[0]
-    member_offsets = rows.member_offsets[low : high + 1] if rows.shared else rows.member_offsets
-    members = rows.members[first:last]
+    members = rows.members[int(firsts[0]) : int(firsts[-1])]
     numbers = np.sort(members)
-    kept = Rows(
-        tokens=tokens,
-        offsets=Offsets.pack(offsets),
-        members=np.searchsorted(numbers, members).astype(unsigned(len(numbers))),
-        member_offsets=member_offsets - member_offsets[:1] if rows.shared else member_offsets,
-        end=rows.end,
-        longest=int(np.diff(offsets).max(initial=0)),
-        form=rows.form,
-    )
-    return RangePart(ArrayIndex.build(kept, shared_prefixes(tokens, offsets)), numbers)
+    local = np.searchsorted(numbers, members)
+    part = Rows.pack(tokens, offsets, local, firsts[:-1] - firsts[0], rows.end, rows.form)
+    return RangePart(ArrayIndex.build(part, shared_prefixes(tokens, offsets)), numbers)
 
 
 def cuts_of(index: ArrayIndex, parts: int) -> Ints:
@@ -416,14 +366,9 @@ def cuts_of(index: ArrayIndex, parts: int) -> Ints:
 def write_ranges(
     index: ConstraintIndex, folder: Path, ranges: PrefixRanges, tokenizer: str, corpus: str
 ) -> None:
-    """Cut an index into parts and write them into an existing folder.
+    """Cut an index into parts and write them into an existing folder, to which the caller gives its name.
 
-    Args:
-        index: The index, of the backend ``array``.
-        folder: The folder; the caller gives it its final name.
-        ranges: How to cut it.
-        tokenizer: Fingerprint of the codec.
-        corpus: Fingerprint of the corpus.
+    ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
 
     Raises:
         ConfigError: The index is of another kind, or has fewer rows than parts.
@@ -437,11 +382,10 @@ def write_ranges(
     parts = ranges.parts
     cuts = cuts_of(index, parts)
     for number in range(parts):
-        place = folder / f"part-{number}"
-        place.mkdir()
+        part_folder = folder / f"part-{number}"
+        part_folder.mkdir()
         part = part_of(index, int(cuts[number]), int(cuts[number + 1]))
-        assert isinstance(part.segment, ArrayIndex)
-        write_index(part.segment, place, tokenizer, _name(corpus, number, parts))
+        write_index(part.segment, part_folder, tokenizer, _name(corpus, number, parts))
         np.save(folder / f"numbers-{number}.npy", part.numbers, allow_pickle=False)
     record = {"format": FORMAT, **ranges._asdict(), "files": describe_arrays(folder)}
     write_json(folder / RANGES, {**record, "tokenizer": tokenizer, "corpus": corpus})
@@ -450,43 +394,33 @@ def write_ranges(
 def open_ranges(
     folder: Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool | None = None
 ) -> RangedIndex:
-    """Open all parts of a folder that :func:`write_ranges` wrote.
-
-    Args:
-        folder: The folder.
-        tokenizer: The required fingerprint of the codec; None accepts any.
-        corpus: The required fingerprint of the corpus; None accepts any.
-        verify: Compare checksums; see :func:`grls.index.load_index`.
+    """Open all parts of a folder that :func:`write_ranges` wrote; see :func:`grls.index.load_index`.
 
     Raises:
         IndexFormatError: A part is missing or damaged, or is not of this index.
         MismatchError: The index was built with another tokenizer or corpus.
     """
     record = _read(folder / RANGES)
-    for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
-        if expected is not None and record[what] != expected:
-            raise MismatchError(f"{folder}: the index was built with another {what}; {REBUILD}")
+    refuse_other_origin(record, folder, tokenizer, corpus)
     count = record["parts"]
-    places = [(folder / f"part-{number}", folder / f"numbers-{number}.npy") for number in range(count)]
-    numbers = load_arrays(folder, record["files"], verify)
-    parts = [
-        RangePart(
-            load_index(place, record["tokenizer"], _name(record["corpus"], number, count), verify),
-            numbers[file.stem],
-        )
-        for number, (place, file) in enumerate(places)
-    ]
+    files = [PartFiles(folder / f"part-{n}", folder / f"numbers-{n}.npy") for n in range(count)]
+    arrays = load_arrays(folder, record["files"], verify)
+    parts = []
+    for number, file in enumerate(files):
+        name = _name(record["corpus"], number, count)
+        segment = load_index(file.folder, record["tokenizer"], name, verify)
+        parts.append(RangePart(segment, arrays[file.numbers.stem]))
     total = sum(len(part.segment) for part in parts)
-    for place, (index, own) in enumerate(parts):
-        good = own.ndim == 1 and own.dtype.kind == "u" and len(own) == len(index)
-        if not good or int(own.max(initial=0)) >= max(total, 1):
+    for file, (segment, numbers) in zip(files, parts, strict=True):
+        good = numbers.ndim == 1 and numbers.dtype.kind == "u" and len(numbers) == len(segment)
+        if not good or int(numbers.max(initial=0)) >= max(total, 1):
             raise IndexFormatError(
-                f"{folder / f'numbers-{place}.npy'}: these are not the numbers of {len(index):,} of "
-                f"{total:,} passages; {REBUILD}"
+                f"{file.numbers}: these are not the numbers of {len(segment):,} of {total:,} passages; "
+                f"{REBUILD}"
             )
     if record["ray"] is not None:
-        return RangedIndex(PartsOnRay(places, record["ray"]))
-    return RangedIndex(PartsElsewhere(places) if record["processes"] else PartsHere(parts))
+        return RangedIndex(PartsOnRay(files, record["ray"]))
+    return RangedIndex(PartsElsewhere(files) if record["processes"] else PartsHere(parts))
 
 
 def _name(corpus: str, number: int, parts: int) -> str:
@@ -514,45 +448,45 @@ def _read(file: Path) -> dict[str, Any]:
     return checked
 
 
-# Parts of an index in other processes: each opens its part, and answers over a pipe.
-#
-# A message is a line of JSON and the bytes of its arrays, so nothing is unpickled. A part process ends with
-# the process that started it, because its pipe closes.
+class PartFiles(NamedTuple):
+    """A part on disk, checked: its folder, and the file of its numbers."""
+
+    folder: Path
+    numbers: Path
 
 
 class PartsElsewhere(IndexParts):
-    """Parts in processes of this machine, one a part.
+    """Parts in processes of this machine, one a part, which answer over a pipe.
 
-    Args:
-        places: For each part its folder and the file of its numbers, both checked.
+    A part process ends with the process that started it, because its pipe closes.
 
     Raises:
         IndexFormatError: A part has changed meanwhile.
         ConfigError: A process ended.
     """
 
-    def __init__(self, places: Sequence[tuple[Path, Path]]):
+    def __init__(self, files: Sequence[PartFiles]):
         self._lock = Lock()
         self._pipes: list[Connection] = []
         self._processes = []
         context = multiprocessing.get_context("spawn")
-        for folder, numbers in places:
+        for folder, numbers in files:
             here, there = context.Pipe()
             process = context.Process(target=serve_part, args=(there, str(folder), str(numbers)), daemon=True)
             process.start()
             there.close()
             self._pipes.append(here)
             self._processes.append(process)
-        self.facts = [Facts(**self._receive(part)[0]["facts"]) for part in range(len(places))]
+        self.facts = [Facts(**self._receive(part)[0]["facts"]) for part in range(len(files))]
 
-    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
         with self._lock:
-            for part, arrays in asked.items():
+            for part, own in arrays.items():
                 try:
-                    self._pipes[part].send_bytes(packed({"what": what}, arrays))
+                    self._pipes[part].send_bytes(packed({"question": question}, own))
                 except OSError:
                     raise self._ended(part) from None
-            return {part: self._receive(part)[1] for part in asked}
+            return {part: self._receive(part)[1] for part in arrays}
 
     def close(self) -> None:
         """End the processes."""
@@ -563,12 +497,9 @@ class PartsElsewhere(IndexParts):
 
     def _receive(self, part: int) -> tuple[dict[str, Any], list[Array]]:
         try:
-            head, arrays = unpacked(self._pipes[part].recv_bytes())
+            return unpacked(self._pipes[part].recv_bytes())
         except (EOFError, OSError):
             raise self._ended(part) from None
-        if "error" in head:
-            raise IndexFormatError(head["error"])
-        return head, arrays
 
     def _ended(self, part: int) -> ConfigError:
         return ConfigError(
@@ -578,34 +509,24 @@ class PartsElsewhere(IndexParts):
 
 
 class ServedPart:
-    """A part that answers messages in another process.
-
-    Args:
-        folder: Its folder, which was checked.
-        numbers: The file of its numbers.
-    """
+    """A part, by its checked files (:class:`PartFiles`), that answers messages in another process."""
 
     def __init__(self, folder: str, numbers: str):
-        self._part: RangePart | None = None
-        self._error = ""
         try:
             self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
+            self._facts = packed({"facts": facts_of(self._part)._asdict()}, ())
         except (GrlsError, OSError, ValueError) as error:
-            self._error = str(error)
+            self._facts = packed({"error": str(error)}, ())
 
     def facts(self) -> bytes:
         """A message with its size, or why it cannot be opened."""
-        if self._part is None:
-            return packed({"error": self._error}, ())
-        return packed({"facts": facts_of(self._part)._asdict()}, ())
+        return self._facts
 
     def answer(self, message: bytes) -> bytes:
         """The answer to a question."""
-        if self._part is None:
-            return packed({"error": self._error}, ())
         head, arrays = unpacked(message)
         try:
-            return packed({}, answer(self._part, head["what"], arrays))
+            return packed({}, answer(self._part, head["question"], arrays))
         except GrlsError as error:
             return packed({"error": error.text}, ())
 
@@ -622,31 +543,30 @@ def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
 
 
 def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
-    """A message as bytes."""
-    kept = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
-    line = json.dumps({**head, "lengths": [len(array) for array in kept]})
-    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in kept)])
+    """A message: a line of JSON and the bytes of its arrays, so that nothing is unpickled."""
+    integers = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
+    line = json.dumps({**head, "lengths": [len(array) for array in integers]})
+    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in integers)])
 
 
 def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
-    """The head and the arrays of a message."""
+    """The head and the arrays of a message; its error is raised (IndexFormatError)."""
     line, _, body = message.partition(b"\n")
     head = json.loads(line)
-    arrays, place = [], 0
+    if "error" in head:
+        raise IndexFormatError(head["error"])
+    arrays, start = [], 0
     for length in head.pop("lengths"):
-        arrays.append(np.frombuffer(body, dtype=np.int64, count=length, offset=place))
-        place += 8 * length
+        arrays.append(np.frombuffer(body, dtype=np.int64, count=length, offset=start))
+        start += 8 * length
     return head, arrays
-
-
-# Parts of an index on the machines of a Ray cluster: each is an actor that opens its part and answers.
 
 
 class PartsOnRay(IndexParts):
     """Parts in actors of a Ray cluster, spread over its machines, one a part.
 
     Args:
-        places: For each part its folder and the file of its numbers, both checked; all machines see them.
+        files: The files of each part, which all machines see.
         address: Address of the cluster; see :class:`~grls.cluster.options.Workers`.
 
     Raises:
@@ -654,29 +574,29 @@ class PartsOnRay(IndexParts):
         IndexFormatError: A part has changed meanwhile.
     """
 
-    def __init__(self, places: Sequence[tuple[Path, Path]], address: str):
+    def __init__(self, files: Sequence[PartFiles], address: str):
         self._stack = ExitStack()
         cluster = self._stack.enter_context(Cluster.opened(Workers(address, USUAL_WORKERS)))
         try:
-            cluster.check_sees(places[0][1])
+            cluster.check_sees(files[0].numbers)
             import ray
 
             # No processor is reserved, so that more parts than processors can start.
             part_on_ray = ray.remote(ServedPart).options(num_cpus=0, scheduling_strategy="SPREAD")
             self._actors = [
                 part_on_ray.remote(str(folder.absolute()), str(numbers.absolute()))
-                for folder, numbers in places
+                for folder, numbers in files
             ]
-            asked = [actor.facts.remote() for actor in self._actors]
-            heads = [self._received(part, reply)[0] for part, reply in enumerate(asked)]
+            replies = [actor.facts.remote() for actor in self._actors]
+            heads = [self._received(part, reply)[0] for part, reply in enumerate(replies)]
         except BaseException:
             self._stack.close()
             raise
         self.facts = [Facts(**head["facts"]) for head in heads]
 
-    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
-        message = {part: packed({"what": what}, arrays) for part, arrays in asked.items()}
-        replies = {part: self._actors[part].answer.remote(sent) for part, sent in message.items()}
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+        messages = {part: packed({"question": question}, own) for part, own in arrays.items()}
+        replies = {part: self._actors[part].answer.remote(sent) for part, sent in messages.items()}
         return {part: self._received(part, reply)[1] for part, reply in replies.items()}
 
     def close(self) -> None:
@@ -692,12 +612,9 @@ class PartsOnRay(IndexParts):
         from ray.exceptions import RayError
 
         try:
-            head, arrays = unpacked(ray.get(reply))
+            return unpacked(ray.get(reply))
         except RayError:
             raise ConfigError(
                 f"the actor of part {part} of the index has ended (its machine is gone, or for lack of "
                 "memory): open the retriever again."
             ) from None
-        if "error" in head:
-            raise IndexFormatError(head["error"])
-        return head, arrays

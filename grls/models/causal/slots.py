@@ -1,12 +1,13 @@
 """Slots for a causal language model: an input is read as a prefix, after a prompt that all inputs share.
 
-Legend: S slots (queries in flight), R queries, T new tokens, m most new tokens of one slot, P places a slot,
-H heads of the queries, h heads of keys and values, c width of a head, l tokens of the prompt.
+Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens, m most new tokens of one
+slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
+prompt.
 
-How slots work: :mod:`grls.models.sessions.memory`; trees of tokens: :mod:`grls.models.sessions.memory`. The
-tokens of an input are the first tokens of the tree of its slot and are fed at once. Keys and values of the
-prompt are computed once and kept until the weights change. Every token attends to them and to its ancestors
-under one softmax, so the prompt is neither copied for a query nor moved with a beam.
+How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The tokens of an input are the first
+tokens of the tree of its slot and are fed at once. Keys and values of the prompt are computed once and kept
+until the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
+neither copied for a query nor moved with a beam.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
-from grls.io.files import turn
 from grls.models.base import cache_argument, positions_in
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
@@ -34,20 +34,16 @@ from grls.models.sessions.memory import (
     Version,
     agree,
     takes_positions,
+    trial,
     version,
 )
 
 _CACHED = 1 << 20
-"""How many attention scores are computed together: 4 MB."""
+"""The number of attention scores that are computed together: 4 MB."""
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` for the fast search; see :func:`plant_causal`.
-
-    Args:
-        model: The model, in eval mode.
-        prompt: Token ids before every input.
-    """
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`."""
 
     def __init__(self, model: Any, prompt: Sequence[int] = ()):
         super().__init__(model, Head(model))
@@ -91,11 +87,6 @@ class CausalTreeSession(TreeMemory):
     """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
 
     Node 0 of a tree stands for the prompt; no token attends to it.
-
-    Args:
-        model: The model.
-        slots: S.
-        longest: The longest input in tokens.
     """
 
     _model: CausalTrees
@@ -120,7 +111,7 @@ class CausalTreeSession(TreeMemory):
         return self.feed(Branches(slots, np.zeros_like(slots), lengths, tokens))
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens at their places; returns all keys and values."""
+        """Store keys and values of T new tokens; returns all keys and values."""
         self._layer = layer
         return super().keep(key, value, layer)
 
@@ -219,15 +210,12 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
             the prompt is too long for the model.
     """
     name = type(model).__name__
-    config = model.config
     refuse_windows(model)
-    most = positions_in(config)
+    most = positions_in(model.config)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
-    with turn(model):  # another thread may have replaced parts of the model
-        training = model.training
-        model.eval()
-        try:
+    try:
+        with trial(model):
             trees = CausalTrees(model, prompt)
             if not trees.head.linear:
                 raise ConfigError(
@@ -237,12 +225,10 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
             if not _agrees(trees):
                 raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
             return trees
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
-            if out_of_memory(error):
-                raise
-            raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
-        finally:
-            model.train(training)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        if out_of_memory(error):
+            raise
+        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
 
 
 @torch.inference_mode()
@@ -250,8 +236,8 @@ def _agrees(trees: CausalTrees) -> bool:
     """Whether the model uses the positions that it is given, and trees compute what the model computes."""
     if trees.model.dtype != torch.float32:  # in full precision, the trees below test the positions, too
         tokens = torch.tensor([[3, 4]], device=trees.device)
-        places = (torch.tensor([[0, place]], device=trees.device) for place in (1, 3))
-        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in places)
+        positions = (torch.tensor([[0, position]], device=trees.device) for position in (1, 3))
+        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in positions)
         if not takes_positions(near, far):
             return False
     session = trees.open_trees(2, 3)
@@ -268,22 +254,10 @@ def _agrees(trees: CausalTrees) -> bool:
     return True
 
 
-# The generator protocol for a causal language model in a plain form, against which the fast search is
-# tested.
-#
-# Legend: B inputs, R rows (live beams), L longest input, V vocabulary.
-#
-# An input is a prefix of the output. Its last token opens the output, like the start token of a decoder.
-# Inputs are padded on the left, so that the next token of every row is at the same place.
-
-
 class CausalGenerator:
-    """Runs an ``AutoModelForCausalLM`` for the plain search.
+    """Runs an ``AutoModelForCausalLM`` for the plain search, against which the fast search is tested.
 
     The model is not changed: set its device, precision and mode (eval or train) first.
-
-    Args:
-        model: The model.
 
     Raises:
         ConfigError: The model has no output head, or computes something else when its memory is reordered (a
@@ -298,8 +272,8 @@ class CausalGenerator:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
         self.head = Head(model)
         try:
-            with turn(model):  # another thread may have replaced parts of the model
-                agrees = self._tried()
+            with trial(model):
+                agrees = self._agrees()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             if out_of_memory(error):
                 raise
@@ -318,31 +292,25 @@ class CausalGenerator:
         return CausalSession(self, inputs)
 
     @torch.inference_mode()
-    def _tried(self) -> bool:
-        """Test on a small batch whether the head and single steps give the logits of the model."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
-            expected = self.model(input_ids=paths).logits[:, -1].float()
-            read = self.head.read(input_ids=paths)[:, -1]
-            if not agree(self.head.all(read), expected, read.dtype):
-                return False
-            session = self.open([[3, 4], [5]])
-            session.first()
-            session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
-            session.step(np.array([0, 1]), np.array([3, 4]))
-            return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
-        finally:
-            self.model.train(training)
+    def _agrees(self) -> bool:
+        """Whether the head and single steps give the logits of the model, on a small batch."""
+        paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
+        expected = self.model(input_ids=paths).logits[:, -1].float()
+        read = self.head.read(input_ids=paths)[:, -1]
+        if not agree(self.head.all(read), expected, read.dtype):
+            return False
+        session = self.open([[3, 4], [5]])
+        session.first()
+        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+        session.step(np.array([0, 1]), np.array([3, 4]))
+        return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
 
 
 class CausalSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
-    Args:
-        generator: The model.
-        inputs: B inputs as token ids.
+    An input is a prefix of the output. Its last token opens the output, like the start token of a decoder.
+    Inputs are padded on the left, so that the next token of every row is at the same position.
     """
 
     def __init__(self, generator: CausalGenerator, inputs: Sequence[Sequence[int]]):

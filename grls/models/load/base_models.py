@@ -18,6 +18,8 @@ from grls.models.load.opening import (
     hub_answers,
     is_packaged,
     language_source,
+    open_config,
+    opening,
     packaged_encoder,
     refuse_missing_folder,
 )
@@ -34,7 +36,7 @@ class BaseModel:
 
     Args:
         name: Its name, for the options of a training.
-        place: Where it is.
+        place: Its source: an installed package, a folder, or the hub.
         causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
         positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
     """
@@ -52,22 +54,17 @@ class BaseModel:
     @property
     def loader(self) -> str:
         """The class that loads it as a generator."""
-        kind = "CausalLM" if self.causal else "Pretrained"
-        return f"grls.models.load.build.{kind}"
+        return f"grls.models.load.build.{'CausalLM' if self.causal else 'Pretrained'}"
 
 
 def title_of(name: str) -> str:
     """The name of a model for people; see :attr:`BaseModel.title`."""
-    place = Path(name).expanduser()
-    return place.absolute().name if place.exists() else name
+    path = Path(name).expanduser()
+    return path.absolute().name if path.exists() else name
 
 
 def find_encoder(name: str) -> BaseModel:
-    """The model that a bi-encoder begins with.
-
-    Raises:
-        ConfigError: There is no such model.
-    """
+    """The model that a bi-encoder begins with; ConfigError if there is no such model."""
     if is_packaged(name):
         packaged_encoder(name)
         return BaseModel(name, "package")
@@ -85,7 +82,6 @@ def find_encoder(name: str) -> BaseModel:
 def _positions(source: str) -> int | None:
     """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
     from grls.models.load.build import encoder_positions
-    from grls.models.load.opening import open_config, opening
 
     with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
         parts = module_folders(source)
@@ -96,13 +92,8 @@ def _positions(source: str) -> int | None:
 
 
 def find_writer(name: str) -> BaseModel:
-    """The model that a generator begins with.
-
-    Raises:
-        ConfigError: There is no such model, or it is an encoder, which writes nothing.
-    """
+    """The model that a generator begins with; ConfigError if there is none, or it is an encoder."""
     from grls.models.load.build import refuse_encoder
-    from grls.models.load.opening import open_config, opening
 
     if name == PACKAGED:
         language_source(name)
@@ -119,7 +110,7 @@ def find_writer(name: str) -> BaseModel:
     return BaseModel(name, place, not config.is_encoder_decoder)
 
 
-def _refuse_unreachable(name: str, what: str, package: str) -> None:
+def _refuse_unreachable(name: str, kind: str, package: str) -> None:
     """Refuse a hub name whose config is neither in the cache nor to be had from the hub."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import (
@@ -134,14 +125,11 @@ def _refuse_unreachable(name: str, what: str, package: str) -> None:
     try:
         try:
             hf_hub_download(name, "config.json", local_files_only=not online)
-        except (
-            EntryNotFoundError,
-            LocalEntryNotFoundError,
-        ):  # the model has no transformer, or in a subfolder
+        except (EntryNotFoundError, LocalEntryNotFoundError):  # no transformer, or in a subfolder
             hf_hub_download(name, MODULES, local_files_only=not online)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error).rstrip(".") if online else "the hub cannot be reached"
         raise ConfigError(
-            f"there is no model {name!r} for the {what}: it is no folder and no package, and as a hub name "
+            f"there is no model {name!r} for the {kind}: it is no folder and no package, and as a hub name "
             f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
         ) from None

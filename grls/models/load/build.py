@@ -21,11 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from grls.data.codec import SPECIAL_TOKENS, add_special_tokens
 from grls.data.corpus import Corpus
@@ -55,11 +51,7 @@ BESIDE = "beside priors"
 
 
 def read_stages(folder: str | Path) -> tuple[str, ...]:
-    """The training stages of the weights in a folder, from its :data:`TRAINING`.
-
-    Raises:
-        DataError: The file is damaged.
-    """
+    """The training stages of the weights in a folder, from its :data:`TRAINING`."""
     file = Path(folder) / TRAINING
     if not file.is_file():
         return ()
@@ -69,11 +61,7 @@ def read_stages(folder: str | Path) -> tuple[str, ...]:
 
 
 def checked_stages(stages: Any, file: Path, remedy: str) -> tuple[str, ...]:
-    """Stages from a JSON file, checked.
-
-    Raises:
-        DataError: They are no list of names.
-    """
+    """Stages from a JSON file; DataError if they are no list of names."""
     if not isinstance(stages, list) or not all(isinstance(name, str) for name in stages):
         raise DataError(f'expected "stages" as a list of names, got {stages!r}; {remedy}.', file)
     return tuple(stages)
@@ -123,9 +111,6 @@ class Pretrained(GeneratorSpec):
         return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
-        import torch
-        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
         refuse_missing_folder(self.name_or_path)
         with opening(
             "a generator",
@@ -218,7 +203,6 @@ class WarmStart(GeneratorSpec):
     dropout: float = 0.1
 
     def load(self) -> Loaded:  # noqa: D102
-        import torch
         from transformers import AutoConfig, AutoModel, BertLMHeadModel, EncoderDecoderModel
 
         source = packaged_encoder(self.encoder)
@@ -254,14 +238,7 @@ class WarmStart(GeneratorSpec):
 
 
 def refuse_encoder(config: Any) -> None:
-    """Refuse an encoder. transformers would load it as a causal model, though it sees later tokens.
-
-    Args:
-        config: The config of the model.
-
-    Raises:
-        IncompleteError: The model is an encoder.
-    """
+    """Refuse (IncompleteError) an encoder, which transformers would load as a causal model, by its config."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -348,21 +325,15 @@ def encoder_positions(config: Any) -> int | None:
     return most
 
 
-# Options of loading a large model for training: the implementation of attention, and weights of four bits.
-#
-# QLoRA (arXiv 2305.14314): the weights of the linear layers are stored in four bits (NF4) and frozen, and
-# low-rank adapters are trained. What is saved is the model with its full weights and the adapters merged.
-
-
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 
 
 def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]:
-    """The options of ``from_pretrained``.
+    """The options of ``from_pretrained`` for a large model in training.
 
-    Args:
-        attention: The implementation of attention; None: the default of transformers.
-        four_bit: Store the linear layers in four bits, on this process's GPU.
+    QLoRA (arXiv 2305.14314): the weights of the linear layers are stored in four bits (NF4) on this process's
+    GPU and frozen, and low-rank adapters are trained. The saved model has its full weights and the adapters
+    merged.
 
     Raises:
         ConfigError: There is no GPU, or a package is missing.
@@ -373,7 +344,6 @@ def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]
         if find_spec("flash_attn") is None:
             raise ConfigError("attention flash_attention_2 needs the package flash-attn; or take sdpa.")
     if four_bit:
-        import torch
         from transformers import BitsAndBytesConfig
 
         _refuse_without_gpu("four_bit (QLoRA)", f"leave it out, and take {Option('model.lora_rank')} alone")
@@ -394,31 +364,19 @@ def is_four_bit(model: Any) -> bool:
     return bool(getattr(model, "is_loaded_in_4bit", False))
 
 
-def _refuse_without_gpu(what: str, remedy: str) -> None:
-    import torch
-
+def _refuse_without_gpu(option: str, remedy: str) -> None:
     if not torch.cuda.is_available():
-        raise ConfigError(f"{what} needs a CUDA GPU, and there is none: {remedy}.")
-
-
-# Loads language models from the hub, a folder, a GGUF file, or an installed package.
+        raise ConfigError(f"{option} needs a CUDA GPU, and there is none: {remedy}.")
 
 
 _BLOCK = 2**24
-"""How many values of a weight are hashed at a time."""
+"""The number of values of a weight that are hashed at a time."""
 
-_shared: dict[tuple[str, str, Precision], LanguageModel] | None = None
+_shared: dict[tuple[str, str, Precision], Loaded] | None = None
 """The models of :func:`shared_models`; None outside of its context."""
 
 
-class LanguageModel(NamedTuple):
-    """A language model and its tokenizer."""
-
-    model: Any
-    tokenizer: PreTrainedTokenizerBase
-
-
-def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> LanguageModel:
+def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> Loaded:
     """Load a causal or an encoder-decoder language model, in eval mode.
 
     Args:
@@ -433,15 +391,15 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     """
     if _shared is None:
         return _load(name, device, precision)
-    wanted = (name, device, precision)
-    if wanted not in _shared:
-        _shared[wanted] = _load(*wanted)
-    return _shared[wanted]
+    key = (name, device, precision)
+    if key not in _shared:
+        _shared[key] = _load(*key)
+    return _shared[key]
 
 
 def _load(
     name: str, device: str, precision: Precision, large: Mapping[str, Any] = MappingProxyType({})
-) -> LanguageModel:
+) -> Loaded:
     source, options = language_source(name)
     with opening(
         "a language model",
@@ -455,39 +413,34 @@ def _load(
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
         if config.is_encoder_decoder:
-            how = model.generation_config
-            if how.decoder_start_token_id is not None or how.bos_token_id is None:
-                how.decoder_start_token_id = start_token(model)  # some models name it only in their config
+            settings = model.generation_config
+            if settings.decoder_start_token_id is not None or settings.bos_token_id is None:
+                settings.decoder_start_token_id = start_token(
+                    model
+                )  # some models name it only in config.json
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     if is_four_bit(model):  # it is on its GPU
-        return LanguageModel(model, tokenizer)
-    return LanguageModel(move(model, device, precision), tokenizer)
+        return Loaded(model, tokenizer)
+    return Loaded(move(model, device, precision), tokenizer)
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """The tokens that end an output, from the tokenizer and from the settings of the model."""
-    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    several = named if isinstance(named, list) else [named]
-    return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    end_list = ends if isinstance(ends, list) else [ends]
+    return {token for token in (tokenizer.eos_token_id, *end_list) if isinstance(token, int)}
 
 
 @torch.inference_mode()
 def refuse_foresight(model: Any) -> None:
-    """Refuse a model whose predictions depend on later tokens, because it sees the tokens that it predicts.
-
-    Args:
-        model: A transformers model without an encoder, in eval mode.
-
-    Raises:
-        ConfigError: The predictions depend on later tokens.
-    """
+    """Refuse (ConfigError) a model, in eval mode, whose predictions depend on later tokens."""
     inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
     with turn(model):
-        one, other = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
-    refuse_nan_logits(one)
+        logits, changed = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
+    refuse_nan_logits(logits)
     close = max(1e-3, 32 * torch.finfo(model.dtype).eps)
-    if not torch.allclose(one, other, rtol=close, atol=close * float(one.std())):
+    if not torch.allclose(logits, changed, rtol=close, atol=close * float(logits.std())):
         raise ConfigError(
             f"{type(model).__name__} sees later tokens, so its probabilities of a text mean nothing: use a "
             "causal language model (no encoder, no model for embeddings)."
@@ -510,7 +463,7 @@ def shared_models() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class PretrainedLM(GeneratorSpec):
+class PretrainedLM(Pretrained):
     """A causal or encoder-decoder language model, to be fine-tuned.
 
     Args:
@@ -521,13 +474,6 @@ class PretrainedLM(GeneratorSpec):
         four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
             ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
-
-    name_or_path: str
-    attention: Attention | None = None
-    four_bit: bool = False
-
-    def stages(self) -> tuple[str, ...]:  # noqa: D102
-        return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
         large = large_options(self.attention, self.four_bit)

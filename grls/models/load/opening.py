@@ -281,7 +281,7 @@ def open_model(
                 expected = "the number of a token"
         elif name in _PENALTIES and value != 1 and not (type(value) is float and value > 0):
             expected = "a number above 0 with a decimal point"
-        elif name in _LISTS and not (isinstance(value, list) and all(type(one) is int for one in value)):
+        elif name in _LISTS and not (isinstance(value, list) and all(type(token) is int for token in value)):
             expected = "a list of numbers of tokens"
         elif name in _NUMBERS and type(value) not in (int, float):
             expected = "a number"
@@ -542,8 +542,8 @@ def settings_in(folder: str | Path) -> Settings:
     Raises:
         DataError: A file holds no settings.
     """
-    place, settings = Path(folder), {}
-    for file in sorted(file for name in FILES for file in place.rglob(name)):
+    path, settings = Path(folder), {}
+    for file in sorted(file for name in FILES for file in path.rglob(name)):
         content = read_json(file)
         if not isinstance(content, dict):
             raise DataError(
@@ -554,7 +554,7 @@ def settings_in(folder: str | Path) -> Settings:
         fields = settings_of(content)
         if file.name == GENERATION:
             fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
-        settings[file.relative_to(place).as_posix()] = fields
+        settings[file.relative_to(path).as_posix()] = fields
     return settings
 
 

@@ -56,10 +56,7 @@ class ModuleFolder(NamedTuple):
 
 
 def module_folders(source: str) -> list[ModuleFolder]:
-    """The modules that a folder names, those of a Router in its place; empty for a plain encoder.
-
-    Args:
-        source: A folder, or a hub name.
+    """The modules that a folder (or hub name) names, with those of its Routers; empty for a plain encoder.
 
     Raises:
         IncompleteError: :data:`MODULES`, or the settings of a Router, are damaged; or :data:`MODULES` is
@@ -124,14 +121,11 @@ def modules_of(model: Any) -> Iterator[Any]:
 
 
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse a folder in which a module lacks its files or has its weights as a pickle.
+    """Refuse (IncompleteError) a folder in which a module lacks its files or has its weights as a pickle.
 
     Args:
         source: The folder; a hub name is not checked.
         parts: Its modules (:func:`module_folders`); empty for a plain encoder.
-
-    Raises:
-        IncompleteError: It is such a folder.
     """
     if not Path(source).is_dir():
         return
@@ -152,10 +146,10 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
 
 
 def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bool = False) -> None:
-    """Refuse a model whose weights were not all read, or that has the tokenizer of another model.
+    """Refuse a loaded model whose weights were not all read, or that has the tokenizer of another model.
 
     Args:
-        model: The loaded model, of any class of sentence-transformers.
+        model: The model, of any class of sentence-transformers.
         source: Its folder, or hub name.
         parts: Its modules (:func:`module_folders`); empty for a plain encoder.
         pooler: Whether the output depends on the pooler.

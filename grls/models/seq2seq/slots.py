@@ -1,7 +1,7 @@
 """Slots for an encoder-decoder model: the encoder reads an input, and the decoder attends to it.
 
-Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, H heads, c
-width of a head, d model width, L longest input.
+Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, H heads, c
+width of a head, d model width, B inputs, R rows (live beams), L longest input, V vocabulary.
 
 How slots work: :mod:`grls.models.sessions.memory`. Keys and values of an input are computed once a query. The
 position of a token is passed as ``decoder_position_ids`` or by T5's relative bias. A model that accepts
@@ -36,6 +36,7 @@ from grls.models.sessions.memory import (
     agree,
     by_head,
     takes_positions,
+    trial,
 )
 
 _LEAST_DISTANCES = 64
@@ -44,12 +45,10 @@ _INPUTS = 16
 
 
 class _LoadCache(Cache):
-    """Writes keys and values of new queries directly to their slots.
+    """Writes keys and values of new queries directly to their slots ``[B]``.
 
-    Args:
-        rooms: Keys and values of each layer, ``[S, P, H c]``; made if missing.
-        slots: ``[B]`` the slot of each query.
-        make: Makes a room from a tensor of the same type and its width H c.
+    ``rooms``: keys and values of each layer, ``[S, P, H c]``. ``make`` makes a room that is missing, from a
+    tensor of the same type and its width H c.
     """
 
     def __init__(self, rooms: list[KeysValues], slots: Tensor, make: Callable[[Tensor, int], KeysValues]):
@@ -83,11 +82,7 @@ class _SlotCache(EncoderDecoderCache):
 
 
 class Seq2SeqTrees(SlotModel):
-    """Runs an ``AutoModelForSeq2SeqLM`` for the fast searches; see :func:`plant`.
-
-    Args:
-        generator: The model.
-    """
+    """Runs an ``AutoModelForSeq2SeqLM`` for the fast searches; see :func:`plant`."""
 
     def __init__(self, generator: Seq2SeqGenerator):
         decoder = generator.model.get_decoder()
@@ -137,7 +132,9 @@ class Seq2SeqTrees(SlotModel):
     def addresses(self) -> tuple[int, ...]:
         """The addresses of the weights; a captured step is valid as long as they do not change."""
         model = self.generator.model
-        return tuple(weight.data_ptr() for kept in (model.parameters(), model.buffers()) for weight in kept)
+        return tuple(
+            weight.data_ptr() for tensors in (model.parameters(), model.buffers()) for weight in tensors
+        )
 
 
 class _Reading(SlotMemory):
@@ -145,8 +142,8 @@ class _Reading(SlotMemory):
 
     _model: Seq2SeqTrees
 
-    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int, places: int):
-        super().__init__(model, slots, longest, places)
+    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int, capacity: int):
+        super().__init__(model, slots, longest, capacity)
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._table: Tensor | None = None  # T5's bias by distance
         self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, held, H c]
@@ -157,7 +154,7 @@ class _Reading(SlotMemory):
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots and feed the start token at place 0; returns zeros."""
+        """Read new queries into slots and feed the start token at entry 0; returns zeros."""
         generator = self._model.generator
         with turn(generator.model):
             states, mask = generator.encode(inputs)
@@ -195,10 +192,10 @@ class _Reading(SlotMemory):
         return self._table
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens at their places; returns all keys and values."""
-        kept = super().keep(key, value, layer)
-        self._own_keys = kept.keys
-        return kept
+        """Store keys and values of T new tokens; returns all keys and values."""
+        stored = super().keep(key, value, layer)
+        self._own_keys = stored.keys
+        return stored
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         heads, width = query.shape[1], query.shape[3]
@@ -256,18 +253,14 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
 
     Two inputs and three branches, one of two tokens, are tested against the forward pass of the model.
     """
-    with turn(generator.model):  # another thread may have replaced parts of the model
-        model, training = generator.model, generator.model.training
-        model.eval()
-        try:
+    try:
+        with trial(generator.model):
             trees = Seq2SeqTrees(generator)
             return trees if generator.head.linear and _agrees(trees) else None
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            if out_of_memory(error):
-                raise
-            return None
-        finally:
-            model.train(training)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        return None
 
 
 @torch.inference_mode()
@@ -281,10 +274,10 @@ def _agrees(trees: Seq2SeqTrees) -> bool:
                 encoder_outputs=BaseModelOutput(last_hidden_state=states),
                 attention_mask=mask,
                 decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=generator.device),
-                decoder_position_ids=torch.tensor([[0, place]], device=generator.device),
+                decoder_position_ids=torch.tensor([[0, position]], device=generator.device),
                 use_cache=False,
             )
-            for place in (1, 3)
+            for position in (1, 3)
         )
         if not takes_positions(near, far):
             return False
@@ -303,15 +296,6 @@ def _agrees(trees: Seq2SeqTrees) -> bool:
         if not agree(logits, expected, session._hidden.dtype):
             return False
     return True
-
-
-# The generator protocol for any transformers sequence-to-sequence model.
-#
-# Legend: B inputs, R rows (live beams), L longest input, d model width, V vocabulary.
-#
-# Cross-attention keys and values belong to an input, not to a beam. They are computed once, and gathered
-# again only when the rows of an input change in number or place. Self-attention is gathered by parent row at
-# every step.
 
 
 class Seq2SeqGenerator:
@@ -375,9 +359,9 @@ class Seq2SeqGenerator:
 class Seq2SeqSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
-    Args:
-        generator: The model.
-        inputs: B inputs as token ids.
+    Cross-attention keys and values belong to an input, not to a beam. They are computed once, and gathered
+    again only if the rows of an input change in number or order. Self-attention is gathered by parent row at
+    every step.
     """
 
     def __init__(self, generator: Seq2SeqGenerator, inputs: Sequence[Sequence[int]]):
@@ -460,13 +444,13 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
                 f"{Option('data.max_input_tokens')} or {Option('data.max_passage_tokens')})."
             )
         return
-    for what, part, length, option in (
+    for noun, part, length, option in (
         ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
         ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),
     ):
         most = positions_in(part)
         if most is not None and length > most:
             raise ConfigError(
-                f"{what} of {length} tokens, but the model has {most} positions; set "
+                f"{noun} of {length} tokens, but the model has {most} positions; set "
                 f"{Option(option)} (in training {Option(f'data.{option}')}) to at most {most - 1}."
             )

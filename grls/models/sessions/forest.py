@@ -1,6 +1,6 @@
 """The trees of tokens behind the fast search: the ancestors and the depth of every token.
 
-Legend: S slots (queries in flight), P places (tokens kept a slot), R branches, T new tokens of all branches.
+Legend: S slots (queries in flight), P nodes that fit in each, R branches, T new tokens of all branches.
 
 A slot holds one query and a tree of the tokens fed so far. A beam is a node of this tree and attends to its
 ancestors. So choosing beams copies and reorders nothing: a dead beam is a node without children, and two
@@ -37,13 +37,13 @@ class Branches(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The places of new tokens.
+    """New tokens in the trees.
 
     Attributes:
         slots: ``[T]`` the slot of each token, ascending.
-        nodes: ``[T]`` the place of each token in the tree of its slot.
-        depths: ``[T]`` how many tokens come before each token.
-        visible: ``[T, P]`` the places that each token attends to: its ancestors and itself.
+        nodes: ``[T]`` the node of each token in the tree of its slot.
+        depths: ``[T]`` the number of tokens before each token.
+        visible: ``[T, P]`` the nodes that each token attends to: its ancestors and itself.
         last: ``[R]`` the last token of each branch.
     """
 
@@ -57,41 +57,32 @@ class Placed(NamedTuple):
         """The layout of the T tokens by slot, ``[S, m]``, where m is the most tokens of one slot.
 
         Returns:
-            ``[S m]`` the token at each place (unused places repeat one), and ``[T]`` the place of each token.
+            ``[S m]`` the token at each position (token 0 at unused ones), and ``[T]`` the position of each.
         """
         most = int(np.bincount(self.slots).max())
         within = np.arange(len(self.slots)) - np.searchsorted(self.slots, self.slots)
-        places = self.slots * most + within
+        positions = self.slots * most + within
         tokens = np.zeros(slots * most, dtype=np.int64)
-        tokens[places] = np.arange(len(places))
-        return tokens, places
+        tokens[positions] = np.arange(len(positions))
+        return tokens, positions
 
 
 class Forest:
-    """The trees of all slots: the ancestors and the depth of every token.
+    """The trees of S slots: the ancestors and the depth of every token. It doubles when it is full."""
 
-    Args:
-        slots: S.
-        places: How many tokens a slot can hold at first; the memory doubles when it is full.
-    """
-
-    def __init__(self, slots: int, places: int = 64):
+    def __init__(self, slots: int):
+        capacity = 64
         self.counts = np.zeros(slots, dtype=np.int64)
-        self.depths = np.zeros((slots, places), dtype=np.int64)
-        self._ancestors: Mask = np.zeros((slots, places, places), dtype=bool)
+        self.depths = np.zeros((slots, capacity), dtype=np.int64)
+        self._ancestors: Mask = np.zeros((slots, capacity, capacity), dtype=bool)
 
     @property
-    def places(self) -> int:
-        """P, the number of places a slot."""
+    def capacity(self) -> int:
+        """P, the number of nodes for which a slot has room."""
         return self.depths.shape[1]
 
     def plant(self, slots: Ints, seen: bool = True) -> None:
-        """Start new trees in these slots, with node 0.
-
-        Args:
-            slots: The slots.
-            seen: Whether node 0 holds a token that all others attend to.
-        """
+        """Start new trees in these slots; ``seen``: node 0 holds a token to which all other nodes attend."""
         self.counts[slots] = 1
         self.depths[slots, 0] = 0
         self._ancestors[slots, 0] = False
@@ -106,7 +97,7 @@ class Forest:
         slots = np.repeat(branches.slots, branches.lengths)
         first = np.searchsorted(slots, slots)  # the first new token of the same slot
         nodes = self.counts[slots] + np.arange(total) - first
-        needed, old = int(nodes.max()) + 1, self.places
+        needed, old = int(nodes.max()) + 1, self.capacity
         if needed > old:
             count, new = len(self.depths), max(needed, 2 * old)
             grown = np.zeros((count, new), dtype=np.int64)
@@ -118,9 +109,9 @@ class Forest:
         depths = np.repeat(above, branches.lengths) + within
         inherited = self._ancestors[branches.slots, branches.parents]
         visible = np.repeat(inherited, branches.lengths, axis=0)
-        places = np.arange(self.places)
+        columns = np.arange(self.capacity)
         run = np.repeat(nodes[starts], branches.lengths)
-        visible |= (places >= run[:, None]) & (places <= nodes[:, None])
+        visible |= (columns >= run[:, None]) & (columns <= nodes[:, None])
         self.depths[slots, nodes] = depths
         self._ancestors[slots, nodes] = visible
         self.counts += np.bincount(slots, minlength=len(self.counts))

@@ -1,12 +1,12 @@
 """The memory behind the search on a GPU: one token of every beam at a time, decided on the device.
 
-Legend: S slots (queries in flight), K beams a slot, P places a slot, H heads, V vocabulary, T = S K.
+Legend: S slots (queries in flight), K beams a slot, P entries a slot, H heads, V vocabulary, T = S K.
 
-A step writes S K tokens: beam k of a slot that has written t tokens takes place ``1 + (t - 1) K + k``; place
+A step writes S K tokens: beam k of a slot that has written t tokens takes entry ``1 + (t - 1) K + k``; entry
 0 holds the start token. A tensor says which beam continues which. Choosing beams moves one row of booleans
-per beam (the places it sees), but no keys and values. The shapes of a step never depend on results of the
+per beam (the entries it sees), but no keys and values. The shapes of a step never depend on results of the
 device, so the host need not wait for it: it counts how many tokens a slot has written, which bounds the
-places in use.
+entries in use.
 
 A step takes two calls. :meth:`GridMemory.room` is the part of the host: it counts and allocates memory.
 :meth:`GridMemory.write` uses only tensors, which keep their addresses: it can be compiled, or captured once
@@ -29,7 +29,7 @@ from grls.models.base import Room
 from grls.models.sessions.memory import KeysValues, SlotMemory, SlotModel
 
 _STEPS = 8
-"""How many steps the memory can hold at first; it doubles when it is full."""
+"""The number of steps for which the memory has room at first; it doubles when it is full."""
 
 
 class _InUse(NamedTuple):
@@ -39,7 +39,7 @@ class _InUse(NamedTuple):
     step serves memories of all sizes.
 
     Attributes:
-        visible: ``[used, S, K]`` the places that each beam sees.
+        visible: ``[used, S, K]`` the entries that each beam sees.
         table: ``[steps + 1, H]`` the bias by distance, if the model has one.
         rooms: Keys and values of each layer, ``[S, used, H c]``.
     """
@@ -52,15 +52,10 @@ class _InUse(NamedTuple):
 class GridMemory(SlotMemory):
     """S queries at a time, K beams each; see :class:`grls.models.base.GridSession`.
 
-    Args:
-        model: The model.
-        slots: S.
-        longest: The longest input in tokens.
-        beams: K.
-        fixed: Whether a step reads all of the allocated memory, so that there are few different shapes.
+    ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
     """
 
-    def __init__(self, model: SlotModel, slots: int, longest: int, beams: int, fixed: bool = False):
+    def __init__(self, model: SlotModel, slots: int, longest: int, beams: int, fixed: bool):
         super().__init__(model, slots, longest, 1 + _STEPS * beams)
         self._beams = beams
         self._fixed = fixed
@@ -72,7 +67,7 @@ class GridMemory(SlotMemory):
         self.moved = 0
         """A count of how often tensors of the memory were replaced."""
         self._busy = torch.zeros_like(self.written)  # 1 if a slot has a query
-        self._visible = torch.zeros((self._places, slots, beams), dtype=torch.bool, device=device)
+        self._visible = torch.zeros((self._capacity, slots, beams), dtype=torch.bool, device=device)
         self._owner = torch.arange(slots * beams, device=device) // beams  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
         self._bias_table = self._distances(_STEPS)
@@ -118,7 +113,7 @@ class GridMemory(SlotMemory):
         self._steps[self._open] += 1
         steps = max(1, int(self._steps.max()))
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
-        if 1 + fitting * self._beams > self._places:
+        if 1 + fitting * self._beams > self._capacity:
             self._make_room(1 + fitting * self._beams)
         room = Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
         used = 1 + room.steps * self._beams
@@ -130,23 +125,17 @@ class GridMemory(SlotMemory):
         return room
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
-        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``.
+        """See :meth:`grls.models.base.GridSession.write`; ``room`` is the result of :meth:`room`.
 
-        Args:
-            parents: ``[S, K]``; any value for a dead beam.
-            tokens: ``[S, K]``. Slots without a query write their tokens, too, to places that no beam sees.
-            room: The result of :meth:`room`.
-
-        Returns:
-            Logits of every token that may follow, ``[S, K, V]`` in float32.
+        A dead beam has any parent. Slots without a query also write tokens, to entries that no beam sees.
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]
-        place = 1 + (clock - 1) * self._beams + self._beam
+        entry = 1 + (clock - 1) * self._beams + self._beam
         before = self._now.visible
-        seen = before.gather(2, parents.expand(len(before), -1, -1)).scatter(0, place[None], True)
+        seen = before.gather(2, parents.expand(len(before), -1, -1)).scatter(0, entry[None], True)
         before.copy_(seen)
-        self._write = place.flatten()
+        self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
         logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.reach)
         del self._own_bias, self._write  # release the tensors of the step
@@ -176,24 +165,24 @@ class GridMemory(SlotMemory):
     def _unlay(self, rows: Tensor) -> Tensor:
         return rows
 
-    def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """The axis of places comes first, so that the layout of the used places does not depend on P."""
-        return like.new_zeros((places, self._slots, width)).transpose(0, 1)
+    def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
+        """The axis of entries comes first, so that the layout of the used entries does not depend on P."""
+        return like.new_zeros((capacity, self._slots, width)).transpose(0, 1)
 
     def _put(self, part: Tensor, new: Tensor) -> None:
         part.index_put_((self._owner, self._write), new)
 
-    def _make_room(self, places: int) -> None:
-        grown = self._visible.new_zeros((places, *self._visible.shape[1:]))
-        grown[: self._places] = self._visible
+    def _make_room(self, capacity: int) -> None:
+        grown = self._visible.new_zeros((capacity, *self._visible.shape[1:]))
+        grown[: self._capacity] = self._visible
         self._visible = grown
-        super()._make_room(places)
+        super()._make_room(capacity)
         self._learn()
         self.moved += 1
 
     def _learn(self) -> None:
         """Read the bias by distance from the model, into the same tensor if it fits."""
-        new = self._distances((self._places - 1) // self._beams)
+        new = self._distances((self._capacity - 1) // self._beams)
         if new is None or self._bias_table is None:
             return
         if len(new) == len(self._bias_table):
@@ -202,7 +191,7 @@ class GridMemory(SlotMemory):
             self._bias_table = new
 
     def _bias(self, clock: Tensor, seen: Tensor) -> Tensor:
-        """Position bias at places that a beam sees, else minus infinity, ``[S, H or 1, K, used]``."""
+        """Position bias at entries that a beam sees, else minus infinity, ``[S, H or 1, K, used]``."""
         visible, table = seen.permute(1, 2, 0)[:, None], self._now.table
         if table is None:
             return torch.zeros_like(visible, dtype=torch.float32).masked_fill(~visible, -torch.inf)

@@ -1,17 +1,17 @@
 """The memory of a model for several queries in flight, by an attention function and a cache.
 
-Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, R rows, H
+Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, R rows, H
 heads, c width of a head, d model width, N tokens whose logits are read for all rows.
 
 transformers accepts a registered attention function and a cache, and nothing else has to change. The new
 tokens of all beams of all queries go through the code of the model as T rows of one token, so every linear
-layer is one product without padding. The cache keeps keys and values by slot and place. The attention
+layer is one product without padding. The cache keeps keys and values by slot and entry. The attention
 (:func:`_attend`) arranges the T queries by slot; each attends to its ancestors and to the input of its slot.
 
-A session combines a way to read inputs with a way to place tokens. Inputs are read by an encoder
-(:mod:`grls.models.seq2seq.slots`) or as a prefix (:mod:`grls.models.causal.slots`). Tokens are placed in
-trees, any number a beam, with NumPy, for a CPU (:class:`TreeMemory`), or in a grid, one token
-of every beam, without waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
+A session combines a way to read inputs with a way to keep tokens. Inputs are read by an encoder
+(:mod:`grls.models.seq2seq.slots`) or as a prefix (:mod:`grls.models.causal.slots`). Tokens are kept in trees,
+any number a beam, with NumPy, for a CPU (:class:`TreeMemory`), or in a grid, one token of every beam, without
+waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,9 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-def by_head(room: KeysValues, places: int, heads: int) -> KeysValues:
-    """The first places of a room ``[S, P, H c]`` shaped for attention, ``[S, H, places, c]``; no copy."""
-    keys, values = room
-    return KeysValues(_by_head(keys, places, heads), _by_head(values, places, heads))
-
-
-def _by_head(part: Tensor, places: int, heads: int) -> Tensor:
-    laid: Tensor = part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2)
-    return laid
+def by_head(room: KeysValues, used: int, heads: int) -> KeysValues:
+    """The first entries of a room ``[S, P, H c]`` shaped for attention, ``[S, H, used, c]``; no copy."""
+    return KeysValues(*[part[:, :used].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room])
 
 
 class OwnCache(Cache):
@@ -74,19 +68,15 @@ class OwnCache(Cache):
         return self._session.keep(key_states, value_states, layer_idx)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: the place of a token follows from its position, not from the length of the cache."""
+        """Zero: the entry of a token follows from its position, not from the length of the cache."""
         return 0
 
 
 class SlotModel:
-    """Runs a transformers model with slots.
+    """Runs a transformers model with slots: the part of it that writes tokens, and its output head.
 
     The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
     one thread at a time (:mod:`grls.io.files`).
-
-    Args:
-        module: The part of the model that writes tokens.
-        head: Its output head.
     """
 
     def __init__(self, module: nn.Module, head: Head):
@@ -135,6 +125,18 @@ def version(module: nn.Module) -> Version:
     return tuple((p.data_ptr(), total) for p, total in zip(parameters, sums, strict=True))
 
 
+@contextmanager
+def trial(model: nn.Module) -> Iterator[None]:
+    """A context in which a model is tested: in eval mode, while no other thread replaces parts of it."""
+    with turn(model):
+        training = model.training
+        model.eval()
+        try:
+            yield
+        finally:
+            model.train(training)
+
+
 def takes_positions(near: Tensor, far: Tensor) -> bool:
     """Whether a model uses its position argument, from its outputs for two different positions.
 
@@ -168,29 +170,21 @@ AttentionInterface.register(_NAME, _attend)
 
 
 class SlotMemory(HeadRows, ABC):
-    """The decoding of S queries at a time.
+    """The decoding of S queries at a time, whose inputs have at most ``longest`` tokens; P grows."""
 
-    Args:
-        model: The model.
-        slots: S.
-        longest: The longest input in tokens.
-        places: P at first.
-    """
-
-    def __init__(self, model: Any, slots: int, longest: int, places: int):
+    def __init__(self, model: Any, slots: int, longest: int, capacity: int):
         self._model = model
         self._head = model.head
-        self._device: torch.device = (
-            model.device
-        )  # read once: a transformers model searches for it at each access
+        # Read once: a transformers model searches for it at each access.
+        self._device: torch.device = model.device
         self._slots = slots
         self._longest = longest
-        self._places = places
+        self._capacity = capacity
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
         # Set before tokens are fed:
         self._own_bias: Tensor  # [S, H or 1, m, used]
-        self._write: Tensor  # [T] the places of the new tokens in the flattened cache
+        self._write: Tensor  # [T] the entries of the new tokens in the flattened cache
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -211,7 +205,7 @@ class SlotMemory(HeadRows, ABC):
     @property
     @abstractmethod
     def _used(self) -> int:
-        """Places of the fullest slot."""
+        """Entries of the fullest slot."""
 
     @abstractmethod
     def _lay(self, rows: Tensor) -> Tensor:
@@ -223,32 +217,32 @@ class SlotMemory(HeadRows, ABC):
 
     @property
     def _rooms(self) -> list[KeysValues]:
-        """Keys and values of each layer, for the places in use or more."""
+        """Keys and values of each layer, for the entries in use or more."""
         return self._own
 
-    def _make_room(self, places: int) -> None:
-        """Grow the memory to P = ``places``."""
+    def _make_room(self, capacity: int) -> None:
+        """Grow the memory to P = ``capacity``."""
         for layer, room in enumerate(self._own):
-            grown = KeysValues(*(self._empty(part, places, part.shape[-1]) for part in room))
+            grown = KeysValues(*(self._empty(part, capacity, part.shape[-1]) for part in room))
             for new, part in zip(grown, room, strict=True):
-                new[:, : self._places] = part
+                new[:, : self._capacity] = part
             self._own[layer] = grown
-        self._places = places
+        self._capacity = capacity
 
-    def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """Zeros for keys or values of a layer, ``[S, places, width]``."""
-        return like.new_zeros((self._slots, places, width))
+    def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
+        """Zeros for keys or values of a layer, ``[S, capacity, width]``."""
+        return like.new_zeros((self._slots, capacity, width))
 
     def _new_room(self, like: Tensor, width: int) -> KeysValues:
         """Empty keys and values of a layer."""
-        return KeysValues(*(self._empty(like, self._places, width) for _ in range(2)))
+        return KeysValues(*(self._empty(like, self._capacity, width) for _ in range(2)))
 
     def _put(self, part: Tensor, new: Tensor) -> None:
-        """Write T rows ``new [T, H c]`` to their places in ``part [S, P, H c]``."""
+        """Write T rows ``new [T, H c]`` to their entries in ``part [S, P, H c]``."""
         part.view(-1, part.shape[-1]).index_copy_(0, self._write, new)
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens at their places; returns all keys and values."""
+        """Store keys and values of T new tokens; returns all keys and values."""
         if layer == len(self._own):
             self._own.append(self._new_room(key, key[0].numel()))
         room = self._rooms[layer]
@@ -274,12 +268,7 @@ class SlotMemory(HeadRows, ABC):
 
 @contextmanager
 def attending(configs: list[Any], name: str) -> Iterator[None]:
-    """A context in which these configs name another implementation of attention.
-
-    Args:
-        configs: The configs of all parts of a model (:func:`configs_of`).
-        name: The name of the implementation in transformers.
-    """
+    """A context in which these configs (:func:`configs_of`) name another implementation of attention."""
     before = [config._attn_implementation for config in configs]
     try:
         for config in configs:
@@ -305,11 +294,8 @@ def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
     """A context in which a model on a CPU attends by plain matrix products, if the inputs are short.
 
     For short inputs with a mask, as in training, they are faster on a CPU than the fused kernel, above all in
-    the backward pass. On a GPU, for longer inputs, or with gradient checkpointing, nothing changes.
-
-    Args:
-        model: The model.
-        length: Tokens of the longest input.
+    the backward pass. On a GPU, for longer inputs, or with gradient checkpointing, nothing changes. The
+    longest input has ``length`` tokens.
     """
     # Checkpointed parts are computed again outside of the block, and must not change then.
     recomputed = any(getattr(part, "gradient_checkpointing", False) for part in model.modules())
@@ -320,30 +306,19 @@ def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
         yield
 
 
-# Trees of tokens: the memory behind the fast search on a CPU.
-#
-# Legend: R branches, T their tokens, S slots (queries in flight), P places a slot, m most new tokens of one
-# slot, H heads.
-#
-# Each slot has a tree of tokens (:mod:`grls.models.sessions.forest`), whose nodes are beams. Any number of
-# tokens can be fed to any beam at once.
-
-
 class TreeMemory(SlotMemory):
     """S queries at a time, each with a tree of tokens; see :class:`grls.models.base.TreeSession`.
 
-    Args:
-        model: The model.
-        slots: S.
-        longest: The longest input in tokens.
+    The nodes of a tree (:mod:`grls.models.sessions.forest`) are beams. Any number of tokens can be fed to any
+    beam at once.
     """
 
     _root_is_seen = True
 
     def __init__(self, model: SlotModel, slots: int, longest: int):
         self._forest = Forest(slots)
-        super().__init__(model, slots, longest, self._forest.places)
-        self._most: int  # places of the fullest slot
+        super().__init__(model, slots, longest, self._forest.capacity)
+        self._most: int  # entries of the fullest slot
         self._gather: Tensor  # [S m], see Placed.by_slot
         self._scatter: Tensor  # [T]
 
@@ -357,12 +332,12 @@ class TreeMemory(SlotMemory):
         """Feed the tokens of R branches; returns the node of the last token of each branch."""
         placed = self._forest.grow(branches)
         self._most = int(self._forest.counts.max())
-        if self._forest.places > self._places:
-            self._make_room(self._forest.places)
+        if self._forest.capacity > self._capacity:
+            self._make_room(self._forest.capacity)
         gather, scatter = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
-        self._write = self._tensor(placed.slots * self._places + placed.nodes)
-        # Position bias at places that a token attends to, else minus infinity, [S, H or 1, m, used].
+        self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
+        # Position bias at entries that a token attends to, else minus infinity, [S, H or 1, m, used].
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
         if table is None:

@@ -29,7 +29,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError
 from grls.io.ending import require
-from grls.models.load.build import LanguageModel, load_language_model, shared_models
+from grls.models.load.build import Loaded, load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
@@ -53,7 +53,7 @@ class Answering:
         self, options: AnswerOptions, device: str, watch: Callable[[int, float], object] = lambda *_: None
     ):
         self.options = options
-        self._loaded: LanguageModel | None = None
+        self._loaded: Loaded | None = None
         self._programs: ServedPrograms | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         self.worker = Worker("grls-serve-answers", options.queue, options.reader.batch_size, watch)

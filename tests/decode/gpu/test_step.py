@@ -207,8 +207,8 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: i
     asked: Any = {"exclude": [[1]] * 6, "allow": [half, *[None] * 5]}
     same(decoder.search(inputs(6), **asked), plain.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
-    assert decoder._kept is not None
-    assert decoder._kept[-1].board.session._places == 1 + 4 * 8 * rooms  # it has grown, or not
+    assert decoder._compiled_step is not None
+    assert decoder._compiled_step[-1].board.session._capacity == 1 + 4 * 8 * rooms  # it has grown, or not
     assert rooms + 1 <= graphs - before <= rooms + 2  # candidates: 4 or 16
     for count, what in ((9, {}), (2, {"exclude": [[3], [4]]})):
         same(decoder.search(inputs(count, 7), **what), plain.search(inputs(count, 7), **what))
@@ -238,8 +238,8 @@ def test_a_step_can_be_made_into_kernels() -> None:
     [model] = [code for code in codes if "scaled_dot_product" in code]
     shapes = re.findall(r"empty_strided_\w+\(\(([\d, ]+)\)", model)
     made = [prod(int(size) for size in shape.split(",") if size.strip()) for shape in shapes]
-    assert decoder._kept is not None
-    session: Any = decoder._kept[-1].board.session
+    assert decoder._compiled_step is not None
+    session: Any = decoder._compiled_step[-1].board.session
     assert made
     assert max(made) < session._own[0].keys.numel()
 
@@ -256,7 +256,7 @@ def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
         expected, found = plain.search(inputs(9, seed), **asked), decoder.search(inputs(9, seed), **asked)
         for some, others in zip(found, expected, strict=True):
             assert [f.score for f in some] == pytest.approx([f.score for f in others], abs=1e-3)
-    assert decoder._kept is not None
-    replays = decoder._kept[-1].replays
+    assert decoder._compiled_step is not None
+    replays = decoder._compiled_step[-1].replays
     assert replays is not None
     assert replays.captured > 0

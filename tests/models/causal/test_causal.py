@@ -149,7 +149,7 @@ def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
     def full(self: Any) -> bool:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(CausalGenerator, "_tried", full)
+    monkeypatch.setattr(CausalGenerator, "_agrees", full)
     with pytest.raises(RuntimeError, match="allocate memory"):
         CausalGenerator(MODELS["llama"])
 
