@@ -15,7 +15,6 @@ from grls.data.dataset import gold_passages
 from grls.data.types import Chain
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
-from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.report.runs import DataGroup, Entry
 from grls.runs.trec import without_done
@@ -257,14 +256,8 @@ class MeasuredGroup:
     gold: list[list[str]]
     runs: list[Measured]
 
-    def recalls(self, run: Measured, k: int) -> list[float] | None:
-        """Recall@k of each query; None if k is deeper than the run."""
-        if not run.reach.tells(f"recall@{k}"):
-            return None
-        return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
-
     def values(self, run: Measured, measure: str) -> list[float] | None:
-        """A standard measure of each query, to be compared; None if its cut-off is deeper than the run.
+        """A measure of each query; None if its cut-off is deeper than the run.
 
         Without a cut-off it reads to the depth that all runs have.
         """

@@ -116,10 +116,9 @@ def build_page(
         # Tests of every run against the reference run: recall, the tested measures, and set F1.
         reaches = [run.reach for run in group.runs]
         values: dict[str, Callable[[Measured], list[float] | None]] = {
-            f"R@{k}": partial(group.recalls, k=k),
-            **{shared_name(name, reaches): partial(group.values, measure=name) for name in tested},
-            "set F1": group.set_f1s,
+            shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
         }
+        values["set F1"] = group.set_f1s
         tests = [significance_table(group, what, of, baseline, seed) for what, of in values.items()]
         others: dict[str, Sequence[Block]] = {
             "Other metrics": [table for _, table in section_tables([group], _ELSEWHERE)],
@@ -157,9 +156,7 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
 
 def _headline(group: MeasuredGroup, k: int) -> list[Block]:
     """A sentence on the run with the best recall; empty for fewer than two runs with recall."""
-    recalls = [
-        (fmean(values), run.label) for run in group.runs if (values := group.recalls(run, k)) is not None
-    ]
+    recalls = [(fmean(values), run.label) for run in group.runs if (values := group.values(run, f"R@{k}"))]
     ranked = sorted(recalls, key=lambda pair: -pair[0])
     if len(ranked) < 2:
         return []
