@@ -15,10 +15,10 @@ from typing import get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_qrels, read_queries, read_split
+from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import all_gold
+from grls.evaluation.evaluate import seen_gold
 from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data
 from grls.runs.portions import RunInfo, Steps, difference, info_file
@@ -223,10 +223,8 @@ def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> 
         labels = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
     entries = [Entry(run, label) for (run, _), label in zip(placed, labels, strict=True)]
     entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
-    train = folder / "qrels" / "train.tsv"
-    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     part = split if limit is None else f"{split}, the first {limit:,}"
-    return DataGroup(name, part, corpus, queries, qrels, seen, tuple(entries))
+    return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
 
 
 def _refuse_unlike(run: Run, corpus: Corpus, texts: Mapping[str, str], folder: Path) -> None:
