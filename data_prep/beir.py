@@ -59,8 +59,8 @@ def prepare(
         seed: Seed of the split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if ratios and len(ratios) != 3:
-        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    if ratios:
+        common.refuse_other_than_three(ratios)
     if raw is not None and corpus_file is None and queries_file is None:
         _copy(raw, out, ratios, drop_leaks, seed, tokenizer)
     elif raw is None and corpus_file is not None and queries_file is not None:
@@ -113,8 +113,8 @@ class Fields:
                 continue
             if name not in joined and (self._passages or _fits(name, value)):
                 joined[name] = value
-            kept = name in joined and joined[name] == value
-            (self.joined if kept else self.lost)[name] += 1
+            joins = name in joined and joined[name] == value
+            (self.joined if joins else self.lost)[name] += 1
         return joined
 
     def count(self, file: Path) -> None:
@@ -124,10 +124,10 @@ class Fields:
 
     def tell(self, file: Path) -> None:
         """Print which fields of a file joined the metadata, and which were left out."""
-        for what, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
+        for verb, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
             if counts:
                 listed = ", ".join(f"{name} ({counts[name]:,})" for name in sorted(counts))
-                print(f"{what:<20} {visible(listed)} of {file.name}")
+                print(f"{verb:<20} {visible(listed)} of {file.name}")
 
 
 def _fits(name: str, value: Any) -> bool:
@@ -148,7 +148,14 @@ def _copy(
     qrels = _read_qrels(raw, corpus)
     queries = read_queries(raw)
     if ratios:
-        qrels = _divide(raw, queries, qrels, ratios, seed)
+        if len(qrels) > 1:
+            raise ConfigError(
+                f"{raw} already has the splits {', '.join(qrels)}; leave --ratios out, or keep one qrels "
+                "file."
+            )
+        (judged,) = qrels.values()
+        parts = _split([q for q in queries if q.id in judged], ratios, seed)
+        qrels = {name: {q.id: judged[q.id] for q in part} for name, part in parts.items()}
     if drop_leaks:
         qrels = _without_leaks(queries, qrels)
     common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
@@ -182,36 +189,19 @@ def _of_evidence(raw: Path, corpus: Corpus) -> Qrels:
     return qrels
 
 
-def _divide(
-    raw: Path, queries: Sequence[Query], qrels: dict[str, Qrels], ratios: Sequence[float], seed: int
-) -> dict[str, Qrels]:
-    if len(qrels) > 1:
-        raise ConfigError(
-            f"{raw} already has the splits {', '.join(qrels)}; leave --ratios out, or keep one qrels file."
-        )
-    (judged,) = qrels.values()
-    parts = _split([q for q in queries if q.id in judged], ratios, seed)
-    return {name: {q.id: judged[q.id] for q in part} for name, part in parts.items()}
-
-
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:
     """The qrels with each query text in one split only: the last of train, dev, test that has it."""
     texts = {query.id: common.query_key(query.text) for query in queries}
-    owner = {texts[q]: name for name in _by_rank(qrels) for q in qrels[name]}
+    ranked = sorted(qrels, key=lambda name: common.SPLITS.index(name) if name in common.SPLITS else -1)
+    owner = {texts[q]: name for name in ranked for q in qrels[name]}
     return {
         name: {q: grades for q, grades in judged.items() if owner[texts[q]] == name}
         for name, judged in qrels.items()
     }
 
 
-def _by_rank(qrels: dict[str, Qrels]) -> list[str]:
-    """Split names in the order in which they lose queries: others, train, dev, test."""
-    return sorted(qrels, key=lambda name: common.SPLITS.index(name) if name in common.SPLITS else -1)
-
-
 def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str, list[Query]]:
-    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
-    return {name: part for name, part in zip(common.SPLITS, parts, strict=True) if part}
+    return {name: part for name, part in common.three_splits(queries, ratios, seed).items() if part}
 
 
 def _passages(

@@ -98,6 +98,11 @@ class PassagePool:
         """Add a passage unless it is already there."""
         self._texts.setdefault(self._key(f"{title}\n{text}"), (" ".join(text.split()), title))
 
+    def update(self, texts: Iterable[str]) -> None:
+        """Add passages without titles."""
+        for text in texts:
+            self.add(text)
+
     def passages(self) -> list[Passage]:
         """All passages with their ids."""
         return [Passage(name, *self._texts[key]) for key, name in self._ids().items()]
@@ -110,20 +115,19 @@ class PassagePool:
         ids = self._ids()
 
         def find(texts: Iterable[str | tuple[str, str]]) -> tuple[str, ...]:
-            pairs = ((t, "") if isinstance(t, str) else t for t in texts)
-            return tuple(dict.fromkeys(self._found(ids, text, title) for text, title in pairs))
+            names = []
+            for text, title in ((t, "") if isinstance(t, str) else t for t in texts):
+                key = self._key(f"{title}\n{text}")
+                if key not in ids:
+                    titled = f" with the title {title!r:.80}" if title else ""
+                    raise DataError(
+                        f"the passage {text!r:.80}{titled} is not in the pool: add it, with its title, "
+                        "before the finder is made."
+                    )
+                names.append(ids[key])
+            return tuple(dict.fromkeys(names))
 
         return find
-
-    def _found(self, ids: Mapping[str, str], text: str, title: str) -> str:
-        name = ids.get(self._key(f"{title}\n{text}"))
-        if name is None:
-            titled = f" with the title {title!r:.80}" if title else ""
-            raise DataError(
-                f"the passage {text!r:.80}{titled} is not in the pool: add it, with its title, before the "
-                "finder is made."
-            )
-        return name
 
     def _ids(self) -> dict[str, str]:
         return {key: f"p{n:06d}" for n, key in enumerate(sorted(self._texts))}
@@ -174,6 +178,18 @@ def split(
         parts[next(i for i, end in enumerate(ends) if placed < end)].extend(members)
         placed += len(members)
     return [[items[n] for n in sorted(part)] for part in parts]
+
+
+def three_splits(queries: Sequence[Query], ratios: Sequence[float], seed: int) -> dict[str, list[Query]]:
+    """Train, dev and test by these ratios; queries of equal text (:func:`query_key`) stand in one split."""
+    parts = split(queries, ratios, seed, group=lambda query: query_key(query.text))
+    return dict(zip(SPLITS, parts, strict=True))
+
+
+def refuse_other_than_three(ratios: Sequence[float]) -> None:
+    """Refuse ratios that are not those of train, dev and test (ConfigError)."""
+    if len(ratios) != 3:
+        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
 
 
 def dataset(passages: Passages, splits: Mapping[str, Sequence[Query]]) -> Dataset:
@@ -242,26 +258,21 @@ class Tally:
         gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in qrels.items()}
         steps = [len(passages) for queries in gold.values() for passages in queries]
         seen = {p for passages in gold.get("train", []) for p in passages}
-        asked = [passages for passages in gold.get("test", []) if passages]
-        test = [p for passages in asked for p in passages]
+        judged = [passages for passages in gold.get("test", []) if passages]
+        test = [p for passages in judged for p in passages]
         return Statistics(
             corpus_size=self.size,
             queries={name: len(judged) for name, judged in qrels.items()},
             passage_tokens=self.total / max(self.size, 1),
             tokens=self.tokens,
             steps=sum(steps) / max(len(steps), 1),
-            unseen_rate=sum(seen.isdisjoint(p) for p in asked) / len(asked) if seen and asked else None,
+            unseen_rate=sum(map(seen.isdisjoint, judged)) / len(judged) if seen and judged else None,
             unseen_passages=sum(p not in seen for p in test) / len(test) if seen and test else None,
         )
 
 
 def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
-    """Compute the statistics in one pass over the corpus.
-
-    Args:
-        data: The data set.
-        tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
-    """
+    """The statistics, in one pass over the corpus; ``tokenizer``: see :class:`Tally`."""
     tally = Tally(data.passages, tokenizer)
     deque(tally, maxlen=0)
     return tally.statistics(data.qrels)
@@ -339,10 +350,11 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
         and not (isinstance(value, str) and not value.strip())
     ):
         return value
-    problem = "the key is missing" if key not in record else f"got {value!r:.80}"
-    place = line if isinstance(line, int) else None
-    where = "" if isinstance(line, int) else f"{line}: "
-    raise DataError(f"{where}expected {key!r} to be a non-empty {kind.__name__}, {problem}.", file, place)
+    fault = "the key is missing" if key not in record else f"got {value!r:.80}"
+    text = f"expected {key!r} to be a non-empty {kind.__name__}, {fault}."
+    if isinstance(line, int):
+        raise DataError(text, file, line)
+    raise DataError(f"{line}: {text}", file)
 
 
 def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) -> list[str]:

@@ -54,66 +54,50 @@ def prepare(
     splits: dict[str, list[Query]] = {s: list(_questions(raw, s, gold)) for s in ("train", "dev")}
     matcher = TestGold(raw)
     splits = stream.without_leaks({**splits, "test": matcher.queries}, lambda query: query.text, drop_leaks)
-    wanted = {passage for queries in splits.values() for query in queries for passage in query.evidence}
-    present: set[str] = set()
+    watch = stream.GoldWatch(splits)
     corpus = find_raw(raw, PASSAGES)
 
     def passages() -> Iterator[Passage]:
-        for passage in _passages(corpus):
-            if passage.id in wanted:
-                present.add(passage.id)
+        for _, (name, text, title) in read_csv(corpus, ("id", "text", "title"), delimiter="\t"):
+            passage = Passage(name, " ".join(text.split()), title)
             matcher.offer(passage)
             yield passage
 
     def judged() -> dict[str, list[Query]]:
-        missing = {
-            query.id: sorted(lost)
-            for queries in splits.values()
-            for query in queries
-            if (lost := set(query.evidence) - present)
-        }
-        kept = stream.without_missing(splits, missing, corpus, drop_missing)
-        return {
-            name: queries
-            for name, queries in {**kept, "test": matcher.matched(kept["test"])}.items()
-            if queries
-        }
+        queries = watch.found(corpus, drop_missing)
+        queries["test"] = matcher.matched(queries["test"])
+        return {name: judged for name, judged in queries.items() if judged}
 
-    stream.finish_stream(out, passages(), judged, tokenizer)
-
-
-def _passages(file: Path) -> Iterator[Passage]:
-    for _, (name, text, title) in read_csv(file, ("id", "text", "title"), delimiter="\t"):
-        yield Passage(name, " ".join(text.split()), title)
+    stream.finish_stream(out, watch.watch(passages()), judged, tokenizer)
 
 
 def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
     """The questions of a split with a positive passage; DPR also skips the others."""
     file = find_raw(raw, QUESTIONS.format(split=split))
     skipped = 0
-    for number, (place, record) in enumerate(read_json_list(file), 1):
-        text = common.field(record, "question", str, file, place)
+    for number, (label, record) in enumerate(read_json_list(file), 1):
+        text = common.field(record, "question", str, file, label)
         positives = record.get("positive_ctxs")
         if not isinstance(positives, list):
-            raise DataError(f"{place}: expected 'positive_ctxs' to be a list, got {positives!r:.80}.", file)
+            raise DataError(f"{label}: expected 'positive_ctxs' to be a list, got {positives!r:.80}.", file)
         if not positives:
             skipped += 1
             continue
-        evidence = [_passage_id(p, file, place) for p in (positives[:1] if gold == "first" else positives)]
-        answers = tuple(common.strings(record, "answers", file, place))
+        evidence = [_passage_id(p, file, label) for p in (positives[:1] if gold == "first" else positives)]
+        answers = tuple(common.strings(record, "answers", file, label))
         yield Query(f"nq-{split}-{number}", text, tuple(dict.fromkeys(evidence)), answers)
     if skipped:
         print(f"{'left out':<20} {counted(skipped, f'{split} question')} without a positive passage")
 
 
-def _passage_id(passage: Any, file: Path, place: str) -> str:
+def _passage_id(passage: Any, file: Path, label: str) -> str:
     """The id of a positive passage, a number or its digits."""
     record = passage if isinstance(passage, dict) else {}
     for key in ID_KEYS:
         if isinstance(record.get(key), int | str) and str(record[key]).strip():
             return str(record[key])
     raise DataError(
-        f"{place}: expected a positive passage with {' or '.join(ID_KEYS)}, got {passage!r:.80}.", file
+        f"{label}: expected a positive passage with {' or '.join(ID_KEYS)}, got {passage!r:.80}.", file
     )
 
 
@@ -144,13 +128,13 @@ class TestGold:
                 )
             return
         answers = _test_answers(answers_file) if answers_file.is_file() else {}
-        for number, (place, record) in enumerate(read_json_list(gold_file, "data"), 1):
-            self._add(f"nq-test-{number}", record, answers, gold_file, place)
+        for number, (label, record) in enumerate(read_json_list(gold_file, "data"), 1):
+            self._add(f"nq-test-{number}", record, answers, gold_file, label)
 
     def _add(
-        self, name: str, record: dict[str, Any], answers: dict[str, tuple[str, ...]], file: Path, place: str
+        self, name: str, record: dict[str, Any], answers: dict[str, tuple[str, ...]], file: Path, label: str
     ) -> None:
-        text = common.field(record, "question", str, file, place)
+        text = common.field(record, "question", str, file, label)
         short = record.get("short_answers")
         known = tuple(a for a in short if isinstance(a, str) and a.strip()) if isinstance(short, list) else ()
         query = Query(name, text, answers=answers.get(common.query_key(text), known))
@@ -176,10 +160,10 @@ class TestGold:
 
     def matched(self, queries: Sequence[Query]) -> list[Query]:
         """The questions with a matching passage, which becomes their evidence."""
-        kept = [q._replace(evidence=(self._best[q.id][2],)) for q in queries if q.id in self._best]
+        judged = [q._replace(evidence=(self._best[q.id][2],)) for q in queries if q.id in self._best]
         if queries:
-            print(f"{'test questions':<20} {len(kept):,} of {len(queries):,} matched with a passage")
-        return kept
+            print(f"{'test questions':<20} {len(judged):,} of {len(queries):,} matched with a passage")
+        return judged
 
 
 def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:

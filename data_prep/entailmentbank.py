@@ -121,8 +121,7 @@ def _fill(pool: common.PassagePool, pairs: dict[str, list[Pair]], raw: Path) -> 
         s for file in FILES.values() for pair in _pairs(raw / "task_3" / file) for s in pair.sentences
     )
     for sentences in (leaves, contexts, _fact_bank(raw / FACT_BANK)):
-        for sentence in sentences:
-            pool.add(sentence)
+        pool.update(sentences)
 
 
 def _fact_bank(file: Path) -> Iterator[str]:
@@ -138,12 +137,10 @@ def _fact_bank(file: Path) -> Iterator[str]:
 def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
     """The training pairs whose query text is not held out."""
     texts = {common.query_key(pair.text) for pair in held_out}
-    kept = [pair for pair in train if common.query_key(pair.text) not in texts]
-    print(
-        f"{'left out':<20} {counted(len(train) - len(kept), 'training query')} whose text stands in dev or "
-        "test"
-    )
-    return kept
+    pairs = [pair for pair in train if common.query_key(pair.text) not in texts]
+    left_out = counted(len(train) - len(pairs), "training query")
+    print(f"{'left out':<20} {left_out} whose text stands in dev or test")
+    return pairs
 
 
 def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> list[Pair]:
@@ -154,16 +151,14 @@ def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> 
     pairs = list(_worldtree_pairs(folder))
     ids = {pair.id for pair in held_out}
     questions = {common.plain_words(pair.question) for pair in held_out}
-    kept = [p for p in pairs if p.id not in ids and common.plain_words(p.question) not in questions]
+    extra = [p for p in pairs if p.id not in ids and common.plain_words(p.question) not in questions]
     before = len(pool)
-    for pair in kept:
-        for sentence in pair.sentences:
-            pool.add(sentence)
+    pool.update(sentence for pair in extra for sentence in pair.sentences)
     print(
-        f"{'WorldTree':<20} {len(kept):,} training pairs added, {len(pairs) - len(kept)} left out that stand "
-        f"in dev or test; {len(pool) - before} facts joined the corpus"
+        f"{'WorldTree':<20} {len(extra):,} training pairs added, {len(pairs) - len(extra)} left out that "
+        f"stand in dev or test; {len(pool) - before} facts joined the corpus"
     )
-    return kept
+    return extra
 
 
 def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
@@ -196,13 +191,13 @@ def options_of(text: str) -> tuple[str, dict[str, str]]:
         if begin < 0:
             continue
         options: dict[str, str] = {}
-        place = begin
+        start = begin
         for key, following in zip(keys, [*keys[1:], ""], strict=True):
-            end = text.find(f"({following})", place) if following else -1
-            options[key] = text[place + 3 : end if end >= 0 else None].strip()
+            end = text.find(f"({following})", start) if following else -1
+            options[key] = text[start + 3 : end if end >= 0 else None].strip()
             if end < 0:
                 break
-            place = end
+            start = end
         return text[:begin].strip(), options
     return text.strip(), {}
 

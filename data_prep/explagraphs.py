@@ -42,9 +42,7 @@ def prepare(
     files = {"train": raw / "train.tsv", "test": raw / "dev.tsv"}
     rows = {name: list(_rows(file, name, named)) for name, file in files.items()}
     pool = common.PassagePool()
-    for _, paths in rows["train"] + rows["test"]:
-        for path in paths:
-            pool.add(path)
+    pool.update(path for _, paths in rows["train"] + rows["test"] for path in paths)
     find = pool.finder()
     queries = {name: [q._replace(evidence=find(paths)) for q, paths in pairs] for name, pairs in rows.items()}
     train, dev = common.split(queries["train"], (1 - dev_ratio, dev_ratio), seed, group=_belief)

@@ -83,12 +83,12 @@ def order(question: str, hops: Sequence[Hop], kind: str) -> Order:
     if kind == COMPARISON or len(hops) != 2:
         return Order(tuple(hops), COMPARISON if kind == COMPARISON else UNDECIDED)
     first, second = hops
-    asked = _words(question)
+    words = _words(question)
     rules: dict[str, Callable[[Hop], int]] = {
         "answer": lambda hop: -hop.answers,
         "link": lambda hop: hop.links,
         "named": lambda hop: holds(question, bare_title(hop.title)),
-        "words": lambda hop: len(_words(hop.title) & asked),
+        "words": lambda hop: len(_words(hop.title) & words),
     }
     for name, score in rules.items():
         ahead = score(first) - score(second)

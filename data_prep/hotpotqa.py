@@ -20,7 +20,7 @@ from typing import NamedTuple
 from data_prep import common, hops
 from data_prep.raw import read_csv
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.resumable import read_jsonl
 
 QUESTIONS = "bm25_results.csv"
@@ -54,8 +54,7 @@ def prepare(
         ratios: Shares of train, dev and test; they add up to 1.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if len(ratios) != 3:
-        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    common.refuse_other_than_three(ratios)
     texts = _texts(raw / CORPUS)
     pool = common.PassagePool()
     for title, text in texts.items():
@@ -69,8 +68,7 @@ def prepare(
         evidence = find((texts[hop.title], html.unescape(hop.title)) for hop in ordered.hops)
         stored = common.metadata(**ordered.metadata(question.kind))
         queries.append(Query(question.id, question.text, evidence, metadata=stored))
-    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
-    splits = dict(zip(common.SPLITS, parts, strict=True))
+    splits = common.three_splits(queries, ratios, seed)
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
     print(hops.describe(rules))
 
@@ -101,9 +99,7 @@ def _questions(file: Path, texts: Mapping[str, str]) -> Iterator[Question]:
             )
         if len(set(titles)) != 2:
             raise DataError(
-                f"expected 'gold_titles' to be two titles around ' | ', got {gold!r:.120}.",
-                file,
-                line,
+                f"expected 'gold_titles' to be two titles around ' | ', got {gold!r:.120}.", file, line
             )
         for title in titles:
             if title not in texts:

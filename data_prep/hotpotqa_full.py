@@ -16,9 +16,9 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from data_prep import common, hops, stream
 from data_prep.raw import find_raw, read_json_lines, read_json_list
@@ -77,8 +77,8 @@ def prepare(
 
     def judged() -> dict[str, list[Query]]:
         queries = {name: [gold.query(q) for q in questions] for name, questions in splits.items()}
-        kept = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
-        return {name: questions for name, questions in kept.items() if questions}
+        queries = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
+        return {name: questions for name, questions in queries.items() if questions}
 
     stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
     print(hops.describe(gold.rules))
@@ -134,37 +134,45 @@ class Gold:
         )
 
 
-def _questions(file: Path) -> Iterator[Question]:
-    seen: set[str] = set()
-    for place, record in read_json_list(file):
-        name, text, answer, kind = (
-            common.field(record, key, str, file, place) for key in ("_id", "question", "answer", "type")
-        )
-        if kind not in KINDS:
-            raise DataError(f"{place}: expected 'type' to be {' or '.join(KINDS)}, got {kind!r}.", file)
-        if name in seen:
-            raise DataError(f"{place}: the id {name!r} is used twice.", file)
-        seen.add(name)
-        level = record.get("level")
-        yield Question(
-            name,
-            " ".join(text.split()),
-            answer,
-            kind,
-            level if isinstance(level, str) else "",
-            _titles(record, file, place),
-        )
+def read_records(file: Path, kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+    """Yield (label, record, its id, question, answer and type) of a release in HotpotQA's form.
+
+    Raises:
+        DataError: A field is missing, a type is none of ``kinds``, or an id is used twice.
+    """
+    ids: set[str] = set()
+    for label, record in read_json_list(file):
+        texts = {
+            key: common.field(record, key, str, file, label) for key in ("_id", "question", "answer", "type")
+        }
+        if texts["type"] not in kinds:
+            raise DataError(
+                f"{label}: expected 'type' to be {' or '.join(kinds)}, got {texts['type']!r}.", file
+            )
+        if texts["_id"] in ids:
+            raise DataError(f"{label}: the id {texts['_id']!r} is used twice.", file)
+        ids.add(texts["_id"])
+        yield label, record, {**texts, "question": " ".join(texts["question"].split())}
 
 
-def _titles(record: Mapping[str, object], file: Path, place: str) -> tuple[str, ...]:
-    """The distinct titles of the supporting facts, which are pairs (title, sentence number)."""
-    facts = common.field(record, "supporting_facts", list, file, place)
+def supporting_titles(record: dict[str, Any], file: Path, label: str) -> list[str]:
+    """The titles of the supporting facts, which are pairs (title, sentence number)."""
+    facts = common.field(record, "supporting_facts", list, file, label)
     for fact in facts:
         if not (isinstance(fact, list) and fact and isinstance(fact[0], str) and fact[0].strip()):
             raise DataError(
-                f"{place}: expected supporting facts as [title, sentence], got {fact!r:.80}.", file
+                f"{label}: expected supporting facts as [title, sentence], got {fact!r:.80}.", file
             )
-    return tuple({_key(fact[0]): fact[0] for fact in facts}.values())
+    return [fact[0] for fact in facts]
+
+
+def _questions(file: Path) -> Iterator[Question]:
+    for label, record, texts in read_records(file, KINDS):
+        level = record.get("level")
+        titles = {_key(title): title for title in supporting_titles(record, file, label)}
+        name, text, answer, kind = texts.values()
+        level = level if isinstance(level, str) else ""
+        yield Question(name, text, answer, kind, level, tuple(titles.values()))
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

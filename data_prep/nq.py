@@ -13,7 +13,7 @@ from pathlib import Path
 from data_prep import common
 from data_prep.raw import read_json_lines
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 
 FILE = "nq-open-oracle.jsonl.gz"
 
@@ -34,8 +34,7 @@ def prepare(
         ratios: Shares of train, dev and test; they add up to 1.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if len(ratios) != 3:
-        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    common.refuse_other_than_three(ratios)
     pool = common.PassagePool()
     records = []
     for query, text, title in _records(raw / FILE):
@@ -43,8 +42,7 @@ def prepare(
         records.append((query, (text, title)))
     find = pool.finder()
     queries = [query._replace(evidence=find([passage])) for query, passage in records]
-    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
-    splits = dict(zip(common.SPLITS, parts, strict=True))
+    splits = common.three_splits(queries, ratios, seed)
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
 
 

@@ -78,14 +78,14 @@ def read_csv(
         missing = [column for column in columns if column not in names]
         if missing:
             raise DataError(f"the header lacks {', '.join(missing)}, got {names!r:.200}.", file, 1)
-        places = [names.index(column) for column in columns]
+        indexes = [names.index(column) for column in columns]
         for row in rows:
             line = rows.line_num
             if len(row) != len(names):
                 raise DataError(
                     f"expected {len(names)} columns ({', '.join(names)}), got {row!r:.120}.", file, line
                 )
-            values = [row[place] for place in places]
+            values = [row[index] for index in indexes]
             for column, value in zip(columns, values, strict=True):
                 if not value.strip():
                     raise DataError(f"the column {column!r} is blank.", file, line)
@@ -145,9 +145,7 @@ def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 record = json.loads(text.decode("utf-8"))
                 if rb"\u" in text:
-                    json.dumps(
-                        record, ensure_ascii=False
-                    ).encode()  # lone surrogates cannot be written to a file
+                    json.dumps(record, ensure_ascii=False).encode()  # refuses lone surrogates
             except (ValueError, RecursionError) as error:
                 raise DataError(f"expected a JSON object ({error}).", file, line) from None
             if not isinstance(record, dict):
@@ -166,9 +164,9 @@ def read_json_list(file: Path, key: str = "") -> Iterator[tuple[str, dict[str, A
         DataError: The file is missing, damaged, no such JSON, or holds no record.
         ConfigError: The package ijson is not installed.
     """
-    what = f"a JSON list of objects{f' under {key!r}' if key else ''}"
+    expected = f"a JSON list of objects{f' under {key!r}' if key else ''}"
     prefix = f"{key}.item" if key else "item"
-    for number, record in enumerate(_parse(file, "items", prefix, what), 1):
+    for number, record in enumerate(_parse(file, "items", prefix, expected), 1):
         if not isinstance(record, dict):
             raise DataError(f"record {number}: expected a JSON object, got {record!r:.80}.", file)
         yield f"record {number}", record
@@ -207,15 +205,13 @@ def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[An
 
 
 @contextmanager
-def _reading(file: Path, expected: str, place: Callable[[], tuple[int | None, str]]) -> Iterator[None]:
-    """Turn exceptions of a damaged file into an error that names the place reached: (line, text before)."""
+def _reading(file: Path, expected: str, reached: Callable[[], tuple[int | None, str]]) -> Iterator[None]:
+    """Turn exceptions of a damaged file into an error that names the line, or the record, reached."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError, csv.Error) as error:
-        line, where = place()
-        raise DataError(f"{where}expected {expected} ({error}); fetch the file again.", file, line) from None
-    except OSError as error:
-        if error.errno is not None:  # bz2 says "Invalid data stream" without a number
+    except (EOFError, zlib.error, OSError, UnicodeDecodeError, csv.Error) as error:
+        # gzip and bz2 raise an OSError without a number.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
-        line, where = place()
-        raise DataError(f"{where}expected {expected} ({error}); fetch the file again.", file, line) from None
+        line, record = reached()
+        raise DataError(f"{record}expected {expected} ({error}); fetch the file again.", file, line) from None

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from data_prep import common
 from data_prep.theory import USUAL_THEORY, TheoryOptions, draw_theory
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
 
 Goal = tuple[tuple[str, ...], str]
@@ -58,11 +58,14 @@ def prepare(
         seed: The same seed and options give the same files.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if min(train, dev, test) < 0:
-        raise ConfigError(f"--train, --dev and --test must be at least 0, got {train}, {dev} and {test}.")
+    at_least(0, train=train, dev=dev, test=test)
     rng = random.Random(seed)
     subjects, predicates, rules = draw_theory(theory, rng)
-    proofs = _proofs_by_subject(rules, subjects, theory.max_depth, theory.max_proofs)
+    free = proofs_by_goal((rule for rule in rules if rule.free), theory.max_depth, theory.max_proofs)
+    proofs = dict.fromkeys(subjects, free)  # subject -> the goals that rules about it can prove
+    for subject in {rule.subjects[0] for rule in rules if not rule.free}:
+        about = [rule for rule in rules if rule.free or rule.subjects[0] == subject]
+        proofs[subject] = proofs_by_goal(about, theory.max_depth, theory.max_proofs)
     questions = _sample(proofs, train + dev + test, rng)
     parts = questions[:train], questions[train : train + dev], questions[train + dev :]
     queries = {
@@ -87,23 +90,6 @@ def identifier(statement: Statement) -> str:
         about = f"{statement.subjects[0]}-" if statement.subjects else ""
         name = f"rule-{about}{'+'.join(statement.premises)}-{statement.conclusion}"
     return name.replace("the ", "").replace(" ", "-")
-
-
-def _proofs_by_subject(
-    rules: list[Rule], subjects: list[str], max_depth: int, max_proofs: int
-) -> dict[str, dict[Goal, list[Proof]]]:
-    """Subject -> the goals that the rules with a variable and the rules about the subject can prove."""
-    free = [rule for rule in rules if rule.free]
-    of_anyone = proofs_by_goal(free, max_depth, max_proofs)
-    named = {rule.subjects[0] for rule in rules if not rule.free}
-    return {
-        subject: proofs_by_goal(
-            [rule for rule in rules if rule.free or rule.subjects[0] == subject], max_depth, max_proofs
-        )
-        if subject in named
-        else of_anyone
-        for subject in subjects
-    }
 
 
 def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> dict[Goal, list[Proof]]:
@@ -140,14 +126,10 @@ def _derivations(
     concluding: Mapping[str, list[Rule]],
     depth: int,
 ) -> Iterator[dict[str, Rule]]:
-    """Every choice of at most ``depth`` rules, one for each derived predicate; it may have cycles.
+    """Every choice of at most ``depth`` rules, a rule for each derived predicate; it may have cycles.
 
-    Args:
-        unproved: Predicates that need a rule or a start fact; the first call passes the goal.
-        chosen: Predicate -> the rule that concludes it, so far.
-        start: Predicates taken as start facts, so far.
-        concluding: Predicate -> the rules that conclude it.
-        depth: Most rules.
+    ``unproved`` need a rule or a start fact, ``start`` are taken as start facts; ``chosen`` and
+    ``concluding`` are rules by their conclusions.
     """
     if not unproved:
         yield chosen
@@ -195,7 +177,7 @@ def _sample(proofs: Mapping[str, Mapping[Goal, object]], count: int, rng: random
             f"{len(proofs)} subjects and {len(goals)} provable goals give {len(possible)} queries, {count} "
             "were asked for; ask for fewer, or for more subjects, rules or depth."
         )
-    return [possible[place] for place in rng.sample(range(len(possible)), count)]
+    return [possible[n] for n in rng.sample(range(len(possible)), count)]
 
 
 def _query(name: str, question: Question, proofs: list[Proof]) -> Query:

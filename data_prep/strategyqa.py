@@ -48,19 +48,17 @@ def prepare(
         seed: Seed of the split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    whole = raw / "strategyqa_train.json"
-    files = [whole] if whole.is_file() else [raw / "train.json", raw / "dev.json"]
+    both = raw / "strategyqa_train.json"
+    files = [both] if both.is_file() else [raw / "train.json", raw / "dev.json"]
     if paragraphs is not None:
         _prepare_paragraphs(files, out, paragraphs, annotators, drop_missing, seed, tokenizer)
         return
     records = [(query, facts) for file in files for query, facts, _ in _records(file)]
     pool = common.PassagePool()
-    for _, facts in records:
-        for fact in facts:
-            pool.add(fact)
+    pool.update(fact for _, facts in records for fact in facts)
     find = pool.finder()
     queries = [query._replace(evidence=find(facts)) for query, facts in records]
-    common.finish(out, common.dataset(pool.passages(), _split(queries, seed)), tokenizer)
+    common.finish(out, common.dataset(pool.passages(), common.three_splits(queries, RATIOS, seed)), tokenizer)
 
 
 def _prepare_paragraphs(
@@ -72,38 +70,24 @@ def _prepare_paragraphs(
     seed: int,
     tokenizer: Path | None,
 ) -> None:
-    asked = [
+    questions = [
         query._replace(evidence=_evidence(record, annotators, file, query.id))
         for file in files
         for query, _, record in _records(file)
     ]
-    queries = [query for query in asked if query.evidence]
-    if len(queries) < len(asked):
-        print(
-            f"{'left out':<20} {counted(len(asked) - len(queries), 'question')} without an evidence paragraph"
-        )
-    splits = _split(queries, seed)
-    wanted, present = {passage for query in queries for passage in query.evidence}, set()
+    queries = [query for query in questions if query.evidence]
+    if left_out := len(questions) - len(queries):
+        print(f"{'left out':<20} {counted(left_out, 'question')} without an evidence paragraph")
+    gold = stream.GoldWatch(common.three_splits(queries, RATIOS, seed))
 
     def corpus() -> Iterator[Passage]:
         for name, record in read_json_object(paragraphs):
-            place = f"record {name!r}"
-            title = common.field(record, "title", str, paragraphs, place)
-            text = " ".join(common.field(record, "content", str, paragraphs, place).split())
-            if _id(name) in wanted:
-                present.add(_id(name))
+            label = f"record {name!r}"
+            title = common.field(record, "title", str, paragraphs, label)
+            text = " ".join(common.field(record, "content", str, paragraphs, label).split())
             yield Passage(_id(name), text, title)
 
-    def judged() -> dict[str, list[Query]]:
-        missing = {q.id: sorted(lost) for q in queries if (lost := set(q.evidence) - present)}
-        return stream.without_missing(splits, missing, paragraphs, drop_missing)
-
-    stream.finish_stream(out, corpus(), judged, tokenizer)
-
-
-def _split(queries: list[Query], seed: int) -> dict[str, list[Query]]:
-    parts = common.split(queries, RATIOS, seed, group=lambda q: common.query_key(q.text))
-    return dict(zip(common.SPLITS, parts, strict=True))
+    stream.finish_stream(out, gold.watch(corpus()), lambda: gold.found(paragraphs, drop_missing), tokenizer)
 
 
 def _id(paragraph: str) -> str:
@@ -117,26 +101,26 @@ def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: 
     The raw field is a list of annotators, each a list of steps, each a list of paragraph lists and of the
     words "operation" and "no_evidence".
     """
-    place = f"question {query_id!r}"
+    label = f"question {query_id!r}"
     named = [
         [
             _id(name)
-            for step in _lists(steps, file, place)
-            for part in _lists(step, file, place)
+            for step in _lists(steps, file, label)
+            for part in _lists(step, file, label)
             if not isinstance(part, str)
-            for name in common.strings({"evidence": part}, "evidence", file, place)
+            for name in common.strings({"evidence": part}, "evidence", file, label)
         ]
-        for steps in _lists(record.get("evidence"), file, place)
+        for steps in _lists(record.get("evidence"), file, label)
     ]
     if annotators == "first":
         named = [paragraphs for paragraphs in named if paragraphs][:1]
     return tuple(dict.fromkeys(name for paragraphs in named for name in paragraphs))
 
 
-def _lists(value: Any, file: Path, place: str) -> list[Any]:
+def _lists(value: Any, file: Path, label: str) -> list[Any]:
     if not isinstance(value, list):
         raise DataError(
-            f"{place}: expected 'evidence' as annotators of steps of paragraph lists, got {value!r:.80}.",
+            f"{label}: expected 'evidence' as annotators of steps of paragraph lists, got {value!r:.80}.",
             file,
         )
     return value
@@ -150,18 +134,18 @@ def _records(file: Path) -> list[tuple[Query, list[str], dict[str, Any]]]:
     return [_record(record, file, f"record {n}") for n, record in enumerate(records, 1)]
 
 
-def _record(record: Any, file: Path, place: str) -> tuple[Query, list[str], dict[str, Any]]:
+def _record(record: Any, file: Path, label: str) -> tuple[Query, list[str], dict[str, Any]]:
     if not isinstance(record, dict):
-        raise DataError(f"{place}: expected a JSON object, got {record!r:.80}.", file)
-    answer = common.field(record, "answer", bool, file, place)
-    steps = common.strings(record, "decomposition", file, place)
+        raise DataError(f"{label}: expected a JSON object, got {record!r:.80}.", file)
+    answer = common.field(record, "answer", bool, file, label)
+    steps = common.strings(record, "decomposition", file, label)
     query = Query(
-        id=common.field(record, "qid", str, file, place),
-        text=common.field(record, "question", str, file, place),
+        id=common.field(record, "qid", str, file, label),
+        text=common.field(record, "question", str, file, label),
         metadata=common.metadata(answer=answer, decomposition=steps),
         answers=("yes" if answer else "no",),
     )
-    return query, common.strings(record, "facts", file, place), record
+    return query, common.strings(record, "facts", file, label), record
 
 
 if __name__ == "__main__":

@@ -68,12 +68,12 @@ def without_leaks(
         DataError: A text stands in two splits, and ``drop`` is false.
     """
     owner = {common.query_key(text(item)): name for name, items in splits.items() for item in items}
-    kept: dict[str, list[Item]] = {name: [] for name in splits}
+    rest: dict[str, list[Item]] = {name: [] for name in splits}
     leaked: list[tuple[str, str]] = []
     for name, items in splits.items():
         for item in items:
             if owner[common.query_key(text(item))] == name:
-                kept[name].append(item)
+                rest[name].append(item)
             else:
                 leaked.append((name, text(item)))
     if leaked and not drop:
@@ -85,7 +85,31 @@ def without_leaks(
         )
     if leaked:
         print(f"{'left out':<20} {counted(len(leaked), 'query')} whose text stands in a later split")
-    return kept
+    return rest
+
+
+class GoldWatch:
+    """Notes which gold passages of queries go by in a corpus.
+
+    Args:
+        splits: Split -> queries with their evidence.
+    """
+
+    def __init__(self, splits: Mapping[str, Sequence[Query]]):
+        self._splits = splits
+        self._missing = {p for queries in splits.values() for query in queries for p in query.evidence}
+
+    def watch(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """Pass the passages on."""
+        for passage in passages:
+            self._missing.discard(passage.id)
+            yield passage
+
+    def found(self, source: Path, drop: bool) -> dict[str, list[Query]]:
+        """The splits after the corpus has gone by; arguments and errors as of :func:`without_missing`."""
+        queries = [query for queries in self._splits.values() for query in queries]
+        missing = {q.id: sorted(lost) for q in queries if (lost := self._missing.intersection(q.evidence))}
+        return without_missing(self._splits, missing, source, drop)
 
 
 def without_missing(

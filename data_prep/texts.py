@@ -111,11 +111,11 @@ def _read(file: Path) -> str:
 
 
 def _part(name: str, shares: Sequence[float], seed: int) -> str:
-    place = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") / 2**64
+    number = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") / 2**64
     for part, share in zip(PARTS, shares, strict=True):
-        if place < share:
+        if number < share:
             return part
-        place -= share
+        number -= share
     return "corpus"
 
 
@@ -126,16 +126,12 @@ def _lines(text: str, words: int) -> Iterator[str]:
         if most <= words:
             yield line
             continue
-        split, parts = pieces(line), -(-most // words)
-        while max(map(word_count, cut := _cut(split, parts))) > words:
+        split, parts, cut = pieces(line), -(-most // words), [line]
+        while max(map(word_count, cut)) > words:
+            ends = [n * len(split) // parts for n in range(parts + 1)]
+            cut = ["".join(split[a:b]).strip() for a, b in pairwise(ends)]
             parts += 1
         yield from cut
-
-
-def _cut(split: Sequence[str], parts: int) -> list[str]:
-    """The pieces of a line, joined to ``parts`` parts."""
-    places = [n * len(split) // parts for n in range(parts + 1)]
-    return ["".join(split[a:b]).strip() for a, b in pairwise(places)]
 
 
 def _passages(name: str, text: str, words: int) -> Iterator[Passage]:

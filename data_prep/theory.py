@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import NamedTuple
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least, bounded
 from grls.evaluation.ruletaker import Rule
 from grls.io.recipes import rare
 
@@ -63,18 +63,11 @@ class TheoryOptions:
     max_proofs: int = rare(16)
 
     def __post_init__(self) -> None:
-        for name in ("subjects", "predicates"):
-            if getattr(self, name) < 2:
-                raise ConfigError(f"--theory.{name} must be at least 2, got {getattr(self, name)}.")
-        for name in ("rules", "relations"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"--theory.{name} must be at least 0, got {getattr(self, name)}.")
-        for name in ("conjunction_rate", "named_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"--theory.{name} must be between 0 and 1, got {getattr(self, name)}.")
-        for name in ("max_depth", "max_proofs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"--theory.{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(2, "theory.", subjects=self.subjects, predicates=self.predicates)
+        at_least(0, "theory.", rules=self.rules, relations=self.relations)
+        at_least(1, "theory.", max_depth=self.max_depth, max_proofs=self.max_proofs)
+        rates = {"conjunction_rate": self.conjunction_rate, "named_rate": self.named_rate}
+        bounded("[0, 1]", "theory.", **rates)
 
 
 USUAL_THEORY = TheoryOptions()
@@ -97,10 +90,6 @@ class Theory(NamedTuple):
 def draw_theory(options: TheoryOptions, rng: random.Random) -> Theory:
     """Draw a theory.
 
-    Args:
-        options: Size of the theory, and kinds of its rules.
-        rng: The random generator.
-
     Raises:
         ConfigError: The options ask for more rules or relations than there are.
     """
@@ -110,40 +99,29 @@ def draw_theory(options: TheoryOptions, rng: random.Random) -> Theory:
     predicates = _words(ADJECTIVES, options.predicates, "predicates", [*NAMES.split(), *subjects])
     if options.relations:
         subjects = [f"the {noun}" for noun in subjects]
-        predicates += _relations(subjects, options.relations, rng)
+        relations = [f"{verb} {noun}" for verb in VERBS.split() for noun in subjects]
+        if options.relations > len(relations):
+            raise ConfigError(
+                f"{len(subjects)} subjects allow {len(relations)} relations, {options.relations} were asked "
+                "for; ask for fewer relations or more subjects."
+            )
+        predicates += rng.sample(relations, options.relations)
     rules = _rules(predicates, options.rules, options.conjunction_rate, rng, bool(options.relations))
-    return Theory(subjects, predicates, _named(rules, subjects, options.named_rate, rng))
+    if options.named_rate:  # a share of the rules is about one subject, drawn for each
+        for n in sorted(rng.sample(range(len(rules)), round(options.named_rate * len(rules)))):
+            named = (rng.choice(subjects),) * (len(rules[n].premises) + 1)
+            rules[n] = Rule(rules[n].premises, rules[n].conclusion, named)
+    return Theory(subjects, predicates, rules)
 
 
-def _words(listed: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
+def _words(listed: str, count: int, kind: str, avoid: Iterable[str]) -> list[str]:
     """``count`` words: first from the list, then invented, pronounceable ones."""
     syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
     known = {*listed.split(), *avoid}
     invented = ["".join(word) for word in itertools.product(syllables, syllables)]
-    random.Random(what).shuffle(invented)
+    random.Random(kind).shuffle(invented)
     more = itertools.chain(invented, ("".join(word) for word in itertools.product(syllables, repeat=3)))
     return list(itertools.islice(itertools.chain(listed.split(), (w for w in more if w not in known)), count))
-
-
-def _relations(subjects: list[str], count: int, rng: random.Random) -> list[str]:
-    """Distinct relations drawn at random: verb and object."""
-    possible = [f"{verb} {thing}" for verb in VERBS.split() for thing in subjects]
-    if count > len(possible):
-        raise ConfigError(
-            f"{len(subjects)} subjects allow {len(possible)} relations, {count} were asked for; ask for "
-            "fewer relations or more subjects."
-        )
-    return rng.sample(possible, count)
-
-
-def _named(rules: list[Rule], subjects: list[str], rate: float, rng: random.Random) -> list[Rule]:
-    """The rules, with a share of them about one subject, drawn for each."""
-    chosen = set(rng.sample(range(len(rules)), round(rate * len(rules)))) if rate else set()
-    return [_about(rule, rng.choice(subjects)) if n in chosen else rule for n, rule in enumerate(rules)]
-
-
-def _about(rule: Rule, subject: str) -> Rule:
-    return Rule(rule.premises, rule.conclusion, (subject,) * (len(rule.premises) + 1))
 
 
 def _rules(

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_prep import common
-from data_prep.raw import find_raw, read_json_list
+from data_prep.hotpotqa_full import read_records, supporting_titles
+from data_prep.raw import find_raw
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 
@@ -69,8 +70,7 @@ def prepare(
         dev_share: Share of train.json that becomes the dev split where dev.json is the test split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if len(ratios) != 3:
-        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    common.refuse_other_than_three(ratios)
     if not 0 < dev_share < 1:
         raise ConfigError(f"expected dev_share to lie between 0 and 1, got {dev_share}.")
     train = _drawn(list(_questions(find_raw(raw, TRAIN))), sample, seed)
@@ -89,11 +89,7 @@ def prepare(
 
 
 def _drawn(questions: list[Question], sample: int | None, seed: int) -> list[Question]:
-    """A sample of the questions, in their order.
-
-    Raises:
-        ConfigError: There are fewer questions, or the number is not positive.
-    """
+    """A sample of the questions, in their order."""
     if sample is None:
         return questions
     if not 0 < sample <= len(questions):
@@ -104,26 +100,29 @@ def _drawn(questions: list[Question], sample: int | None, seed: int) -> list[Que
 
 
 def _questions(file: Path) -> Iterator[Question]:
-    """The questions of a file of the release."""
-    seen: set[str] = set()
-    for place, record in read_json_list(file):
-        name, text, answer, kind = (
-            common.field(record, key, str, file, place) for key in ("_id", "question", "answer", "type")
+    for label, record, texts in read_records(file, KINDS):
+        context = tuple(_paragraphs(record, file, label))
+        gold = supporting_titles(record, file, label)
+        titles = dict(context)
+        unknown = [title for title in gold if title not in titles]
+        if unknown:
+            raise DataError(
+                f"{label}: the supporting fact {unknown[0]!r} is no paragraph of its 'context'.", file
+            )
+        yield Question(
+            texts["_id"],
+            texts["question"],
+            texts["type"],
+            texts["answer"],
+            tuple(dict.fromkeys(gold)),
+            context,
         )
-        if kind not in KINDS:
-            raise DataError(f"{place}: expected 'type' to be one of {', '.join(KINDS)}, got {kind!r}.", file)
-        if name in seen:
-            raise DataError(f"{place}: the id {name!r} is used twice.", file)
-        seen.add(name)
-        context = tuple(_paragraphs(record, file, place))
-        gold = _gold(record, {title for title, _ in context}, file, place)
-        yield Question(name, " ".join(text.split()), kind, answer, gold, context)
 
 
-def _paragraphs(record: dict[str, Any], file: Path, place: str) -> Iterator[tuple[str, str]]:
+def _paragraphs(record: dict[str, Any], file: Path, label: str) -> Iterator[tuple[str, str]]:
     """(title, text) of the paragraphs of a question, each title once."""
     seen: set[str] = set()
-    for entry in common.field(record, "context", list, file, place):
+    for entry in common.field(record, "context", list, file, label):
         match entry:
             case [str(title), list(sentences)] if title.strip() and all(
                 isinstance(s, str) for s in sentences
@@ -131,26 +130,11 @@ def _paragraphs(record: dict[str, Any], file: Path, place: str) -> Iterator[tupl
                 text = " ".join(" ".join(sentences).split())
             case _:
                 raise DataError(
-                    f"{place}: expected 'context' as [title, [sentences]], got {entry!r:.80}.", file
+                    f"{label}: expected 'context' as [title, [sentences]], got {entry!r:.80}.", file
                 )
         if text and title not in seen:  # some paragraphs of the release have no sentence
             seen.add(title)
             yield title, text
-
-
-def _gold(record: dict[str, Any], titles: set[str], file: Path, place: str) -> tuple[str, ...]:
-    """The titles of the supporting facts, which are pairs (title, sentence number)."""
-    facts = common.field(record, "supporting_facts", list, file, place)
-    for fact in facts:
-        if not (isinstance(fact, list) and fact and isinstance(fact[0], str)):
-            raise DataError(
-                f"{place}: expected supporting facts as [title, sentence], got {fact!r:.80}.", file
-            )
-        if fact[0] not in titles:
-            raise DataError(
-                f"{place}: the supporting fact {fact[0]!r} is no paragraph of its 'context'.", file
-            )
-    return tuple(dict.fromkeys(fact[0] for fact in facts))
 
 
 def _query(question: Question, find: common.Finder) -> Query:

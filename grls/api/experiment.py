@@ -7,7 +7,6 @@ A system is a searcher, or anything else with ``search(texts, k)``. Recall (``R@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages
 from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
+from grls.data.inputs.gold import gold_of, refuse_unknown_gold
 from grls.data.inputs.tables import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import cutoff, measure_names, query_values
-from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import Comparison, compare, holm, shown_p
 from grls.io.progress import counted
 
@@ -36,7 +33,6 @@ MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
 
 _LEAST_K = 10  # as `grls retrieve`
-_RECALL = re.compile(r"R@(\d+)")
 
 
 class SearchesTexts(Protocol):
@@ -124,22 +120,9 @@ def experiment(
             )
         pairs = zip(joined.queries, results, strict=True)
         rankings = {query.id: _ids(hits, f"{name!r}, query {query.id!r}", depth) for query, hits in pairs}
-        values[name] = _values(measures, rankings, joined)
+        values[name] = query_values(measures, rankings, {q.id: joined.qrels[q.id] for q in joined.queries})
     rows = _rows(values, seconds, baseline)
     return ExperimentTable(tuple(measures), rows, baseline, depth, len(texts))
-
-
-def _values(names: Sequence[str], rankings: Mapping[str, list[str]], gold: Gold) -> dict[str, list[float]]:
-    """Measure -> one value a query, in the order of the queries."""
-    qrels = {query.id: gold.qrels[query.id] for query in gold.queries}
-    values = query_values([name for name in names if not _RECALL.fullmatch(name)], rankings, qrels)
-    for name in names:
-        if recall := _RECALL.fullmatch(name):
-            values[name] = [
-                recall_at(rankings[query.id], gold_passages(query, qrels), int(recall[1]))
-                for query in gold.queries
-            ]
-    return {name: values[name] for name in names}
 
 
 def _rows(

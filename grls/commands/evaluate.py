@@ -155,11 +155,11 @@ def _answers(
     """Score answers and print a table."""
     from grls.data.corpus import Corpus
     from grls.data.dataset import read_split
-    from grls.evaluation.answers import asked_by, score_file, table
+    from grls.evaluation.answers import score_file, split_and_limit, table
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
-    made_for, limit = asked_by(files, limit)
+    made_for, limit = split_and_limit(files, limit)
     split = split or made_for
     queries, qrels = read_split(data, split, corpus, limit)
     nli = autoais.model

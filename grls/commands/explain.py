@@ -74,7 +74,7 @@ def explain(
     from grls.commands.opening import open_for
     from grls.data.dataset import first_queries, read_queries, read_split
     from grls.data.words import Analyzer
-    from grls.explain.asks import asked_query, asks_of, explainable, hops_of, ids_of, open_for_explaining
+    from grls.explain.asks import asks_of, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
@@ -84,7 +84,7 @@ def explain(
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hops.stop import Never, stop_rule
-    from grls.retrieve.registry import names_bm25
+    from grls.retrieve.registry import Opening, load_retriever, names_bm25
 
     quiet()
     if query == EVERY and case.is_of_one_query:
@@ -106,7 +106,8 @@ def explain(
     if is_bm25:
         whole = open_for(retriever, data, None, device, precision, None, None, Analyzer())
     else:
-        whole = open_for_explaining(retriever, device, precision, search)
+        opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
+        whole = load_retriever(retriever, opening)
     opened = explainable(single_steps(whole))
     if opened is None:
         refuse_stepwise(whole, retriever, case, search, hops)
@@ -121,7 +122,7 @@ def explain(
         print(format_summary(summary))
         _write(output, summary._asdict())
         return
-    asked, order = asked_query(query, data, split, case.gold is not None)
+    asked, order = query_and_gold(query, data, split, case.gold is not None)
     corpus = explainer.generator.corpus
     before = None if case.evidence is None else ids_of(case.evidence, corpus)
     asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
@@ -147,27 +148,28 @@ def _print_standings(
 ) -> None:
     """Rank and score of gold passages, of a retriever without decoding steps."""
     from grls.data.dataset import read_split
-    from grls.explain.asks import asked_query, hops_of, ids_of
+    from grls.explain.asks import hops_of, ids_of, query_and_gold
     from grls.explain.standing import (
         DEPTH,
         format_ranks,
-        format_standing,
         line_of,
         rank_counts,
         rank_record,
+        standing_parts,
         standing_record,
         standings,
         standings_of,
     )
+    from grls.explain.text import parts_text
     from grls.retrieve.queries import check_counts
 
     depth = DEPTH if k is None else k
     check_counts(**{"--k": depth})
     if query != EVERY:
-        asked, order = asked_query(query, data, split, case.gold is not None)
+        asked, order = query_and_gold(query, data, split, case.gold is not None)
         (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
         golds = standings(opened, asked, hop.gold, depth)
-        print("\n\n".join(map(format_standing, golds)))
+        print("\n\n".join(parts_text(standing_parts(gold)) for gold in golds))
         _write(output, [standing_record(gold) for gold in golds])
         return
     queries, qrels = read_split(_data_of_all(data), split, limit=limit)

@@ -97,7 +97,7 @@ def limits_of(value: Any, file: Path, remedy: str) -> Limits:
     Args:
         value: The JSON value, an object of the fields of :class:`Limits`.
         file: The file, for the error text.
-        remedy: What the user should do, for the error text.
+        remedy: The remedy, for the error text.
 
     Raises:
         DataError: The value is no such object, or a limit is not a whole number.
@@ -235,15 +235,15 @@ class Codec:
             if len(tokens) <= limit:
                 continue
             cut = str(self.tokenizer.decode(tokens[limit:]))
-            what = f"query {ids[n]!r} has {len(tokens)} tokens, the limit is {limit}: "
+            length = f"query {ids[n]!r} has {len(tokens)} tokens, the limit is {limit}: "
             if not truncate:
                 raise DataError(
-                    f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
+                    f"{length}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
                     f"{Option('limits.query')} where the index is made ({Option('data.max_query_tokens')} in "
                     f"training), or accept the cut with {CUT_QUERIES} "
                     f"({Option('data.truncate_queries')} in training)."
                 )
-            log.warning("%sits end %r is cut.", what, _shorten(cut))
+            log.warning("%sits end %r is cut.", length, _shorten(cut))
             result[n] = tokens[:limit]
         return result
 
@@ -351,14 +351,14 @@ def foreign_ids(
 def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """Like :func:`foreign_ids`, with the place of each token: its first character and the end (exclusive)."""
+    """Like :func:`foreign_ids`, with the first character of each token and its end (exclusive)."""
     encoded = encoded_texts(tokenizer, texts, return_offsets_mapping=True)
     barred = controls(tokenizer)
-    located = []
-    for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        kept = [n for n, token in enumerate(row) if token not in barred]
-        located.append(([int(row[n]) for n in kept], [tuple(places[n]) for n in kept]))
-    return located
+    rows = []
+    for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        tokens = [n for n, token in enumerate(ids) if token not in barred]
+        rows.append(([int(ids[n]) for n in tokens], [tuple(offsets[n]) for n in tokens]))
+    return rows
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

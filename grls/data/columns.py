@@ -2,9 +2,9 @@
 
 A field that a filter names becomes a column: one small code per passage, and the different values that the
 codes stand for. A comparison is made once per value. Columns and the results of filters are kept up to a
-number of bytes; what was not used for the longest time goes first. A corpus does not change, so nothing that
-is kept grows old; a corpus with more passages takes over the columns of the first one. Threads may share the
-columns. The module does not know the grammar of filters.
+number of bytes; the least recently used go first. A corpus does not change, so they never grow stale; a
+corpus with more passages takes over the columns of the first one. Threads may share the columns. The module
+does not know the grammar of filters.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MOST_VALUES = 2**20
 """The most different values of a column. A field with more is read by each new filter."""
 _ROWS = 50_000
 """How many passages are read together."""
-_KEPT = 1024
-"""Bytes that a kept filter takes beside its result."""
+_FILTER_BYTES = 1024
+"""Bytes of a filter beside its result."""
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -40,7 +40,7 @@ class FieldColumn(NamedTuple):
     """One field of all passages.
 
     Attributes:
-        codes: ``[n]`` places in ``values``.
+        codes: ``[n]`` indexes into ``values``.
         values: The different values; the first is None, of passages that lack the field.
     """
 
@@ -84,7 +84,7 @@ class MetadataColumns:
     def __init__(self, table: PassageTable, most: int = MOST_BYTES):
         self._table = table
         self._most = most
-        self._kept = _Kept(most)
+        self._cache = _Cache(most)
         self._reading = Lock()
         self._fields: frozenset[str] | None = None  # of all passages; None: not read yet
         self._large: set[str] = set()  # fields that are too large for a column
@@ -99,47 +99,44 @@ class MetadataColumns:
         Raises:
             UnknownFieldError: No passage has a field of the filter.
         """
-        bits = self._kept.get(expression)
+        bits = self._cache.get(expression)
         if bits is None:
-            with self._reading:  # one thread reads, the others find what it kept
-                bits = self._kept.get(expression)
+            with self._reading:  # one thread reads, the others find the result in the cache
+                bits = self._cache.get(expression)
                 if bits is None:
                     columns = self._columns(list(dict.fromkeys(expression.fields())))
                     if columns is not None:
                         mask = expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
                     else:
                         parts = [np.empty(0, dtype=bool)]
-                        for objects, places in self._batches(0):
+                        for objects, rows in self._batches(0):
                             holds = map(expression.holds, objects)
-                            parts.append(np.fromiter(holds, dtype=bool, count=len(objects))[places])
+                            parts.append(np.fromiter(holds, dtype=bool, count=len(objects))[rows])
                         mask = np.concatenate(parts)
                     bits = np.packbits(mask)
-                    self._kept.put(expression, bits, bits.nbytes + _KEPT)
+                    self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
 
     def extended(self, table: PassageTable) -> MetadataColumns:
-        """The columns of a table that begins with the rows of this one; of these none is read again."""
+        """The columns of a table that begins with the rows of this one, which are not read again."""
         longer = MetadataColumns(table, self._most)
-        kept = {name: column for name, column in self._kept.items() if isinstance(column, FieldColumn)}
         if self._fields is not None:
-            coders = {name: _Coder(column) for name, column in kept.items()}
+            entries = self._cache.items()
+            coders = {name: _Coder(column) for name, column in entries if isinstance(column, FieldColumn)}
             columns, fields = longer._read(coders, len(self._table))
             longer._fields = self._fields | fields
             longer._keep(columns)
         return longer
 
     def _columns(self, names: list[str]) -> dict[str, FieldColumn] | None:
-        """The columns of fields; None: a field is too large for one."""
-        columns = {name: self._kept.get(name) for name in names}
+        """The columns of fields; None if a field is too large for a column."""
+        columns = {name: self._cache.get(name) for name in names}
         missing = [name for name in names if columns[name] is None]
-        if (
-            missing
-            and (self._fields is None or self._fields.issuperset(names))
-            and not self._large & set(names)
-        ):
-            made, self._fields = self._read({name: _Coder() for name in missing})
-            self._keep(made)
-            columns.update(made)
+        known = self._fields is None or self._fields.issuperset(names)
+        if missing and known and not self._large & set(names):
+            read, self._fields = self._read({name: _Coder() for name in missing})
+            self._keep(read)
+            columns.update(read)
         for name in missing:
             if name not in (self._fields or ()):
                 raise UnknownFieldError(name, sorted(self._fields or ()))
@@ -149,7 +146,7 @@ class MetadataColumns:
         for name, column in columns.items():
             if name not in (self._fields or ()):
                 continue
-            if column is None or not self._kept.put(name, column, column.size):
+            if column is None or not self._cache.put(name, column, column.size):
                 self._large.add(name)
 
     def _read(
@@ -157,51 +154,42 @@ class MetadataColumns:
     ) -> tuple[dict[str, FieldColumn | None], frozenset[str]]:
         """Columns from a row on (None: too many values), and the names of the fields from there on."""
         fields: set[str] = set()
-        for objects, places in self._batches(start):
+        for objects, rows in self._batches(start):
             fields.update(*objects)
             for name, coder in coders.items():
-                coder.add([entry.get(name) for entry in objects], places)
+                coder.add([entry.get(name) for entry in objects], rows)
         return {name: coder.column() for name, coder in coders.items()}, frozenset(fields)
 
     def _batches(self, start: int) -> Iterator[tuple[list[dict[str, Any]], npt.NDArray[np.int64]]]:
-        """The different metadata of each batch of passages, and the place of each passage among them."""
+        """The different metadata of each batch of passages, and for each passage its index among them."""
         texts = self._table.data.column("metadata")
         for first in range(start, len(texts), _ROWS):
             encoded = texts.slice(first, _ROWS).combine_chunks().dictionary_encode()
-            places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            yield [json.loads(text) for text in encoded.dictionary.to_pylist()], places
+            rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            yield [json.loads(text) for text in encoded.dictionary.to_pylist()], rows
 
 
 class _Coder:
-    """Makes a column, batch by batch.
-
-    Args:
-        column: A column that is continued; None: a new one.
-    """
+    """Makes a column, or continues one, batch by batch."""
 
     def __init__(self, column: FieldColumn | None = None):
         self._values: list[Any] = [None] if column is None else list(column.values)
         self._codes: list[Codes] = [np.empty(0, dtype=np.uint8) if column is None else column.codes]
-        self._places = {_key(value): place for place, value in enumerate(self._values)}
+        self._code_of = {_key(value): code for code, value in enumerate(self._values)}
 
-    def add(self, values: Sequence[Any], places: npt.NDArray[np.int64]) -> None:
-        """Add passages.
-
-        Args:
-            values: Values of the field.
-            places: For each passage, the place of its value among them.
-        """
+    def add(self, values: Sequence[Any], rows: npt.NDArray[np.int64]) -> None:
+        """Add passages: values of the field, and for each passage the index of its value."""
         if len(self._values) > MOST_VALUES:
             return
         codes = np.empty(len(values), dtype=np.uint32)
         for number, value in enumerate(values):
-            codes[number] = self._places.setdefault(_key(value), len(self._values))
+            codes[number] = self._code_of.setdefault(_key(value), len(self._values))
             if codes[number] == len(self._values):
                 self._values.append(value)
-        self._codes.append(codes[places].astype(np.min_scalar_type(int(codes.max(initial=0)))))
+        self._codes.append(codes[rows].astype(np.min_scalar_type(int(codes.max(initial=0)))))
 
     def column(self) -> FieldColumn | None:
-        """The column; None: it has too many values."""
+        """The column; None if it has too many values."""
         if len(self._values) > MOST_VALUES:
             return None
         return FieldColumn(np.concatenate(self._codes), self._values)
@@ -212,8 +200,8 @@ def _key(value: Any) -> tuple[type, Any]:
     return type(value), json.dumps(value) if isinstance(value, list | dict) else value
 
 
-class _Kept:
-    """Values by key, up to a number of bytes; the one that was not used for the longest time goes first."""
+class _Cache:
+    """Values by key, up to a number of bytes; the least recently used value goes first."""
 
     def __init__(self, most: int):
         self._most = most
@@ -222,7 +210,7 @@ class _Kept:
         self._lock = Lock()
 
     def get(self, key: Any) -> Any:
-        """A value; None: it is not kept."""
+        """A value; None if it is not in the cache."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -231,7 +219,7 @@ class _Kept:
             return entry[0]
 
     def put(self, key: Any, value: Any, size: int) -> bool:
-        """Keep a value, unless it takes more than half of all bytes; returns whether it is kept."""
+        """Keep a value, unless it takes more than half of all bytes; returns whether it does not."""
         if size > self._most // 2:
             return False
         with self._lock:
@@ -242,6 +230,6 @@ class _Kept:
         return True
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Keys and values, from the one that was not used for the longest time on."""
+        """Keys and values, the least recently used first."""
         with self._lock:
             return [(key, value) for key, (value, _) in self._entries.items()]

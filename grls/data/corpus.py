@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,14 +47,14 @@ _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passage
 
 
 class Corpus:
-    """An ordered collection of passages; the *number* of a passage is its place in the file.
+    """An ordered collection of passages; the *number* of a passage is its row, from 0.
 
     Make a corpus with :meth:`read` or :meth:`from_passages`.
 
     Args:
         table: Columns ``_id, title, text, metadata``, all strings.
         source: The name of the source, for error texts.
-        facts: Facts about the table that were found before; None: none.
+        facts: Facts about the table that are known already.
     """
 
     def __init__(self, table: PassageTable, source: str = "corpus", facts: CachedFacts | None = None):
@@ -116,7 +116,7 @@ class Corpus:
                 source,
             )
         try:
-            texts = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in objects]
+            texts = [json.dumps(each, ensure_ascii=False, allow_nan=False) for each in objects]
         except (TypeError, ValueError) as error:
             raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
         rows = [(p.id, p.title, p.text, text) for p, text in zip(entries, texts, strict=True)]
@@ -129,16 +129,9 @@ class Corpus:
                         "Passage(id, text, title).",
                         source,
                     )
-            if not row[0]:
-                raise DataError(
-                    f"passage {number} has an empty id; every passage needs a different id.", source
-                )
-            if row[0] in seen:
-                raise DataError(
-                    f"passage {number}: the id {row[0]!r} is used already; every passage needs a different "
-                    "id.",
-                    source,
-                )
+            if not row[0] or row[0] in seen:
+                fault = f": the id {row[0]!r} is used already" if row[0] else " has an empty id"
+                raise DataError(f"passage {number}{fault}; every passage needs a different id.", source)
             if row[0] == DONE_ID:
                 raise DataError(_RESERVED, source)
             if not all(map(is_whole_text, row)):
@@ -201,7 +194,7 @@ class Corpus:
         return [str(i) for i in self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()]
 
     def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
-        """The numbers of passages as rows of the table; refused (ConfigError) where there are none such."""
+        """The numbers of passages as rows of the table; others are refused (ConfigError)."""
         rows: Any = numbers
         if isinstance(rows, np.ndarray):
             rows = rows.tolist()
@@ -232,9 +225,11 @@ class Corpus:
         first = np.searchsorted(hashes, hashed)
         nearest = order[np.minimum(first, len(order) - 1)].tolist()
         numbers: list[int | None] = list(nearest)
-        for place, (name, there) in enumerate(zip(ids, self.ids(nearest), strict=True)):
-            if name != there:
-                numbers[place] = self._collided(name, int(first[place]), hashed[place])
+        for n, (name, candidate) in enumerate(zip(ids, self.ids(nearest), strict=True)):
+            if name != candidate:  # another id with this hash, or none
+                start, end = int(first[n]), int(np.searchsorted(hashes, hashed[n], side="right"))
+                same = [number for number in order[start:end].tolist() if self.ids([number])[0] == name]
+                numbers[n] = same[0] if same else None
         return numbers
 
     @cached_property
@@ -244,45 +239,26 @@ class Corpus:
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
-    def _collided(self, name: str, place: int, hashed: np.int64) -> int | None:
-        """The number of an id among the ids with its hash, from a place on; None if it is not among them."""
-        hashes, order = self._hashed
-        while place < len(hashes) and hashes[place] == hashed:
-            if self.ids([int(order[place])])[0] == name:
-                return int(order[place])
-            place += 1
-        return None
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all ids, titles and texts in order."""
-        return self._facts.get("fingerprint", self._fingerprint)
-
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for batch in self.batches():
-            digest.update(json.dumps(batch, ensure_ascii=False).encode())
-        return digest.hexdigest()
+        batches = (json.dumps(batch, ensure_ascii=False) for batch in self.batches())
+        return self._facts.get("fingerprint", lambda: _digest(batches))
 
     @cached_property
     def metadata_fingerprint(self) -> str:
         """SHA-256 of the metadata of all passages in order; filters depend on them."""
-        return self._facts.get("metadata", self._metadata_fingerprint)
-
-    def _metadata_fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for start in range(0, len(self), BATCH):
-            digest.update(json.dumps(self._metadata.slice(start, BATCH).to_pylist()).encode())
-        return digest.hexdigest()
+        return self._facts.get("metadata", lambda: _digest(map(json.dumps, self._metadata())))
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of all passages, in order."""
-        for start in range(0, len(self), BATCH):
-            yield from map(json.loads, self._metadata.slice(start, BATCH).to_pylist())
+        for texts in self._metadata():
+            yield from map(json.loads, texts)
 
-    @property
-    def _metadata(self) -> pa.ChunkedArray:
-        return self.table.data.column("metadata")
+    def _metadata(self) -> Iterator[list[str]]:
+        column = self.table.data.column("metadata")
+        for start in range(0, len(self), BATCH):
+            yield column.slice(start, BATCH).to_pylist()
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The metadata of the passages with these numbers, in the order of the numbers."""
@@ -345,6 +321,13 @@ class Corpus:
         raise DataError("the file has changed while it was read; run the command again.", file)
 
 
+def _digest(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
 def _hashes(ids: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
 
@@ -356,18 +339,12 @@ class _Texts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._corpus)
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        """One text, or the texts of a slice."""
-        numbers = range(len(self._corpus))[place]
+    def __getitem__(self, index: Any) -> Any:
+        """The text of a number, or the texts of a slice."""
+        numbers = range(len(self._corpus))[index]
         rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
         texts = [f"{passage.title} {passage.text}" for passage in rows]
-        return texts[0] if isinstance(place, int) else texts
+        return texts[0] if isinstance(numbers, int) else texts
 
 
 def corpus_file(path: str | Path) -> Path:

@@ -43,7 +43,7 @@ class CachedFacts:
     """Facts of a cached corpus that take long to find: kept beside its Arrow file, and valid for it alone.
 
     Args:
-        folder: The folder of the cache; None: the corpus is in memory, and nothing is kept.
+        folder: The folder of the cache; None: the corpus is in memory, and its facts are not kept.
     """
 
     def __init__(self, folder: Path | None = None):
@@ -51,12 +51,7 @@ class CachedFacts:
         self._sum = None if folder is None else read_json(folder / _CACHE)["sha256"]
 
     def get(self, name: str, find: Callable[[], str]) -> str:
-        """A fact; it is found and kept if it is not known yet.
-
-        Args:
-            name: The name of the fact.
-            find: Finds it.
-        """
+        """A fact by its name; ``find`` finds an unknown fact, which is then kept."""
         if self._file is None:
             return find()
         known = self._read(self._file)
@@ -72,9 +67,9 @@ class CachedFacts:
             known = read_json(file)
         except DataError:
             known = None
-        good = isinstance(known, dict) and known.get("sha256") == self._sum
-        kept: dict[str, Any] = known if good else {"sha256": self._sum}
-        return kept
+        valid = isinstance(known, dict) and known.get("sha256") == self._sum
+        facts: dict[str, Any] = known if valid else {"sha256": self._sum}
+        return facts
 
 
 class MemoryTable:
@@ -82,10 +77,6 @@ class MemoryTable:
 
     Args:
         data: The Arrow table.
-
-    Attributes:
-        data: The same.
-        cache_files: The files of the table: none.
     """
 
     cache_files: tuple[dict[str, str], ...] = ()
@@ -113,10 +104,10 @@ class MemoryTable:
             if any(not -len(self) <= number < len(self) for number in rows):
                 raise IndexError(f"expected numbers of {len(self)} rows, got {rows}")
             numbers = np.asarray(rows, dtype=np.int64) % max(1, len(self))
-            places = np.searchsorted(self._starts, numbers, side="right") - 1
-            slices = [  # one for each row: `pa.Table.take` copies the whole column before it looks
-                self._batches[place].slice(number - self._starts[place], 1)
-                for place, number in zip(places, numbers, strict=True)
+            batches = np.searchsorted(self._starts, numbers, side="right") - 1
+            slices = [  # a slice for each row: `pa.Table.take` copies the whole column before it looks
+                self._batches[batch].slice(number - self._starts[batch], 1)
+                for batch, number in zip(batches, numbers, strict=True)
             ]
             part = pa.Table.from_batches(slices, self.data.schema)
         columns: dict[str, list[str]] = part.to_pydict()
@@ -141,15 +132,10 @@ def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
         return MemoryTable(pa.concat_tables([first.data, second.data]))
     import datasets
 
-    return datasets.concatenate_datasets([_as_dataset(first), _as_dataset(second)])
-
-
-def _as_dataset(table: PassageTable) -> datasets.Dataset:
-    import datasets
-
-    if isinstance(table, MemoryTable):
-        return datasets.Dataset(datasets.table.InMemoryTable(table.data))
-    return table
+    in_memory = datasets.table.InMemoryTable
+    return datasets.concatenate_datasets(
+        [datasets.Dataset(in_memory(t.data)) if isinstance(t, MemoryTable) else t for t in (first, second)]
+    )
 
 
 def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
@@ -170,11 +156,7 @@ def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
 
 
 def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
-    """A table in memory.
-
-    Args:
-        rows: For each passage: id, title, text, and metadata as JSON.
-    """
+    """A table in memory, of rows with id, title, text, and metadata as JSON."""
     import pyarrow as pa
 
     columns = [arrow_strings(column) for column in zip(*rows, strict=True)]
@@ -228,29 +210,24 @@ def arrow_numbers(numbers: Sequence[int]) -> pa.Int64Array:
 
 
 def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
-    """An Arrow file with the passages of ``file``; it is made again if either file has changed.
+    """An Arrow file with the passages of ``file``; it is written again if either file has changed.
 
     The state of ``file`` includes its inode and the time of its last status change, which a copy does not
-    keep. So a replacement with the same size and date has another state. The checksum of the Arrow file
-    covers every byte, because damage would change texts or end the process.
+    keep. The checksum covers every byte of the Arrow file, because damage would change texts or end the
+    process.
     """
     import datasets
     import pyarrow as pa
 
     stat = file.stat()
-    state: list[Any] = [
-        str(file.resolve()),
-        stat.st_size,
-        stat.st_mtime_ns,
-        stat.st_ctime_ns,
-        stat.st_ino,
-    ]
-    name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
+    path = str(file.resolve())
+    state = [path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    name = hashlib.sha256(path.encode()).hexdigest()[:32]
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
     arrow = folder / "corpus.arrow"
     try:
-        kept = read_json(folder / _CACHE)
-        if isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow):
+        known = read_json(folder / _CACHE)
+        if isinstance(known, dict) and known.get("state") == state and known.get("sha256") == sha256(arrow):
             return arrow
     except (DataError, OSError):
         pass  # there is no complete Arrow file of the corpus in this state

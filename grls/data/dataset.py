@@ -66,8 +66,8 @@ def read_qrels(path: str | Path) -> Qrels:
     """
     file = Path(path)
     if not file.is_file():
-        others = f"; there are {_splits(file)}" if _splits(file) else evidence_hint(file.parent.parent)
-        raise DataError(f"no such file{others}; expected BEIR qrels (query-id, corpus-id, score).", file)
+        hint = f"; there are {_splits(file)}" if _splits(file) else evidence_hint(file.parent.parent)
+        raise DataError(f"no such file{hint}; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
     for line, text in text_lines(file):
         fields = text.split("\t")
@@ -178,17 +178,17 @@ def read_split(
         uses = [(p, f"qrel of query {q!r}", file) for q, grades in qrels.items() for p in grades]
         queries_file = file.parent.parent / "queries.jsonl"
         uses += [(p, f"evidence of query {q.id!r}", queries_file) for q in queries for p in q.evidence]
-        for (passage, use, where), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
+        for (passage, use, source), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
             if number is None:
                 raise DataError(
                     f"{use}: passage id {passage!r} is not in {corpus.source}; add the passage or "
                     "remove the reference.",
-                    where,
+                    source,
                 )
     if limit is not None:
         queries = first_queries(queries, limit)
-        asked = {query.id for query in queries}
-        qrels = {query: grades for query, grades in qrels.items() if query in asked}
+        first = {query.id for query in queries}
+        qrels = {query: grades for query, grades in qrels.items() if query in first}
     return queries, qrels
 
 
@@ -225,7 +225,7 @@ def free_order(query: Query) -> bool:
 
 
 def proofs_of(query: Query) -> list[list[str]]:
-    """Alternatives to the evidence from the query's metadata (``proofs``: lists of passage ids)."""
+    """Alternatives to the evidence, in the query's metadata (``proofs``: lists of passage ids)."""
     proofs: list[list[str]] = json.loads(query.metadata).get("proofs", [])
     return proofs
 
@@ -242,10 +242,9 @@ def turns_of(query: Query) -> list[list[str]]:
         DataError: ``metadata.history`` is no such list.
     """
     history: Any = json.loads(query.metadata).get("history", [])
-    turns: list[Any] = [None]
-    if isinstance(history, list):
-        turns = [[turn] if isinstance(turn, str) else turn for turn in history]
-    if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in turns):
+    listed = history if isinstance(history, list) else [None]
+    turns = [[turn] if isinstance(turn, str) else turn for turn in listed]
+    if not all(map(_are_strings, turns)):
         raise DataError(
             f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "
             "them."
@@ -307,7 +306,7 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` says its place.
+    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone.
 
     Raises:
         DataError: A field is missing or malformed.
@@ -316,12 +315,10 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
     answers = metadata.get("answers", [])
     evidence = record.get("evidence", [])
     for name, value in (("evidence", evidence), ("metadata.answers", answers)):
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        if not _are_strings(value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
     proofs = metadata.get("proofs", [])
-    if not isinstance(proofs, list) or not all(
-        isinstance(proof, list) and all(isinstance(passage, str) for passage in proof) for proof in proofs
-    ):
+    if not isinstance(proofs, list) or not all(map(_are_strings, proofs)):
         raise DataError(
             f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
             "if it means something else.",
@@ -335,9 +332,9 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
             file,
             line,
         )
-    said = metadata.get("any_order")
-    if said is not None and not isinstance(said, bool):
-        raise DataError(f"expected metadata.any_order to be true or false, got {said!r}.", file, line)
+    free = metadata.get("any_order")
+    if free is not None and not isinstance(free, bool):
+        raise DataError(f"expected metadata.any_order to be true or false, got {free!r}.", file, line)
     text = string_of(record, "text", file, line)
     if not text.strip():
         raise DataError("the query text is empty; give it a text or remove the line.", file, line)
@@ -350,10 +347,8 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
     )
 
 
-# Lists all faults in the queries and judgements of a data set, each with its file and line.
-#
-# Reading a data set stops at the first fault, and finds some faults only after a model is loaded. This module
-# looks for all faults before hours of work are spent. The corpus itself: :mod:`grls.index.corpus_check`.
+def _are_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 class DataFault(NamedTuple):
@@ -362,7 +357,7 @@ class DataFault(NamedTuple):
     Attributes:
         file: The file with the fault.
         line: The line with the fault; None if the fault concerns the whole file.
-        what: What is wrong.
+        what: The fault in words.
     """
 
     file: Path
@@ -371,14 +366,10 @@ class DataFault(NamedTuple):
 
 
 def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
-    """Check the queries, evidence and qrels of a data set.
+    """All faults in the queries, evidence and qrels of a data set, in the order of the files.
 
-    Args:
-        folder: The data set.
-        corpus: Its corpus.
-
-    Returns:
-        All faults, in the order of the files; an empty list if there are neither queries nor qrels.
+    Reading a data set stops at the first fault, and finds some faults only after a model is loaded. The
+    corpus itself: :mod:`grls.index.corpus_check`.
     """
     file = Path(folder) / "queries.jsonl"
     splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
@@ -402,7 +393,7 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
         try:
             qrels = read_qrels(split)
         except DataError as error:
-            faults.append(DataFault(split, None, _without_place(error, split, None)))
+            faults.append(_as_fault(error, split))
             continue
         if not qrels:
             faults.append(DataFault(split, None, "the split judges no query"))
@@ -418,8 +409,8 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
             if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
                 continue
             if fields[0] not in lines:
-                what = f"the query id {fields[0]!r} is in no line of queries.jsonl"
-                faults.append(DataFault(split, line, what))
+                fault = f"the query id {fields[0]!r} is in no line of queries.jsonl"
+                faults.append(DataFault(split, line, fault))
             judged.append((line, fields[1]))
         faults += _unknown(split, judged, corpus, "judged")
     return faults
@@ -442,18 +433,13 @@ class CheckedFile(NamedTuple):
 
 
 def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFile]:
-    """What :func:`check_data` looked at; an empty list if there are neither queries nor qrels.
-
-    Args:
-        folder: The data set.
-        faults: The faults in it.
-    """
+    """The files that :func:`check_data` read, with the number of its ``faults`` in each."""
     queries = Path(folder) / "queries.jsonl"
     kinds = {queries: "query"} if queries.is_file() else {}
     kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgement")
     checked = []
     for file, kind in kinds.items():
-        with file.open("rb") as lines:  # those that are neither blank nor the header of qrels
+        with file.open("rb") as lines:
             filled = (line for line in lines if line.strip())
             entries = sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
         checked.append(CheckedFile(file, entries, kind, sum(fault.file == file for fault in faults)))
@@ -461,10 +447,10 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
 
 
 class GoldCount(NamedTuple):
-    """What is the gold of a data set.
+    """The gold of a data set in numbers.
 
     Attributes:
-        source: ``qrels``, or ``evidence`` where there are no qrels.
+        source: ``qrels``, or ``evidence`` of a data set without qrels.
         queries: Queries with a gold passage.
         without: Queries without one.
         unused: Those of ``without`` that have evidence, which does not count beside qrels.
@@ -477,11 +463,7 @@ class GoldCount(NamedTuple):
 
 
 def count_gold(folder: str | Path) -> GoldCount | None:
-    """Count the queries with and without gold passages; None without a query or a file that can be read.
-
-    Args:
-        folder: The data set; what is wrong with its files is for :func:`check_data` to say.
-    """
+    """Count the queries with and without gold passages; None without readable queries and qrels."""
     file = Path(folder) / "queries.jsonl"
     queries = [query for _, query in _queries(file, [])] if file.is_file() else []
     try:
@@ -499,7 +481,7 @@ def count_gold(folder: str | Path) -> GoldCount | None:
 
 
 def format_gold(folder: str | Path, gold: GoldCount) -> str:
-    """What is the gold of a data set, and how many queries have none, in a line."""
+    """The gold of a data set, and the number of queries without gold, in a line."""
     if not gold.queries and not gold.unused:
         return visible(f"{folder}: no query has a gold passage, neither in qrels nor as `evidence`")
     source = "gold is that of qrels" if gold.source == "qrels" else "no qrels, so gold is `evidence`"
@@ -509,7 +491,7 @@ def format_gold(folder: str | Path, gold: GoldCount) -> str:
 
 
 def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
-    """What was checked, one file a line; a folder without queries and qrels is named as such."""
+    """The checked files, one a line; a folder without queries and qrels is named as such."""
     lines = [f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}" for f in files]
     return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
 
@@ -529,21 +511,21 @@ def _queries(file: Path, faults: list[DataFault]) -> Iterator[tuple[int, Query]]
             try:
                 yield line, query_of(record, file, line)
             except DataError as error:
-                faults.append(DataFault(file, line, _without_place(error, file, line)))
+                faults.append(_as_fault(error, file, line))
     except DataError as error:
-        faults.append(DataFault(file, None, _without_place(error, file, None)))
+        faults.append(_as_fault(error, file))
 
 
-def _without_place(error: DataError, file: Path, line: int | None) -> str:
-    place = str(file) if line is None else f"{file}, line {line}"
-    return str(error).removeprefix(f"{place}: ").rstrip(".")
+def _as_fault(error: DataError, file: Path, line: int | None = None) -> DataFault:
+    prefix = f"{file}: " if line is None else f"{file}, line {line}: "
+    return DataFault(file, line, str(error).removeprefix(prefix).rstrip("."))
 
 
-def _unknown(file: Path, named: list[tuple[int, str]], corpus: Corpus, what: str) -> list[DataFault]:
+def _unknown(file: Path, named: list[tuple[int, str]], corpus: Corpus, kind: str) -> list[DataFault]:
     """A fault for each (line, passage id) whose passage is not in the corpus."""
     numbers = corpus.numbers([passage for _, passage in named])
     return [
-        DataFault(file, line, f"the {what} passage id {passage!r} is not in {corpus.source}")
+        DataFault(file, line, f"the {kind} passage id {passage!r} is not in {corpus.source}")
         for (line, passage), number in zip(named, numbers, strict=True)
         if number is None
     ]

@@ -35,19 +35,19 @@ def excerpt(question: str, passage: Passage, words: int) -> Passage:
     if not words or count(passage.text) <= words:
         return passage
     parts = sentences(passage.text)
-    asked = {stem_key(word) for word in pieces(question)} - {""}
-    held = [{stem_key(word) for word in pieces(part)} & asked for part in parts]
-    holders = Counter(word for shared in held for word in shared)
-    scores = [sum(math.log((len(parts) + 1) / holders[word]) for word in shared) for shared in held]
-    kept, room = [0], words - count(parts[0])
-    for place in sorted(range(1, len(parts)), key=lambda place: -scores[place]):
-        length = count(parts[place])
-        if scores[place] > 0 and length <= room:
-            kept.append(place)
+    stems = {stem_key(word) for word in pieces(question)} - {""}
+    shared = [{stem_key(word) for word in pieces(part)} & stems for part in parts]
+    holders = Counter(stem for sentence in shared for stem in sentence)
+    scores = [sum(math.log((len(parts) + 1) / holders[stem]) for stem in sentence) for sentence in shared]
+    rows, room = [0], words - count(parts[0])
+    for row in sorted(range(1, len(parts)), key=lambda row: -scores[row]):
+        length = count(parts[row])
+        if scores[row] > 0 and length <= room:
+            rows.append(row)
             room -= length
-    text = " ".join(parts[place] for place in sorted(kept))
+    text = " ".join(parts[row] for row in sorted(rows))
     if count(text) > words:  # its longest beginning of so many words
-        beginning = pieces(text)
-        most = next(n for n in range(len(beginning), -1, -1) if count("".join(beginning[:n])) <= words)
-        text = "".join(beginning[:most]).strip()
+        split = pieces(text)
+        length = next(n for n in range(len(split), -1, -1) if count("".join(split[:n])) <= words)
+        text = "".join(split[:length]).strip()
     return passage._replace(text=text)

@@ -57,7 +57,7 @@ class Only(Filter):
         ids = list(self.passages)
         numbers = corpus.numbers(ids)
         if None in numbers:
-            name = min(one for one, number in zip(ids, numbers, strict=True) if number is None)
+            name = min(name for name, number in zip(ids, numbers, strict=True) if number is None)
             raise DataError(
                 f"allow: a filter names the passage id {name!r}, which is not in {corpus.source}; correct "
                 "or remove the id."
@@ -79,9 +79,9 @@ class Where(Filter):
         try:
             return corpus.columns.allowed(self.expression)
         except UnknownFieldError as error:
-            there = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
+            known = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
             raise ConfigError(
-                f"no passage of {corpus.source} has the metadata field {error.field!r}: {there}."
+                f"no passage of {corpus.source} has the metadata field {error.field!r}: {known}."
             ) from None
 
 
@@ -96,8 +96,8 @@ class Matching(Filter):
     accepts: Callable[[Mapping[str, Any]], bool]
 
     def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
-        kept = [number for number, metadata in enumerate(corpus.metadata()) if self.accepts(metadata)]
-        return np.array(kept, dtype=np.int64)
+        allowed = [number for number, metadata in enumerate(corpus.metadata()) if self.accepts(metadata)]
+        return np.array(allowed, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def where(text: str) -> Where:
         text: The filter, in the grammar of :mod:`grls.data.where`.
 
     Raises:
-        ConfigError: It is no text, or does not follow the grammar; the error names the place.
+        ConfigError: It is no text, or does not follow the grammar; the error names the column.
     """
     if not isinstance(text, str):
         raise ConfigError(f"a filter over metadata is a text such as 'year>=2000 and lang=de', got {text!r}.")
@@ -210,7 +210,7 @@ def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter 
     by_file = none if options.allow is None else read_allowed(options.allow, queries)
     for_all = None if options.where is None else where(options.where)
     by_metadata = own_filters(queries) if options.queries else none
-    return [both(one, for_all, other) for one, other in zip(by_file, by_metadata, strict=True)]
+    return [both(*filters, for_all) for filters in zip(by_file, by_metadata, strict=True)]
 
 
 def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | None]:

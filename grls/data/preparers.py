@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
+from grls.io.recipes import definition
 
 
 class Preparer(NamedTuple):
@@ -43,10 +44,6 @@ def register_preparer(name: str, prepare: Callable[..., None], what: str) -> Non
     if name.split() != [name] or name.startswith("-"):
         raise ConfigError(f"expected the name of a data set as one word, got {name!r}.")
     known = PREPARERS.get(name)
-    if known is not None and _place(known.prepare) != _place(prepare):
+    if known is not None and definition(known.prepare) != definition(prepare):
         raise ConfigError(f"the data set {name!r} is there already; choose another name.")
     PREPARERS[name] = Preparer(prepare, what)
-
-
-def _place(prepare: Callable[..., None]) -> tuple[str, str]:
-    return getattr(prepare, "__module__", ""), getattr(prepare, "__qualname__", repr(prepare))

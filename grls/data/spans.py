@@ -60,8 +60,8 @@ class Spans:
         self.source = corpus.source
         words_of = map(self.pieces, corpus)  # a span begins at each that holds a letter or a digit
         starts = [[n for n, word in enumerate(w) if any(map(str.isalnum, word))] or [0] for w in words_of]
-        self.starts: Ints = np.array([place for places in starts for place in places], dtype=np.int64)
-        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(places) for places in starts])))
+        self.starts: Ints = np.array([start for passage in starts for start in passage], dtype=np.int64)
+        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(passage) for passage in starts])))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -76,8 +76,8 @@ class Spans:
         numbers = np.asarray(passages, dtype=np.int64)
         first = self.offsets[numbers]
         counts = np.append(self.offsets, len(self) + 1)[numbers + 1] - first
-        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        spans: Ints = np.repeat(first, counts) + places
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        spans: Ints = np.repeat(first, counts) + within
         return spans
 
     def passages(self, spans: Sequence[int]) -> list[Passage]:

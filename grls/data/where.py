@@ -23,8 +23,7 @@ How values compare:
 - If a field is missing or null, no comparison holds, ``!=`` and ``not in`` included. So a bare ``null`` is
   refused as a value.
 - ``true``, ``false``, ``nan``, ``inf`` and ``infinity`` have no order, so they are refused after ``<``,
-``<=``,
-  ``>`` and ``>=``. In quotes they are ordinary text.
+  ``<=``, ``>`` and ``>=``. In quotes they are ordinary text.
 
 A filter is read in time proportional to its length. The module does not know the passages.
 """
@@ -150,9 +149,9 @@ class FieldComparison:
             return False
         elements = entry if isinstance(entry, list) else [entry]
         if self.operator in ("=", "!="):
-            equal = any(value.equals(one) for one in elements for value in self.values)
+            equal = any(value.equals(element) for element in elements for value in self.values)
             return equal == (self.operator == "=")
-        orders = [self.values[0].order(one) for one in elements]
+        orders = map(self.values[0].order, elements)
         wanted = {"<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (1, 0)}[self.operator]
         return any(order in wanted for order in orders)
 
@@ -208,7 +207,7 @@ def parse_filter(text: str) -> Expression:
     """Read a filter.
 
     Raises:
-        ConfigError: The text does not follow the grammar (the error names the place), or is too long or too
+        ConfigError: The text does not follow the grammar (the error names the column), or is too long or too
             deep.
     """
     if len(text) > MOST:
@@ -229,7 +228,7 @@ def _sign(entry: float, number: int | Decimal) -> int:
 class _Token(NamedTuple):
     kind: str
     text: str
-    place: int
+    start: int
 
 
 class _Parser:
@@ -254,7 +253,7 @@ class _Parser:
         if self._is("not"):
             self._next()
             return Not(self._part(depth + 1))
-        if self.token.text == "(" and self.token.kind == "sign":
+        if self._is("(", "sign"):
             self._next()
             expression = self.joined("or", depth + 1)
             self._take(")", "')', 'and' or 'or'")
@@ -284,7 +283,7 @@ class _Parser:
 
     def _values(self, between: str) -> tuple[FilterValue, ...]:
         values = [self._value("a value")]
-        while self.token.kind == "sign" and self.token.text == between:
+        while self._is(between, "sign"):
             self._next()
             values.append(self._value("a value"))
         return tuple(values)
@@ -305,17 +304,17 @@ class _Parser:
         elif ordered and _UNORDERED.fullmatch(text):
             doubt = f"nothing is above or below {text}"
         if doubt:
-            raise self._error(token.place, doubt, " Quote it if it is a text.")
+            raise self._error(token.start, doubt, " Quote it if it is a text.")
         self._next()
         if token.kind == "word":
             return FilterValue(text)
         return FilterValue(_ESCAPE.sub(r"\1", text[1:-1]), True)
 
-    def _is(self, word: str) -> bool:
-        return self.token.kind == "word" and self.token.text == word
+    def _is(self, text: str, kind: str = "word") -> bool:
+        return self.token.kind == kind and self.token.text == text
 
     def _take(self, sign: str, wanted: str) -> None:
-        if self.token.kind != "sign" or self.token.text != sign:
+        if not self._is(sign, "sign"):
             raise self.error(wanted)
         self._next()
 
@@ -329,31 +328,30 @@ class _Parser:
         hint = ""
         if token.kind == "word" and token.text not in _WORDS and token.text.lower() in _WORDS:
             hint = f" Write {token.text.lower()!r} in lower case, or quote it if it is a value."
-        elif token.kind == "sign" and token.text == "=":
+        elif self._is("=", "sign"):
             hint = " One '=' compares."
         elif token.kind == "word":
             hint = " Put a field or value with white space in quotes."
-        return self._error(token.place, f"expected {wanted}, got {got}", hint)
+        return self._error(token.start, f"expected {wanted}, got {got}", hint)
 
-    def _error(self, place: int, what: str, hint: str) -> ConfigError:
-        behind = self._text[max(0, place - 30) : place]
-        where = f", behind {behind!r}" if behind else ""
+    def _error(self, start: int, fault: str, hint: str) -> ConfigError:
+        before = self._text[max(0, start - 30) : start]
+        column = f"{start + 1}, behind {before!r}" if before else f"{start + 1}"
         return ConfigError(
-            f"filter, column {place + 1}{where}: {what}.{hint} A filter looks like 'year>=2000 and "
-            "(lang=de|fr or not open=true)'."
+            f"filter, column {column}: {fault}.{hint} A filter looks like 'year>=2000 and (lang=de|fr or not "
+            "open=true)'."
         )
 
     def _read(self, text: str) -> Iterator[_Token]:
-        place = 0
-        while True:
-            while place < len(text) and text[place].isspace():
-                place += 1
-            if place == len(text):
-                break
-            match = _TOKEN.match(text, place)
-            if match is None:
-                what = "a quote that is not closed" if text[place] in "\"'" else repr(text[place])
-                raise self._error(place, f"expected a field, a value or a sign, got {what}", "")
-            yield _Token(str(match.lastgroup), match[0], place)
-            place = match.end()
+        start = 0
+        while start < len(text):
+            match = _TOKEN.match(text, start)
+            if text[start].isspace():
+                start += 1
+            elif match is None:
+                sign = "a quote that is not closed" if text[start] in "\"'" else repr(text[start])
+                raise self._error(start, f"expected a field, a value or a sign, got {sign}", "")
+            else:
+                yield _Token(str(match.lastgroup), match[0], start)
+                start = match.end()
         yield _Token("end", "", len(text))

@@ -36,7 +36,6 @@ from grls.io.recipes import rare
 
 log = logging.getLogger(__name__)
 
-
 UNSPACED = (
     r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Thai}"
     r"\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}\p{Script=Javanese}\p{Script=Balinese}"
@@ -78,7 +77,7 @@ characters."""
 _SAMPLED = 200
 """The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
 
-_MADE = "`grls index bm25`, `grls retrieve bm25`, grls.BM25"
+_COMMANDS = "`grls index bm25`, `grls retrieve bm25`, grls.BM25"
 _LANGUAGE = Option("analyzer.language", python="analyzer=Analyzer(language=…)")
 _STEM = Option("analyzer.stem", python="analyzer=Analyzer(stem=…)")
 
@@ -124,7 +123,7 @@ class Analyzer:
                     "the corpus seems to be in the language %r; if it is another, say so where BM25 is made "
                     "(%s): %s.",
                     analyzer.language,
-                    _MADE,
+                    _COMMANDS,
                     _LANGUAGE,
                 )
         analyzer.check()
@@ -220,9 +219,7 @@ def fold(text: str, turkish: bool = False) -> str:
 
 
 def is_short(word: str) -> bool:
-    """Whether a word of an analyzer is a letter, a symbol, or has signs; characters of unspaced scripts are
-    words like others.
-    """
+    """Whether a word of an analyzer is a letter (not of an unspaced script), a symbol, or has signs."""
     return (len(word) == 1 and not _UNSPACED.match(word)) or not _WRITTEN.fullmatch(word)
 
 
@@ -269,15 +266,15 @@ def _guessed(passages: PassagesByNumber) -> str | None:
     return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))
 
 
-def nothing_found(asked: int, empty: int, source: str) -> str | None:
+def nothing_found(queries: int, empty: int, source: str) -> str | None:
     """The warning if most queries share no word with the corpus; None otherwise."""
-    if empty * 2 <= asked:
+    if empty * 2 <= queries:
         return None
     corpus = "the corpus" if is_temporary(source) else source
     return (
-        f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {asked:,} asked: BM25 "
-        "finds nothing there. Are queries and passages in one language? Language and stemming are chosen "
-        f"where BM25 is made ({_MADE}): {_LANGUAGE!s} and {_STEM!s}."
+        f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {queries:,} asked: "
+        "BM25 finds nothing there. Are queries and passages in one language? Language and stemming are "
+        f"chosen where BM25 is made ({_COMMANDS}): {_LANGUAGE!s} and {_STEM!s}."
     )
 
 
@@ -292,10 +289,9 @@ def _pieces(word: str) -> list[str]:
             starts.add(match.start())
     cuts = {0, len(word)}
     for start in starts:
-        place = start
-        while place and category(word[place - 1]) in ("Ps", "Pi"):  # opening brackets and quotes
-            place -= 1
-        cuts.add(place)
+        while start and category(word[start - 1]) in ("Ps", "Pi"):  # opening brackets and quotes
+            start -= 1
+        cuts.add(start)
     return [word[a:b] for a, b in pairwise(sorted(cuts))]
 
 
@@ -346,24 +342,21 @@ def _spellings() -> dict[int, str]:
 def _stop(language: str) -> frozenset[str]:
     if language == "none":
         return frozenset()
-    return _folded(_listed(_LISTS.get(language, "EN")), language)
+    return _listed(_LISTS.get(language, "EN"), language)
 
 
 @cache
 def function_words(language: str) -> frozenset[str]:
     """The function words of English and of a language, folded; of English alone if it has no list."""
-    english = frozenset(_listed("EN_PLUS"))
-    return english | _folded(_listed(_LISTS[language]), language) if language in _LISTS else english
+    english = _listed("EN_PLUS")
+    return english | _listed(_LISTS[language], language) if language in _LISTS else english
 
 
-def _listed(name: str) -> Iterable[str]:
+def _listed(name: str, language: str = "en") -> frozenset[str]:
+    """The words of a list of bm25s, folded as those of a language."""
     from bm25s import stopwords  # imports scipy
 
     words: Iterable[str] = getattr(stopwords, f"STOPWORDS_{name}")
-    return words
-
-
-def _folded(words: Iterable[str], language: str) -> frozenset[str]:
     return frozenset(fold(word, language in ("tr", "az")) for word in words)
 
 

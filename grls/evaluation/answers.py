@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, turns_of
@@ -40,12 +40,13 @@ from grls.runs.run import Run
 
 log = logging.getLogger(__name__)
 
-
 ENDING = ".answers.jsonl"
 KS = (1, 5)
 
 Scores = dict[str, Any]
 """Metric -> value, ready for JSON; a metric that does not apply is None."""
+
+Value = TypeVar("Value")
 
 
 class Evidence(NamedTuple):
@@ -105,19 +106,31 @@ def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
             answer = string_of(record, "answer", file, line, empty=True)
             quotes = tuple(
                 Evidence(
-                    _text(quote["text"]) if texts else "", _texts(quote["passages"]), _truth(quote["closed"])
+                    _of_type(quote["text"], str, "a string") if texts else "",
+                    _texts(quote["passages"]),
+                    _of_type(quote["closed"], bool, "true or false"),
                 )
                 for quote in record["quotes"]
             )
             passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
             retrieved = _texts(record["retrieved"]) if "retrieved" in record else tuple(passages)
-            ended = _truth(record["ended"])
+            ended = _of_type(record["ended"], bool, "true or false")
             answered[name] = Answered(answer, ended, quotes, tuple(dict.fromkeys(retrieved)))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"expected a line as `grls answer` writes it ({error}).", file, line) from None
     if not answered:
         raise DataError("the file holds no answer; expected one JSON object a line.", file)
     return answered
+
+
+def _of_type(value: Any, kind: type[Value], expected: str) -> Value:
+    if not isinstance(value, kind):
+        raise ValueError(f"expected {expected}, got {value!r}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(_of_type(text, str, "a string") for text in _of_type(value, list, "a list of strings"))
 
 
 def score_answers(
@@ -130,19 +143,17 @@ def score_answers(
     premise: PremiseKind = "quotes",
     depth: RunDepth = WHOLE,
 ) -> Scores:
-    """Score answers against the queries that were asked.
-
-    Every query counts: a query without a line, or with an empty answer, scores 0 everywhere.
+    """Score answers. A query without a line, or with an empty answer, scores 0 everywhere.
 
     Args:
         answered: Query id -> answer.
-        queries: All queries that were asked.
+        queries: All queries that the answers were written for.
         qrels: Their judgements.
         corpus: The passages.
         ks: Cut-offs of hits.
         judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
         premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
-        depth: How deep the passages are known; hits that reads deeper are None.
+        depth: How deep the passages are known; ``hits@k`` of a deeper k is None.
 
     Returns:
         ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
@@ -164,42 +175,42 @@ def score_answers(
     if missing:
         every = counted(len(queries), "query")
         log.warning("without a line among the answers: %d of %s; they score 0.", missing, every)
-    answers = [answered.get(query.id, Answered()) for query in queries]
-    quotes = [quote for one in answers for quote in one.evidence]
+    rows = [answered.get(query.id, Answered()) for query in queries]
+    quotes = [quote for row in rows for quote in row.evidence]
     scores: Scores = {
         "queries": len(queries),
-        "unanswered": sum(not one.answer.strip() for one in answers),
-        "quotes": mean(len(one.evidence) for one in answers),
+        "unanswered": sum(not row.answer.strip() for row in rows),
+        "quotes": mean(len(row.evidence) for row in rows),
         "not_closed": mean(not quote.closed for quote in quotes) if quotes else 0.0,
-        "not_ended": mean(not one.ended for one in answers),
+        "not_ended": mean(not row.ended for row in rows),
     }
-    judged = [(one, gold) for one, query in zip(answers, queries, strict=True)
-              if (gold := gold_passages(query, qrels))]  # fmt: skip
+    golds = [gold_passages(query, qrels) for query in queries]
+    judged = [(row.retrieved, gold) for row, gold in zip(rows, golds, strict=True) if gold]
     scores["judged"] = len(judged)
     if judged:
-        scores |= hits([one.retrieved for one, _ in judged], [gold for _, gold in judged], ks)
-    asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
-    scores |= {"asked": len(asked), "exact_match": None, "f1": None}
-    if asked:
-        written, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
+        scores |= hits([passages for passages, _ in judged], [gold for _, gold in judged], ks)
+    questions = [(row, query) for row, query in zip(rows, queries, strict=True) if query.answers]
+    scores |= {"asked": len(questions), "exact_match": None, "f1": None}
+    if questions:
+        written, accepted = [row.answer for row, _ in questions], [query.answers for _, query in questions]
         scores |= answer_f1(written, accepted)
         try:
-            said = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in asked]
+            turns = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in questions]
         except DataError:  # the set has another meaning for `history`, so it holds no conversations
-            said = []
-        if any(len(questions) > 1 for questions in said):
-            scores |= novel_f1(written, accepted, said)
+            turns = []
+        if any(len(texts) > 1 for texts in turns):
+            scores |= novel_f1(written, accepted, turns)
     scores["autoais"] = None
     if judge is not None:
         evidence = []
-        for one in answers:
-            closed = [quote for quote in one.evidence if quote.closed]
+        for row in rows:
+            closed = [quote for quote in row.evidence if quote.closed]
             if premise == "quotes":
                 evidence.append([quote.text for quote in closed])
             else:
                 read = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
                 evidence.append([f"{p.title}: {p.text}" if p.title else p.text for p in read.values()])
-        follows = attributed([q.text for q in queries], [one.answer for one in answers], evidence, judge)
+        follows = attributed([q.text for q in queries], [row.answer for row in rows], evidence, judge)
         scores["autoais"] = mean(follows)
     return depth.within(scores)
 
@@ -213,10 +224,11 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
         "limit"
     ]
     if scores["judged"]:
-        hit = {
-            name: share for name, share in scores.items() if name.startswith("hits@") and share is not None
-        }
-        shares = [f"{name} {100 * share:.1f}" for name, share in hit.items()]
+        shares = [
+            f"{name} {100 * share:.1f}"
+            for name, share in scores.items()
+            if name.startswith("hits@") and share is not None
+        ]
         lines.append(f"passages: {', '.join(shares)} ({counted(scores['judged'], 'query')})")
     if scores["asked"]:
         novel = f", novel-F1 {100 * scores['novel_f1']:.1f}" if "novel_f1" in scores else ""
@@ -227,27 +239,6 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     if scores["autoais"] is not None:
         lines.append(f"attributed: AutoAIS {100 * scores['autoais']:.1f}")
     return "\n".join(lines)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a string, got {value!r}")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list of strings, got {value!r}")
-    return tuple(map(_text, value))
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, got {value!r}")
-    return value
-
-
-# Scores files of answers, a row a file, and writes the table.
 
 
 def score_file(
@@ -278,7 +269,7 @@ def score_file(
     answered = read_answers(file)
     depth = WHOLE
     if info is not None:
-        read = {query: [Hit(passage, 0.0) for passage in one.retrieved] for query, one in answered.items()}
+        read = {query: [Hit(passage, 0.0) for passage in row.retrieved] for query, row in answered.items()}
         depth = RunDepth.of(replace(Run.of(read, info=info), path=file), len(corpus), [])
     depth.refuse(f"hits@{k}" for k in ks or ())
     try:
@@ -291,7 +282,7 @@ def score_file(
     return {"file": file, "name": Path(run).name if info is None else info.name, **scores, "seconds": seconds}
 
 
-def asked_by(files: list[str], limit: int | None) -> tuple[str, int | None]:
+def split_and_limit(files: list[str], limit: int | None) -> tuple[str, int | None]:
     """The queries that answers were written for, by the manifests beside them.
 
     Args:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,11 +106,10 @@ def evaluate_run(
     every = read_queries(data)
     refuse_other_data(loaded, data, corpus, (queries, every))
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
-    train = Path(data) / "qrels" / "train.tsv"
-    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     depth = RunDepth.of(loaded, len(corpus), [gold_passages(query, qrels) for query in queries])
     depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
     depth.refuse([] if measures is None else names)
+    seen = seen_gold(data, split)
     report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, loaded.called, names)
     mode = loaded.score_mode or "unknown"
     part = {} if limit is None else {"limit": limit}
@@ -153,39 +152,50 @@ def evaluate_results(
     """
     by_id = {query.id: query for query in queries}
     rankings, coverage = align(run.rankings, qrels, name)
-    gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
+    judged = [by_id[query_id] for query_id in rankings]
+    gold = [gold_passages(query, qrels) for query in judged]
     chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain
     if run.chains:
         chains = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
     retrieved = [*rankings.values(), *(chains or {}).values()]
     texts = passage_texts(corpus, (hit.id for hits in retrieved for hit in hits))
-    ids = [[hit.id for hit in hits] for hits in rankings.values()]
-    report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
+    ids = list(ranked.values())
+    report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     report["measures"] = mean_values(measures, ranked, qrels) or None
     several = max(map(len, gold)) > 1
     report["complete_recall"] = complete_recall(ids, gold, ks) if several else None
     report["answer_recall"] = None
-    if asked := [query_id for query_id in rankings if by_id[query_id].answers]:
-        read = [[texts[hit.id] for hit in rankings[query_id][: max(ks)]] for query_id in asked]
-        values = answer_recall(read, [by_id[query_id].answers for query_id in asked], ks)
-        report["answer_recall"] = {**values, "queries": len(asked)}
+    if answered := [query for query in judged if query.answers]:
+        read = [[texts[hit.id] for hit in rankings[query.id][: max(ks)]] for query in answered]
+        values = answer_recall(read, [query.answers for query in answered], ks)
+        report["answer_recall"] = {**values, "queries": len(answered)}
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     ordered = run.in_hop_order if ordered is None else ordered
     repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
-    paths = accepted_paths([by_id[q] for q in rankings], gold, repeats)
-    report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
+    paths = accepted_paths(judged, gold, repeats)
+    report["path_match"] = None
+    known = [(chain, path) for chain, path in zip(passages or ids, paths, strict=True) if path is not None]
+    if ordered and any(len(path) > 1 for _, accepted in known for path in accepted.paths):
+        values = path_match([chain for chain, _ in known], [accepted for _, accepted in known])
+        report["path_match"] = {**values, "queries": len(known)}
+    hops: FoundByHops | None = None
     if passages is not None:
         report["set"] = {**set_f1(passages, gold), **known_number(passages, gold)}
+        hops = FoundByHops(passages, gold, paths, ordered)
     else:  # of rankings only F1 with the known number, where a query has several passages
         report["set"] = known_number(ids, gold) if several else None
-    hops = found_by_hops(run, ids, passages, gold, paths, ordered)
+        if run.steps == "fixed" and run.info is not None and ordered:
+            # The ranking begins with the passages of the best chain; without their number no chain is whole.
+            most = run.info.options.get("hops")
+            first = [chain[:most] for chain in ids]
+            hops = FoundByHops(first, gold, paths, whole=most is not None, most=most)
     report["hops"] = None if hops is None else hops.scores() or None
     if chains is not None and run.steps == "dynamic":
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
     if chains is not None and ordered:
-        problems = stated_problems([by_id[q] for q in chains], corpus)
+        problems = stated_problems(judged, corpus)
         proofs = [[texts[hit.id] for hit in chains[q]] for q in problems]
         readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"} if problems else {}
         for section, reading in readings.items():
@@ -193,7 +203,7 @@ def evaluate_results(
             report[section] = {**rates, "queries": len(problems)}
     depth = RunDepth.of(run, len(corpus), gold)
     report = {section: depth.within(values) for section, values in report.items() if values is not None}
-    types = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops) or {}
+    types = scores_by_type(judged, ids, gold, ks, passages, hops)
     by_type = {name: depth.within(values) for name, values in types.items()}
     return {**report, **({"by_type": by_type} if by_type else {})}
 
@@ -211,9 +221,99 @@ def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Probl
     return {query: problem for query, problem in problems.items() if problem is not None}
 
 
-def all_gold(qrels: Qrels) -> set[str]:
-    """All passages that are gold of at least one query."""
-    return {passage_id for grades in qrels.values() for passage_id in relevant(grades)}
+def seen_gold(data: str | Path, split: str) -> set[str] | None:
+    """The passages that are gold of a training query; None: there is no other split ``train``."""
+    file = Path(data) / "qrels" / "train.tsv"
+    if split == "train" or not file.is_file():
+        return None
+    return {passage for grades in read_qrels(file).values() for passage in relevant(grades)}
+
+
+def accepted_paths(
+    queries: Sequence[Query], gold: Sequence[Collection[str]], repeats: bool = False
+) -> list[Accepted | None]:
+    """The gold evidence of each query, and equally good proofs in its metadata; None without evidence.
+
+    Unless hops may repeat a passage (``repeats``), a passage that a proof uses again stands once.
+    """
+    paths: list[Accepted | None] = []
+    for query, wanted in zip(queries, gold, strict=True):
+        evidence = [passage for passage in query.evidence if passage in set(wanted)]
+        proofs = [evidence, *proofs_of(query)]
+        accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
+        paths.append(Accepted(accepted, any_order(query)) if query.evidence else None)
+    return paths
+
+
+class FoundByHops(NamedTuple):
+    """What the hops of each query found.
+
+    Passages without hop order (:attr:`grls.runs.run.Run.in_hop_order`) have no hits of hops and no paths; the
+    exact set of a chain remains.
+
+    Attributes:
+        ids: Passage ids in hop order, without DONE.
+        gold: Gold passage ids.
+        paths: The accepted paths; None for a query without a known order.
+        ordered: Whether the ids are in hop order.
+        whole: Whether the ids are the whole chain and nothing else.
+        most: Largest number of hops; None: the length of the longest chain.
+    """
+
+    ids: Sequence[Sequence[str]]
+    gold: Sequence[Collection[str]]
+    paths: Sequence[Accepted | None]
+    ordered: bool = True
+    whole: bool = True
+    most: int | None = None
+
+    def scores(self, rows: Iterable[int] | None = None) -> dict[str, float]:
+        """``H1``, ``H2``, …, ``exact_set`` and ``exact_chain`` of some queries (None: all), where known."""
+        rows = range(len(self.ids)) if rows is None else list(rows)
+        ids, gold = [self.ids[n] for n in rows], [self.gold[n] for n in rows]
+        paths = [self.paths[n] for n in rows] if self.ordered else []
+        uses = [[] if path is None else path.paths[0] for path in paths]  # of passages, as often as used
+        wanted = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
+        hits = hop_hits(ids, wanted, self.most) if self.ordered else {}
+        return {**hits, **(exact_chain(ids, gold, paths) if self.whole else {})}
+
+
+_MOST_TYPES = 20
+"""More values than this are no types: the field has another meaning."""
+
+
+def types_of(queries: Sequence[Query]) -> dict[str, list[int]]:
+    """Type in the metadata -> rows of its queries, ascending by type; empty for fewer than two types."""
+    rows: dict[str, list[int]] = {}
+    for n, query in enumerate(queries):
+        kind = json.loads(query.metadata).get("type")
+        if isinstance(kind, str):
+            rows.setdefault(kind, []).append(n)
+    return dict(sorted(rows.items())) if 2 <= len(rows) <= _MOST_TYPES else {}
+
+
+def scores_by_type(
+    queries: Sequence[Query],
+    ids: Sequence[Sequence[str]],
+    gold: Sequence[Sequence[str]],
+    ks: Sequence[int],
+    chains: Sequence[Sequence[str]] | None = None,
+    hops: FoundByHops | None = None,
+) -> dict[str, dict[str, float | int]]:
+    """Type -> recall and complete recall, with ``chains`` set F1, with ``hops`` their scores.
+
+    All lists have one item a query: passage ids, best first or in hop order, or gold passage ids.
+    """
+    report = {}
+    for kind, rows in types_of(queries).items():
+        ranked, wanted = [ids[n] for n in rows], [gold[n] for n in rows]
+        scores: dict[str, float | int] = {"queries": len(rows)}
+        scores |= sequence_recall(ranked, wanted, ks) | complete_recall(ranked, wanted, ks)
+        if chains is not None:
+            passages = [chains[n] for n in rows]
+            scores |= {"set_f1": set_f1(passages, wanted)["f1"], **known_number(passages, wanted)}
+        report[kind] = scores | ({} if hops is None else hops.scores(rows))
+    return report
 
 
 def format_report(report: Report) -> str:
@@ -247,14 +347,14 @@ def format_report(report: Report) -> str:
             keys = [name] if section in (name, "measures", "hops") else [section, name]
             lines.append(f"{measure_label(*keys):<22}{shown}")
     types = report.get("by_type", {})
-    if types:  # recall and complete recall, then a table of what else they have
+    if types:  # recall and complete recall, then a table of their other metrics
         lines += ["", "by type"]
     for name, values in types.items():
         for label, prefix in ((name, "recall@"), ("  complete", "complete_recall@")):
             lines.append(f"{label:<22}" + "".join(_percent(values.get(f"{prefix}{k}")) for k in ks))
-    others = dict.fromkeys(n for values in types.values() for n in values if n != "queries" and "@" not in n)
-    last = sorted(others, key=lambda name: name.startswith("exact_"))  # after the hits of all hops
-    heads = {name: f"  {measure_label(name):>6}" for name in last}
+    metrics = dict.fromkeys(n for values in types.values() for n in values if n != "queries" and "@" not in n)
+    metrics = dict.fromkeys(sorted(metrics, key=lambda name: name.startswith("exact_")))  # after all hops
+    heads = {name: f"  {measure_label(name):>6}" for name in metrics}
     if heads:
         lines += ["", f"{'by type':<22}" + "".join(heads.values())]
         lines += [
@@ -272,12 +372,6 @@ def _percent(value: float | None) -> str:
     return f"{'-':>8}" if value is None else f"{100 * value:8.1f}"
 
 
-# Names of measures in tables: those of the glossary, in every table alike.
-#
-# A report names a measure by a key (``f1_known_number``), a table by its label ("set F1, known number"). The
-# module does not know how a measure is computed.
-
-
 _LABELS = {
     "set f1": "set F1",
     "f1 known number": "set F1, known number",
@@ -287,157 +381,10 @@ _LABELS = {
 
 
 def measure_label(*keys: str) -> str:
-    """The label of a measure.
+    """The name of a measure in tables: the glossary's.
 
     Args:
-        keys: The section of the report, if the key of the measure does not say it, and that key.
+        keys: The key of the measure (``f1_known_number``), after the section of the report if need be.
     """
     words = " ".join(keys).replace("_", " ")
     return _LABELS.get(words, words)
-
-
-# Scores by the type of a question, where the metadata of queries have a field ``type``.
-
-
-FIELD = "type"
-_MOST = 20
-"""More values than this are no types: the field means something else."""
-
-
-def types_of(queries: Sequence[Query]) -> dict[str, list[int]]:
-    """Type -> places of its queries, ascending by type; nothing where fewer than two types are named."""
-    found: dict[str, list[int]] = {}
-    for place, query in enumerate(queries):
-        value = json.loads(query.metadata).get(FIELD)
-        if isinstance(value, str):
-            found.setdefault(value, []).append(place)
-    return dict(sorted(found.items())) if 2 <= len(found) <= _MOST else {}
-
-
-def scores_by_type(
-    queries: Sequence[Query],
-    ids: Sequence[Sequence[str]],
-    gold: Sequence[Sequence[str]],
-    ks: Sequence[int],
-    chains: Sequence[Sequence[str]] | None = None,
-    hops: FoundByHops | None = None,
-) -> Mapping[str, dict[str, float | int]] | None:
-    """Recall, complete recall, set F1 of chains, and scores of hops, by type; None where queries have none.
-
-    Args:
-        queries: ``[Q]``.
-        ids: Passage ids of each, best first.
-        gold: Gold passage ids of each.
-        ks: Cut-offs.
-        chains: Passage ids of each query's chain.
-        hops: What the hops of each query found.
-    """
-    report = {}
-    for name, places in types_of(queries).items():
-        wanted = [gold[place] for place in places]
-        part = [ids[place] for place in places]
-        scores: dict[str, float | int] = {"queries": len(places)}
-        scores |= sequence_recall(part, wanted, ks) | complete_recall(part, wanted, ks)
-        if chains is not None:
-            own = [chains[place] for place in places]
-            scores |= {"set_f1": set_f1(own, wanted)["f1"], **known_number(own, wanted)}
-        report[name] = scores | ({} if hops is None else hops.scores(places))
-    return report or None
-
-
-# Scores of hops: hits of each, path match, exact sets and exact chains.
-#
-# What a run stores decides. Chains are stored as they are. The ranking of a fixed number of hops begins with
-# the passages of its best chain; without that number it has hits of hops alone. Passages that do not stand in
-# hop order (:attr:`grls.runs.run.Run.in_hop_order`) have neither hits of hops nor paths; of a chain of such
-# passages the exact set remains.
-
-
-class FoundByHops(NamedTuple):
-    """What the hops of each query found.
-
-    Attributes:
-        ids: Passage ids in hop order, without DONE.
-        gold: Gold passage ids.
-        paths: The accepted paths; None for a query without a known order.
-        ordered: Whether the ids are in hop order.
-        whole: Whether the ids are the whole chain and nothing else.
-        most: Largest number of hops; None: the length of the longest chain.
-    """
-
-    ids: Sequence[Sequence[str]]
-    gold: Sequence[Collection[str]]
-    paths: Sequence[Accepted | None]
-    ordered: bool = True
-    whole: bool = True
-    most: int | None = None
-
-    def scores(self, places: Iterable[int] | None = None) -> dict[str, float]:
-        """``H1``, ``H2``, …, ``exact_set`` and ``exact_chain``, as far as they are known.
-
-        Args:
-            places: The queries; None: all.
-        """
-        numbers = list(range(len(self.ids)) if places is None else places)
-        ids, gold = [self.ids[n] for n in numbers], [self.gold[n] for n in numbers]
-        paths = [self.paths[n] for n in numbers] if self.ordered else []
-        uses = [[] if path is None else path.paths[0] for path in paths]  # of passages, as often as used
-        wanted = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
-        hits = hop_hits(ids, wanted, self.most) if self.ordered else {}
-        return {**hits, **(exact_chain(ids, gold, paths) if self.whole else {})}
-
-
-def found_by_hops(
-    run: Run,
-    ids: Sequence[Sequence[str]],
-    chains: Sequence[Sequence[str]] | None,
-    gold: Sequence[Collection[str]],
-    paths: Sequence[Accepted | None],
-    ordered: bool,
-) -> FoundByHops | None:
-    """What the hops of a run found; None where it has none, or does not say.
-
-    Args:
-        run: The run.
-        ids: Passage ids of each query's ranking.
-        chains: Passage ids of each query's chain; None: the run holds no chains.
-        gold: Gold passage ids.
-        paths: See :func:`accepted_paths`.
-        ordered: Whether passages stand in hop order.
-    """
-    if chains is not None:
-        return FoundByHops(chains, gold, paths, ordered)
-    if run.steps != "fixed" or run.info is None or not ordered:
-        return None
-    hops = run.info.options.get("hops")
-    return FoundByHops([list(one)[:hops] for one in ids], gold, paths, whole=hops is not None, most=hops)
-
-
-def accepted_paths(
-    queries: Sequence[Query], gold: Sequence[Collection[str]], repeats: bool = False
-) -> list[Accepted | None]:
-    """Of each query the gold evidence, and the equally good proofs in the metadata; None without evidence.
-
-    Args:
-        queries: The queries.
-        gold: The gold passages of each.
-        repeats: Whether hops may repeat a passage. Else a passage that a proof uses again stands once.
-    """
-    paths: list[Accepted | None] = []
-    for query, wanted in zip(queries, gold, strict=True):
-        evidence = [passage for passage in query.evidence if passage in set(wanted)]
-        proofs = [evidence, *proofs_of(query)]
-        accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
-        paths.append(Accepted(accepted, any_order(query)) if query.evidence else None)
-    return paths
-
-
-def matched_paths(
-    ids: Sequence[Sequence[str]], paths: Sequence[Accepted | None]
-) -> dict[str, float | int] | None:
-    """Path match over the queries that have evidence; None if no path is longer than one passage."""
-    known = [(one, path) for one, path in zip(ids, paths, strict=True) if path is not None]
-    if not any(len(path) > 1 for _, accepted in known for path in accepted.paths):
-        return None
-    values = path_match([one for one, _ in known], [accepted for _, accepted in known])
-    return {**values, "queries": len(known)}

@@ -58,17 +58,10 @@ class _Example(NamedTuple):
 
 
 def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
-    """``count`` queries with their hits, good and bad ones in turn, in the order of the queries.
+    """``count`` queries with their hits, good and bad results in turn, in the order of the queries.
 
     A ranking is shown down to rank 5; gold passages below are listed with their rank and id. Passages are
-    shown with their titles, in a line each.
-
-    Args:
-        run: JSONL or TREC run, or one that is loaded already.
-        data: Data set folder.
-        split: The split of the qrels.
-        corpus: The corpus of ``data``.
-        count: Number of queries; none below 1.
+    shown with their titles, in a line each. ``run``: a JSONL or TREC run, or a loaded run.
     """
     loaded = run if isinstance(run, Run) else Run.load(run)
     queries, qrels = read_split(data, split, corpus, shared_limit([loaded]))

@@ -83,7 +83,7 @@ _Unused = tuple[tuple[Fact, int], ...]
 
 
 class _Step(NamedTuple):
-    """One way to take a rule."""
+    """A way to take a rule."""
 
     lacking: tuple[Fact, ...]
     taken: tuple[int, ...]
@@ -182,16 +182,16 @@ def _steps(problem: Problem, node: Statement | None, n: int, unused: _Unused) ->
     if not isinstance(node, Rule):
         yield _Step((), (), unused if node is None else (*unused, (node, n)))
         return
-    others = sorted({fact.subject for fact, _ in unused} - {problem.goal.subject})
-    for subject in (problem.goal.subject, *others) if node.free else ("",):
+    subjects = sorted({fact.subject for fact, _ in unused} - {problem.goal.subject})
+    for subject in (problem.goal.subject, *subjects) if node.free else ("",):
         premises, conclusion = node.of(subject)
         left, taken, lacking = list(unused), [], []
         for premise in premises:
-            place = next((p for p, (fact, _) in enumerate(left) if fact == premise), None)
-            if place is None:
+            index = next((i for i, (fact, _) in enumerate(left) if fact == premise), None)
+            if index is None:
                 lacking.append(premise)
             else:
-                taken.append(left.pop(place)[1])
+                taken.append(left.pop(index)[1])
         yield _Step(tuple(lacking), tuple(taken), (*left, (conclusion, n)))
 
 

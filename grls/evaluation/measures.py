@@ -3,8 +3,12 @@
 Convention: as trec_eval. The grades of the qrels are taken as they are (nDCG gains by grade, the others count
 a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries. The
 order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages are
-passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
-:mod:`grls.evaluation.metrics.sequence_recall`. :func:`register_measure` adds measures of other people.
+passed as numbers: trec_eval is C, and ends an id at a NUL. :func:`register_measure` adds other measures;
+recall (``R@k``) is one of them: :mod:`grls.evaluation.metrics.sequence_recall`.
+
+A run of 10 passages a query has no R@20: :class:`RunDepth` says which measures can be told from a run. Those
+without a cut-off (``RR``, ``AP``) read what a run holds, and runs are compared in them at the depth that all
+of them have.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ from typing import Any, TypeVar
 
 import ir_measures
 
-from grls.data.dataset import HIGHEST_GRADE
+from grls.data.dataset import HIGHEST_GRADE, relevant
 from grls.data.inputs.arguments import checked
 from grls.data.inputs.tables import list_from, name_list, short_repr
 from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
-from grls.io.recipes import load_plugins
+from grls.io.recipes import definition, load_plugins
 from grls.runs.run import Run
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
@@ -40,10 +44,12 @@ _PROVIDERS = ir_measures.providers.FallbackProvider(
 _HINT = "as in 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names), or one that is registered"
 
 _SPELLINGS = {
-    **{name.replace("_", "").lower(): found.NAME for name, found in ir_measures.measures.registry.items()},
+    **{name.replace("_", "").lower(): kind.NAME for name, kind in ir_measures.measures.registry.items()},
     **{"reciprank": "RR", "hit": "Success", "hits": "Success"},
 }  # a measure's names in other tools, without capitals and underscores -> its name here
 _NAME_AND_CUTOFF = re.compile(r"([A-Za-z_]+?)(?:_cut)?[@_.:-]*(\d*)")
+_WITH_CUTOFF = re.compile(r"(.+)@([1-9]\d*)")
+_TO_LAST_GOLD = ("f1_known_number", "path_match", "Rprec")  # as deep as a query has gold passages
 
 Measure = Callable[[Sequence[str], Mapping[str, int]], float]
 """Passage ids of a query, best first, and its grades (passage id -> grade) -> a value in [0, 1]."""
@@ -54,7 +60,7 @@ REGISTERED: dict[str, Measure] = {}
 
 @checked
 def register_measure(name: str, measure: Measure) -> None:
-    """Add a measure; its name is then known wherever measures are named.
+    """Add a measure; its name is then known wherever measures are named, also with a cut-off (``name@10``).
 
     Args:
         name: Its name, one word that is no name of ``ir_measures``.
@@ -67,14 +73,19 @@ def register_measure(name: str, measure: Measure) -> None:
     if name.split() != [name]:
         raise ConfigError(f"expected the name of a measure as one word, got {name!r}.")
     known = REGISTERED.get(name)
-    again = known is not None and _place(known) == _place(measure)  # a notebook's cell, run twice
-    if not again and (known is not None or _is_standard(name)):
+    repeated = known is not None and definition(known) == definition(measure)
+    if not repeated and (known is not None or _is_standard(name)):
         raise ConfigError(f"the measure {name!r} is there already; choose another name.")
     REGISTERED[name] = measure
 
 
-def _place(measure: Measure) -> tuple[str, str]:
-    return getattr(measure, "__module__", ""), getattr(measure, "__qualname__", repr(measure))
+def _registered(name: str) -> Measure | None:
+    """A registered measure; with a cut-off (``R@5``) it reads the first passages."""
+    match = None if name in REGISTERED else _WITH_CUTOFF.fullmatch(name)
+    if match is None or match[1] not in REGISTERED:
+        return REGISTERED.get(name)
+    measure, k = REGISTERED[match[1]], int(match[2])
+    return lambda ids, grades: measure(ids[:k], grades)
 
 
 def measure_names(measures: Any) -> list[str]:
@@ -105,9 +116,9 @@ def measure_names(measures: Any) -> list[str]:
             )
         if not isinstance(name, str):
             raise ConfigError(f"measures must be {_EXPECTED}, got {short_repr(name)}.")
-        if name not in REGISTERED and not _is_standard(name):
+        if _registered(name) is None and not _is_standard(name):
             load_plugins()
-        names.append(name if name in REGISTERED else str(_parsed(name)))
+        names.append(str(_parsed(name)) if _registered(name) is None else name)
     return list(dict.fromkeys(names))
 
 
@@ -150,9 +161,10 @@ def query_values(
                     f"one between -{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
                 )
     values: dict[str, list[float]] = {}
-    standard = [name for name in names if name not in REGISTERED]
+    registered = {name: measure for name in names if (measure := _registered(name)) is not None}
+    standard = [name for name in names if name not in registered]
     if standard:
-        number: dict[str, str] = defaultdict(lambda: str(len(number)))  # of a passage; of a query its place
+        number: dict[str, str] = defaultdict(lambda: str(len(number)))  # of a passage
         judged = [
             ir_measures.Qrel(str(n), number[passage], grade)
             for n, grades in enumerate(qrels.values())
@@ -167,10 +179,10 @@ def query_values(
         by_query = {(m.query_id, str(m.measure)): float(m.value) for m in calculated}
         for name in standard:
             values[name] = [by_query.get((str(query), name), 0.0) for query in range(len(qrels))]
-    for name in (name for name in names if name in REGISTERED):
+    for name, measure in registered.items():
         values[name] = []
         for query, grades in qrels.items():
-            value: Any = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
+            value: Any = measure(list(rankings.get(query, ())), dict(grades))
             try:
                 share = float(value)  # of NumPy or Torch, too
             except (TypeError, ValueError):
@@ -206,9 +218,12 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
         measure = ir_measures.parse_measure(name)
         supported = _PROVIDERS.supports(measure)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
-        meant = _meant(name)
-        why = f" ({error}); expected names {_HINT}." if meant is None else f"; did you mean {meant!r}?"
-        raise ConfigError(f"measures: {name!r} is no measure{why}") from None
+        spelled = _NAME_AND_CUTOFF.fullmatch(name) if isinstance(name, str) else None
+        known = spelled and _SPELLINGS.get(spelled[1].replace("_", "").lower())
+        names = [f"{known}@{spelled[2]}"] if spelled and spelled[2] else [f"{known}", f"{known}@10"]
+        close = next((other for other in names if known and other != name and _is_standard(other)), None)
+        hint = f" ({error}); expected names {_HINT}." if close is None else f"; did you mean {close!r}?"
+        raise ConfigError(f"measures: {name!r} is no measure{hint}") from None
     gains = (measure.params.get("gains") or {}).items()
     fits = (  # trec_eval's integers
         _between(measure.params.get("cutoff"), 1, _DEEPEST)
@@ -224,31 +239,21 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
     return measure
 
 
-def _meant(name: Any) -> str | None:
-    """The measure that another tool spells so (``recall@5``, ``ndcg_cut_10``); None if there is none."""
-    spelled = _NAME_AND_CUTOFF.fullmatch(name) if isinstance(name, str) else None
-    known = spelled and _SPELLINGS.get(spelled[1].replace("_", "").lower())
-    if not spelled or not known:
-        return None
-    written = [f"{known}@{spelled[2]}"] if spelled[2] else [known, f"{known}@10"]
-    return next((one for one in written if one != name and _is_standard(one)), None)
-
-
 def _between(number: object, low: int, high: int) -> bool:
     """Whether a number lies within bounds; True for a missing parameter."""
     return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)
 
 
-# Which measures can be told from a run: none that reads deeper than the run was cut off.
-#
-# A run of 10 passages a query has no R@20: its value would be that of R@10. How deep a run is, says
-# :meth:`grls.runs.run.Run.depth`; which rank a measure reads to, says its name. Measures without a cut-off
-# (``RR``, ``AP``) read what the run holds, and runs are compared in them at the depth that all of them have.
+def _recall(ids: Sequence[str], grades: Mapping[str, int]) -> float:
+    from grls.evaluation.metrics.sequence_recall import recall_at  # imports evaluate, which takes seconds
+
+    return recall_at(ids, relevant(grades), len(ids))
+
+
+register_measure("R", _recall)
 
 
 Value = TypeVar("Value")
-
-_TO_LAST_GOLD = ("f1_known_number", "path_match", "Rprec")  # as deep as a query has gold passages
 
 
 @dataclass(frozen=True)
@@ -267,7 +272,7 @@ class RunDepth:
 
     @classmethod
     def of(cls, run: Run, passages: int | None, gold: Sequence[Collection[str]]) -> RunDepth:
-        """The depth of a run.
+        """The depth of a run (:meth:`grls.runs.run.Run.depth`).
 
         Args:
             run: The run.
@@ -286,14 +291,14 @@ class RunDepth:
         return {metric: value if self.tells(metric) else None for metric, value in values.items()}
 
     def refuse(self, metrics: Iterable[str], remedy: str = "leave out what reads deeper") -> None:
-        """Refuse metrics that were asked for by name and cannot be told.
+        """Refuse metrics, named by the user, that cannot be told.
 
         Args:
             metrics: Their names.
             remedy: What to do other than to retrieve again.
 
         Raises:
-            ConfigError: There is one.
+            ConfigError: One of them reads deeper than the run was cut off.
         """
         deeper = [metric for metric in metrics if not self.tells(metric)]
         if deeper and self.ranks is not None:
@@ -303,7 +308,7 @@ class RunDepth:
             )
 
     def note(self) -> str:
-        """A sentence on what has no value, for below a table; empty where every measure has one."""
+        """A sentence below a table on measures without a value; empty if every measure has one."""
         if self.ranks is None:
             return ""
         return (

@@ -53,7 +53,7 @@ class Price(NamedTuple):
     """The price of a run.
 
     Attributes:
-        what: What ends: ``DONE``, or ``the cut``.
+        what: The name of the end: ``DONE``, or ``the cut``.
         groups: The price over all queries (``all``), those whose chains are ``too short``, of ``right
             length`` or ``too long``, and those of each type (``type NAME``); no group is empty.
         length: Mean number of distinct passages as the system ended.
@@ -69,7 +69,9 @@ class Price(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """As JSON values."""
-        groups = {name: {**one._asdict(), "price": one.price._asdict()} for name, one in self.groups.items()}
+        groups = {
+            name: {**group._asdict(), "price": group.price._asdict()} for name, group in self.groups.items()
+        }
         return {**self._asdict(), "groups": groups}
 
 
@@ -85,10 +87,10 @@ def price_of_end(
 
     Args:
         ended: The passages that the system returned, without DONE.
-        unended: Those that the same system ranks if nothing ends it.
+        unended: The passages that the same system ranks if nothing ends it.
         gold: Gold passage ids of each query.
-        types: Type of questions -> places of its queries.
-        what: What ends.
+        types: Type of questions -> rows of its queries.
+        what: The name of the end.
         seed: Seed of the resampling.
     """
     scores = [set_scores(ids, wanted).f1 for ids, wanted in zip(ended, gold, strict=True)]
@@ -96,29 +98,30 @@ def price_of_end(
     lengths, sizes = ([len(set(ids)) for ids in lists] for lists in (ended, gold))
     depths = [len(set(ids)) for ids in unended]
     more = [length - size for length, size in zip(lengths, sizes, strict=True)]
-    places_of: dict[str, Sequence[int]] = {
+    rows_of: dict[str, Sequence[int]] = {
         "all": range(len(more)),
         "too short": [n for n, extra in enumerate(more) if extra < 0],
         "right length": [n for n, extra in enumerate(more) if extra == 0],
         "too long": [n for n, extra in enumerate(more) if extra > 0],
     }
-    places_of = {name: places for name, places in places_of.items() if places}
+    rows_of |= {f"type {name}": rows for name, rows in (types or {}).items()}
     groups = {}
-    for name, places in {**places_of, **{f"type {name}": own for name, own in (types or {}).items()}}.items():
-        parts = [known[n] for n in places], [scores[n] for n in places]
-        groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
+    for name, rows in rows_of.items():
+        if rows:
+            parts = [known[n] for n in rows], [scores[n] for n in rows]
+            groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
     beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
     return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
 
 
 def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
-    """Place of a run that ends -> place of the run of the same system without an end, where there is one.
+    """Index of a run that ends -> index of a run of the same system without an end, if there is one.
 
     Runs belong together if their manifests say the same corpus, queries and retriever. Of several runs the
     one with the most hops is taken, then the one of the most passages, then the first.
     """
     pairs: dict[int, int] = {}
-    for place, info in enumerate(infos):
+    for index, info in enumerate(infos):
         if info is None or info.steps != "dynamic":
             continue
         reaches: dict[int, tuple[int, ...]] = {}  # hops and passages of the runs of the same system
@@ -130,12 +133,12 @@ def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
                 counts = (other.options.get("hops"), other.options.get("k"))
                 reaches[n] = tuple(count if isinstance(count, int) else 0 for count in counts)
         if reaches:
-            pairs[place] = max(reaches, key=lambda n: reaches[n])
+            pairs[index] = max(reaches, key=lambda n: reaches[n])
     return pairs
 
 
 def what_ends(info: RunInfo | None) -> str:
-    """What ends the chains of a run, in words."""
+    """The name of the end of a run's chains or rankings."""
     return "the cut" if info is not None and "cut" in info.options else "DONE"
 
 
@@ -163,15 +166,15 @@ def price_of_run(
     split = split or made_for or "test"
     queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
     every = {query.id for query in read_queries(data)}
-    for one in loaded:
-        refuse_unrelated(one, data, split, qrels, every)
+    for each in loaded:
+        refuse_unrelated(each, data, split, qrels, every)
     refuse_unknown_passages(loaded, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]
     passages = []
-    for one in loaded:
-        hits = [one.chains[q].hits if q in one.chains else one.rankings.get(q, ()) for q in qrels]
-        passages.append([[hit.id for hit in without_done(own)] for own in hits])
+    for each in loaded:
+        lists = [each.chains[q].hits if q in each.chains else each.rankings.get(q, ()) for q in qrels]
+        passages.append([[hit.id for hit in without_done(hits)] for hits in lists])
     types = types_of([by_id[q] for q in qrels])
     return price_of_end(passages[0], passages[1], gold, types, what_ends(loaded[0].info))
 
@@ -207,11 +210,9 @@ def format_price(price: Price, unended: str) -> str:
         f"known: the first n passages of {unended}, for n gold passages",
         f"{'':<28}{'queries':>8}{'ended':>8}{'known':>8}{'price':>8}   {CONFIDENCE:.0%} interval",
     ]
-    for name, one in price.groups.items():
-        low, high = one.price.low, one.price.high
-        interval = "-" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
-        numbers = f"{one.price.queries:8}{100 * one.ended:8.1f}{100 * one.known:8.1f}"
-        lines.append(f"{name:<28}{numbers}{100 * one.price.difference:+8.1f}   {interval}")
+    for name, (ended, known, result) in price.groups.items():
+        numbers = f"{result.queries:8}{100 * ended:8.1f}{100 * known:8.1f}{100 * result.difference:+8.1f}"
+        lines.append(f"{name:<28}{numbers}   {result.interval}")
     lines.append(f"mean length {price.length:.2f}, gold {price.gold:.2f}")
     if price.beyond:
         lines.append(

@@ -136,8 +136,8 @@ def render_query(problem: Problem) -> str:
     facts = " ".join(render(fact) for fact in problem.start)
     subject, predicate = problem.goal
     verb, _, thing = predicate.partition(" ")
-    asked = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
-    return f"{facts} why {asked} ?"
+    clause = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
+    return f"{facts} why {clause} ?"
 
 
 def parse_query(text: str) -> Problem | None:

@@ -2,7 +2,8 @@
 
 The unit is the query: both runs have one value for each query, in the same order, and a query without an
 answer has the value 0. ``scipy.stats`` does the work; this module fixes the convention (two-sided, percentile
-interval, fixed seed) and adds Holm's correction, which scipy lacks. It does not know what the values measure.
+interval, fixed seed) and adds Holm's correction, which scipy lacks. Pages that compare many runs:
+:mod:`grls.report`.
 """
 
 from __future__ import annotations
@@ -54,6 +55,13 @@ class Comparison(NamedTuple):
     p: float
     queries: int
 
+    @property
+    def interval(self) -> str:
+        """The interval in points; a dash for fewer than two queries."""
+        if self.low is None or self.high is None:
+            return "-"
+        return f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
+
 
 def compare(
     first: Sequence[float], second: Sequence[float], resamples: int = RESAMPLES, seed: int = 0
@@ -94,8 +102,7 @@ def compare(
             rng=seed,
         ).confidence_interval
         low, high = float(interval.low), float(interval.high)
-    # A query with equal values adds 0 however it is swapped: without it the test gives the same result,
-    # faster, and more often exactly.
+    # A query with equal values adds 0 however it is swapped: without it the test more often is exact.
     unequal = differences[differences != 0]
     p = 1.0  # of fewer than two: both swaps are as extreme as the observed difference
     if len(unequal) > 1:
@@ -127,13 +134,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def shown_p(p: float) -> str:
-    """A p value in a table; it is never 0."""
+    """A p value in a table, never 0."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-# Compares two runs of the same queries, measure by measure: the difference, and whether it is chance.
-#
-# A query without an answer has the value 0. Pages that compare many runs: :mod:`grls.report`.
 
 
 def compare_runs(
@@ -162,7 +164,7 @@ def compare_runs(
         have, and called by it (``RR@10``).
 
     Raises:
-        ConfigError: One of ``ks`` or ``measures`` does.
+        ConfigError: One of ``ks`` or ``measures`` reads deeper.
         DataError: A file is missing, malformed or empty, answers no query of the split, or has a query or a
             passage that the data set does not have.
         MismatchError: The manifests show other corpora or queries.
@@ -170,18 +172,18 @@ def compare_runs(
     loaded = load_runs([run, baseline])
     queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
     every = {query.id for query in read_queries(data)}
-    for one in loaded:
-        refuse_unrelated(one, data, split, qrels, every)
+    for each in loaded:
+        refuse_unrelated(each, data, split, qrels, every)
     refuse_unknown_passages(loaded, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
-    depths = [RunDepth.of(one, len(corpus), [*gold.values()]) for one in loaded]
+    depths = [RunDepth.of(each, len(corpus), [*gold.values()]) for each in loaded]
     for depth in depths:
         depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
         depth.refuse([] if measures is None else names)
     values, shared = [], shared_depth(depths)
-    for one in loaded:
-        ranked = {q: [hit.id for hit in without_done(one.rankings.get(q, ()))][:shared] for q in qrels}
+    for each in loaded:
+        ranked = {q: [hit.id for hit in without_done(each.rankings.get(q, ()))][:shared] for q in qrels}
         recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cuts}
         values.append(recalls | query_values(names, ranked, qrels))
     told = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
@@ -195,9 +197,6 @@ def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:
         f"beside {baseline}, {counted(first.queries, 'query')}: difference in points, {CONFIDENCE:.0%} "
         "interval, p"
     ]
-    for name, one in compared.items():
-        interval = (
-            "-" if one.low is None or one.high is None else f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-        )
-        lines.append(f"{name:<22}{100 * one.difference:+8.1f}   {interval:<16} {shown_p(one.p)}")
+    for name, result in compared.items():
+        lines.append(f"{name:<22}{100 * result.difference:+8.1f}   {result.interval:<16} {shown_p(result.p)}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Selects what to explain: a query, its gold passages, and their hops."""
+"""Selects the searches to explain: a query, its gold passages, and their hops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from grls.errors import ConfigError, DataError, Option
 from grls.explain.text import TEXT_ALONE, Ask
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, Retriever
-from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.registry import Opening, load_retriever
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ class Hop(NamedTuple):
     evidence: tuple[str, ...]
 
 
-def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
+def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
     """The query and its gold passages in order; a query given as text has no gold passages.
 
     Args:
@@ -43,7 +41,7 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
     """
     if data is None:
         return Query(TEXT_ALONE, query), []
-    known = {one.id: one for one in read_queries(data)}
+    known = {known.id: known for known in read_queries(data)}
     if query in known:
         qrels_file = Path(data) / "qrels" / f"{split}.tsv"
         qrels = read_qrels(qrels_file) if qrels_file.is_file() else {}
@@ -52,10 +50,10 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
         if named:
             return known[query], []
         files = sorted(qrels_file.parent.glob("*.tsv"))
-        others = [other.stem for other in files if other != qrels_file and query in read_qrels(other)]
-        where = f"{Option('split')} {others[0]} does: name it" if others else "no split does: make qrels"
+        splits = [file.stem for file in files if file != qrels_file and query in read_qrels(file)]
+        remedy = f"{Option('split')} {splits[0]} does: name it" if splits else "no split does: make qrels"
         raise DataError(
-            f"{Option('split', split)} does not judge query {query!r}; {where}, or give "
+            f"{Option('split', split)} does not judge query {query!r}; {remedy}, or give "
             f"{Option('case.gold', 'ID')}.",
             qrels_file,
         )
@@ -128,27 +126,8 @@ def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
     return asks
 
 
-# Opens the retriever to explain, and says whether its search can be explained step by step.
-
-
 def explainable(retriever: Retriever) -> DecodesPassages | None:
-    """A retriever of single steps whose search can be explained step by step; None: another one."""
+    """The retriever of single steps, if its search can be explained step by step."""
     if not isinstance(retriever, DecodesPassages):
         return None
     return None if retriever.generator.spans is not None or retriever.generator.removed else retriever
-
-
-def open_for_explaining(folder: str, device: str, precision: str, search: SearchOptions) -> Retriever:
-    """Open a retriever with the options of search of a call.
-
-    Args:
-        folder: The retriever's folder.
-        device: Device of the model.
-        precision: Precision of the model.
-        search: Search options; the default options stand for those of the folder.
-
-    Raises:
-        ConfigError: The kind cannot use an option.
-        DataError: The folder is no retriever.
-    """
-    return load_retriever(folder, Opening(device, precision, None if search == USUAL_SEARCH else search))

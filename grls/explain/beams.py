@@ -43,7 +43,7 @@ class TracedBeam(NamedTuple):
     """A prefix that a step continues.
 
     Attributes:
-        parent: Its place among the listed candidates of the step before; None at the first step, or where
+        parent: Its index among the listed candidates of the step before; None at the first step, or where
             that candidate is not listed.
         allowed: Number of tokens that the constraint allows after it.
         mass: The probability that the model gives to all allowed tokens together, within its vocabulary.
@@ -58,14 +58,14 @@ class TracedToken(NamedTuple):
     """A candidate: a token that may continue a prefix. All logarithms are natural.
 
     Attributes:
-        beam: The prefix that it continues: its place among the beams of the step.
+        beam: The prefix that it continues: its index among the beams of the step.
         token: The token as the tokenizer writes it.
         full: Log-probability of the token within the vocabulary.
         constrained: Log-probability of the token among the allowed tokens.
-        prior: What the priors add to the score; None: there are none.
+        prior: The share of the priors in the score; None without priors.
         score: Score of the prefix with this token, by which candidates are ranked.
         passages: Number of different passages that begin so, and may be found.
-        fate: What the search does with it; see :data:`grls.decode.trace.Fate`.
+        fate: Its end in the search; see :data:`grls.decode.trace.Fate`.
         unique: It is finished because one passage alone begins so, before its last token.
         found: Ids of the passages that it finishes.
     """
@@ -118,10 +118,10 @@ class BeamTrace(NamedTuple):
         vocabulary: Number of tokens of the model.
         passages: Number of different passages that may be found.
         done_bias: Bias (nats) on DONE, which hops add after the search.
-        rescored: Number of results that are rescored after the search; 0: none.
+        rescored: Number of results that are rescored after the search.
         steps: The steps; none where one passage alone may be found.
         cut: The search has further steps.
-        results: What the search returns, best first.
+        results: The passages that the search returns, best first.
     """
 
     evidence: tuple[str, ...]
@@ -139,7 +139,7 @@ class BeamTrace(NamedTuple):
 
 
 def no_beam(retriever: Retriever) -> str | None:
-    """Why the search of a retriever has no beam to show; None: it has one."""
+    """The reason why the search of a retriever has no beam to show; None if it has a beam."""
     inner = single_steps(retriever)
     if not isinstance(inner, DecodesPassages):
         return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
@@ -180,7 +180,7 @@ def trace_beam(
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with turn(generator.model):
         stop: StopRule = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
-        asked, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
+        next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
         numbers: list[int] = []
         for name, number in zip(evidence, generator.corpus.numbers(evidence), strict=True):
             if number is None:
@@ -194,15 +194,15 @@ def trace_beam(
             branch = hops.branch or 4
             k = max(branch, generator.widest) if stop.bias else branch
         before = generator.evidence(query, numbers)
-        model_input = generator.codec.model_input(generator.encode([asked])[0], before)
-        (within,) = generator.subsets([asked], allow)
-        prior = inner.look_ahead(asked, generator.corpus.passages(numbers))
+        model_input = generator.codec.model_input(generator.encode([next_query])[0], before)
+        (within,) = generator.subsets([next_query], allow)
+        prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
         decoder = generator.decoder(k)
         recorder = RecordingModel(decoder.generator)
         steps: list[BeamStep] = []
         search = (model_input,), k, (hidden,), (within,)
-        (found,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
+        (hits,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
         listing = _Listing(generator, decoder, (hidden,), within, prior, most)
         return BeamTrace(
             evidence=tuple(evidence),
@@ -216,7 +216,7 @@ def trace_beam(
             rescored=generator.options.rescore,
             steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
             cut=len(steps) > MOST_STEPS,
-            results=tuple(listing.result(one.passage, one.score) for one in found),
+            results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
         )
 
 
@@ -243,16 +243,16 @@ class _Listing:
         """The steps of the search, with what the model gave for them."""
         listed: list[TracedStep] = []
         codec, end = self._generator.codec, self._decoder.index.rows.end
-        places: list[int | None] = [None]  # of each beam among the listed candidates of the step before
-        for step, given in zip(steps, recorded, strict=False):
+        parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before
+        for step, scores in zip(steps, recorded, strict=False):
             best = np.argsort(-step.scores, kind="stable")
             within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
-            kept = np.concatenate((best[within], best[~within]))[: self._most]
-            order = best[np.isin(best, kept)]  # the listed candidates, best first
-            offsets = np.searchsorted(step.parents, np.arange(len(places) + 1))
-            logits, none = given.logits.astype(np.float64), np.zeros(len(step.states), np.int64)
+            first = np.concatenate((best[within], best[~within]))[: self._most]
+            order = best[np.isin(best, first)]  # the listed candidates, best first
+            offsets = np.searchsorted(step.parents, np.arange(len(parents) + 1))
+            logits, none = scores.logits.astype(np.float64), np.zeros(len(step.states), np.int64)
             allowed: Floats = ragged_logsumexp(logits, offsets)
-            full, constrained = logits - given.normalizers[step.parents], logits - allowed[step.parents]
+            full, constrained = logits - scores.normalizers[step.parents], logits - allowed[step.parents]
             gains = None if self._masses is None else self._masses.gains(none, step.states, offsets)
             tokens = []
             for n, remaining in zip(order.tolist(), self.remaining(step.states[order]).tolist(), strict=True):
@@ -274,11 +274,11 @@ class _Listing:
                         found=found,
                     )
                 )
-            masses = np.minimum(1.0, np.exp(allowed - given.normalizers)).tolist()
-            beams = map(TracedBeam, places, np.diff(offsets).tolist(), masses)
+            masses = np.minimum(1.0, np.exp(allowed - scores.normalizers)).tolist()
+            beams = map(TracedBeam, parents, np.diff(offsets).tolist(), masses)
             listed.append(TracedStep(tuple(beams), tuple(tokens), len(step.scores)))
-            place = {candidate: n for n, candidate in enumerate(order.tolist())}
-            places = [place.get(candidate) for candidate in step.live.tolist()]
+            indexes = {candidate: n for n, candidate in enumerate(order.tolist())}
+            parents = [indexes.get(candidate) for candidate in step.live.tolist()]
         return tuple(listed)
 
     def result(self, number: int, score: float) -> TracedResult:
@@ -293,17 +293,8 @@ class _Listing:
         return self._scope.remaining(np.zeros(len(states), np.int64), *self._decoder.index.span(states))
 
 
-# Records the logits of a search, for those who show what a model preferred before the constraint.
-#
-# A :class:`RecordingModel` stands in the place of a model in :class:`grls.decode.beam.Decoder`. It keeps what
-# the search asks for, and the normalizer over the vocabulary, which a search with ``renormalized`` scores
-# does not need. Searches that are not recorded do not know this module.
-#
-# Legend: R rows (beams), A (row, token) pairs, V vocabulary.
-
-
 class RecordedStep(NamedTuple):
-    """What the model gave for one step.
+    """The scores of the model for one step. R rows (beams), A (row, token) pairs, V vocabulary.
 
     Attributes:
         rows: ``[A]`` the beam of each allowed token.
@@ -317,10 +308,10 @@ class RecordedStep(NamedTuple):
 
 
 class RecordingModel:
-    """A model whose steps are recorded.
+    """A model in :class:`grls.decode.beam.Decoder` whose logits are recorded.
 
-    Args:
-        model: The model.
+    It also records the normalizer over the vocabulary, which a search with ``renormalized`` scores does not
+    need.
     """
 
     def __init__(self, model: GeneratorModel):

@@ -84,21 +84,18 @@ class Explainer:
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
 
-            def open_passages(state: int) -> list[int]:
-                under = decoder.index.passages(state).tolist()
-                return [passage for passage in under if not searches.excluded(passage)]
+            def finished(state: int) -> list[int]:
+                return [p for p in decoder.index.passages(state).tolist() if not searches.excluded(p)]
 
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest, self.exhaustive)
                 score = None if searches.excluded(number) else searches.score(number)
                 path = _path(searches, number)
                 bar = float("-inf") if score is None else score.score
-                found = zip(
-                    hits, self._names(returned), self._texts(returned), searches.scores(returned), strict=True
-                )
+                columns = hits, self._names(returned), self._texts(returned), searches.scores(returned)
                 results = [
                     Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
-                    for rank, (hit, name, text, exact) in enumerate(found, start=1)
+                    for rank, (hit, name, text, exact) in enumerate(zip(*columns, strict=True), start=1)
                 ]
                 ending = None
                 if number != done and not searches.excluded(done):
@@ -117,8 +114,8 @@ class Explainer:
                 if number != done:
                     passage, codec = generator.corpus[number], generator.codec
                     parts = [text for text in (passage.title, passage.text) if text]
-                    whole = sum(map(len, codec.texts(parts))) + bool(passage.title)
-                    cut = max(0, whole - codec.limits.passage)
+                    tokens = sum(map(len, codec.texts(parts))) + bool(passage.title)
+                    cut = max(0, tokens - codec.limits.passage)
                 explanations.append(
                     Explanation(
                         query=query,
@@ -140,7 +137,7 @@ class Explainer:
                         done=ending,
                         twins=tuple(self._names(searches.twins(number))),
                         cut_tokens=cut,
-                        tree=beam_tree(searches.trace, path, self._token, open_passages, self._names),
+                        tree=beam_tree(searches.trace, path, self._token, finished, self._names),
                         priors=searches.prior is not None,
                     )
                 )
@@ -155,9 +152,9 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
             for number in numbers[: len(gold)]:
-                gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
+                left = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
                 judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
-                judged.append((judgement, gone[0] if gone else None))
+                judged.append((judgement, left[0] if left else None))
             return judged
 
     def _numbers(self, ids: Sequence[str]) -> list[int]:
@@ -209,9 +206,6 @@ def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
     return () if searches.excluded(gold) else follow(searches.trace, searches.forced([gold])[0])
 
 
-# The facts of an explanation about one query, hop and gold passage, as plain types.
-
-
 class Preferred(NamedTuple):
     """A token that the model preferred to the passage's token, and its log-probability (nats)."""
 
@@ -220,7 +214,7 @@ class Preferred(NamedTuple):
 
 
 class PathRow(NamedTuple):
-    """One decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
+    """A decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
 
     Attributes:
         step: The number of the step, from 1.
@@ -250,7 +244,7 @@ class PathRow(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One passage that the search returned.
+    """A passage that the search returned.
 
     Attributes:
         rank: The rank, from 1.
@@ -284,7 +278,7 @@ class Ending(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Everything known about one query, hop and gold passage.
+    """The facts about one query, hop and gold passage.
 
     Attributes:
         query: The query.
@@ -353,15 +347,6 @@ class Explanation(NamedTuple):
         return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)
 
 
-# The cause of a miss: the beam, the model, or something else.
-#
-# Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although s(g)
-# exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k passages
-# score higher, which no search can change (``scored worse``). Other passages that the beam lost may still
-# outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that score
-# higher. With ``exhaustive`` the scores of all passages decide.
-
-
 Verdict = Literal["found", "duplicate", "excluded", "done first", "pruned", "early stop", "scored worse"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -396,14 +381,20 @@ class Judgement(NamedTuple):
 
 
 def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: bool) -> Judgement:
-    """Judge one passage.
+    """The cause of a miss: the beam, the model, or something else.
+
+    Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although
+    s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
+    passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
+    may still outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that
+    score higher.
 
     Args:
         searches: The searches of the model input.
         gold: Number of the passage.
         done: Number of DONE.
         widest: Widest beam to try.
-        exhaustive: Score every passage.
+        exhaustive: Score every passage; these scores then decide.
     """
     width = searches.decoder.beams
     if searches.excluded(gold):
@@ -419,8 +410,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
         return Judgement("found", width, width, rank)
     if results.intersection(searches.twins(gold)):
         return Judgement("duplicate", width, width, rank)
-    decoder, own = searches.decoder, searches.score(gold)
-    if own.score > searches.last(searches.trace.found) + TOLERANCE:  # would a wider beam return it?
+    decoder, exact = searches.decoder, searches.score(gold)
+    if exact.score > searches.last(searches.trace.found) + TOLERANCE:  # would a wider beam return it?
         wanted, outranked = {gold, *searches.twins(gold)}, False
         sufficient = None
         while width < widest and sufficient is None and not outranked:
@@ -429,24 +420,22 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
             if wanted & {hit.passage for hit in hits}:
                 sufficient = width
             else:
-                outranked = searches.last(hits) >= own.score - TOLERANCE
+                outranked = searches.last(hits) >= exact.score - TOLERANCE
         worse = outranked if rank is None else rank > searches.k
         return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
     if decoder.mode != "renormalized" and decoder.stops_early and results:
         # Scores up to the unique prefix may rank it below a passage with a lower whole score.
         returned = searches.scores([hit.passage for hit in searches.trace.found])
         lowest = min(score.complete for score in returned)
-        if own.complete > lowest + TOLERANCE and (rank is None or rank <= searches.k):
+        if exact.complete > lowest + TOLERANCE and (rank is None or rank <= searches.k):
             return Judgement("early stop", None, width, rank)
     return Judgement("scored worse", None, width, rank)
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
-    """Whether DONE keeps the passage out of the chain.
+    """Whether DONE keeps the passage out of the chain: scores never rise, so a higher DONE beats every chain.
 
-    Scores never rise, so if DONE scores higher, the chain that ends here beats every chain through the
-    passage: the passage cannot be in the best chain, even if it is a hit. A DONE that the search did not
-    find ends no chain, whatever its score.
+    A DONE that the search did not find ends no chain, whatever its score.
     """
     results = {hit.passage for hit in searches.trace.found}
     if gold == done or done not in results:
@@ -454,20 +443,10 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
     if searches.score(done).score <= searches.score(gold).score:
         return False
     hidden = (*searches.exclude, done)
-    others = Searches(
+    without_done = Searches(
         searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
     )
-    return gold in results | {hit.passage for hit in others.trace.found}
-
-
-# The searches and exact scores of one model input, each computed once.
-#
-# Several gold passages of a query, and several beam widths, share them. Passages are numbers here.
-#
-# A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.stop.DoneByLogOdds`: DONE's score is
-# then s + b - log Z, the score of every other passage s - log Z. Z is the same for all, so it is left out
-# here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the biased
-# search.
+    return gold in results | {hit.passage for hit in without_done.trace.found}
 
 
 class Score(NamedTuple):
@@ -483,15 +462,20 @@ class Score(NamedTuple):
 
 
 class Searches:
-    """Searches and scores of one model input.
+    """Searches and exact scores of one model input, each computed once; passages are numbers.
+
+    A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.stop.DoneByLogOdds`: DONE's score
+    is then s + b - log Z, the score of every other passage s - log Z. Z is the same for all, so it is left
+    out here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the
+    biased search.
 
     Args:
         decoder: The decoder with the user's options.
         model_input: Token ids.
         k: Passages to return.
         exclude: Numbers of excluded passages.
-        bias: Passage -> bias added to its score (nats); only DONE has one. As in dynamic retrieval, a search
-            with a bias takes all ``beams`` passages, adds the bias and keeps the best k.
+        bias: Passage -> bias added to its score (nats), of DONE alone. As in dynamic retrieval, a search with
+            a bias takes all ``beams`` passages, adds the bias and keeps the best k.
         prior: The prior that looks ahead for the generator.
     """
 

@@ -95,9 +95,9 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
 
 def facts(e: Explanation) -> dict[str, Any]:
     """Every fact of an explanation, as JSON values."""
-    whole: dict[str, Any] = _plain(e)
-    whole["query"].pop("metadata")
-    return whole | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
+    fields: dict[str, Any] = _plain(e)
+    fields["query"].pop("metadata")
+    return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
 
 
 def html_page(explanations: Sequence[Explanation]) -> str:
@@ -120,7 +120,7 @@ def html_page(explanations: Sequence[Explanation]) -> str:
 def drawn(tree: Tree) -> dict[str, Any]:
     """A beam tree as the script ``tree.js`` of the server takes it, best prefix of a step first."""
     steps: list[dict[str, Any]] = []
-    places: dict[int, int] = {}
+    indexes: dict[int, int] = {}  # of the nodes among those of the step before
     texts: dict[int, str] = {-1: ""}
     for step, candidates in enumerate(tree.candidates, 1):
         here = [n for n, node in enumerate(tree.nodes) if node.step == step]
@@ -137,9 +137,9 @@ def drawn(tree: Tree) -> dict[str, Any]:
                 "beam": parents.index(node.parent), "token": node.token, "fate": _DRAWN[node.kind],
                 "constrained": min(node.score - before, 0.0), "gold": node.gold, "tip": tip,
             })  # fmt: skip
-        beams = [{"parent": places.get(parent)} for parent in parents]
+        beams = [{"parent": indexes.get(parent)} for parent in parents]
         steps.append({"candidates": candidates, "beams": beams, "tokens": tokens})
-        places = {n: place for place, n in enumerate(here)}
+        indexes = {n: index for index, n in enumerate(here)}
     return {"steps": _plain(steps)}
 
 

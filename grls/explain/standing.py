@@ -14,7 +14,7 @@ from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import IN_CHAINS, Passage, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.explain.options import USUAL_CASE, CaseOptions
-from grls.explain.text import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
+from grls.explain.text import Part, facts_part, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
@@ -56,7 +56,7 @@ class GoldStanding(NamedTuple):
         rank: Its rank, from 1; None if it is not among the passages that were ranked.
         score: Its score; None if it is not known.
         ranked: The number of passages that were ranked.
-        depth: The number of passages that were asked for.
+        depth: The number of passages that could be ranked.
         above: The first passages above it.
         words: For a retriever that matches words, the words of the query with what each adds to the score of
             the passage: 0 for a word that it does not hold. None for other retrievers.
@@ -96,83 +96,79 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     """
     numbers = _numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
-    places = {hit.id: place for place, hit in enumerate(hits)}
-    missing = [number for name, number in zip(gold, numbers, strict=True) if name not in places]
+    ranks = {hit.id: rank for rank, hit in enumerate(hits, 1)}
+    missing = [number for name, number in zip(gold, numbers, strict=True) if name not in ranks]
     scores: dict[int, float] = {}  # of passages that were not ranked
     if missing and isinstance(retriever, ScoresAll):
         every = retriever.scores([query])(np.array([0]))[0]
         scores = {passage: float(every[passage]) for passage in missing}
     described, single = retriever.describe(), single_steps(retriever)
-    # Only generators have passages that were removed in their corpus still.
-    gone: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
+    # The corpus of a generator still has the passages that were removed from it.
+    removed: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
     first = [hit.id for hit in hits[:_SHOWN]]
     passages = retriever.corpus.passages(_numbers(retriever.corpus, first)) if first else []
-    texts = {passage.id: _shown(passage) for passage in passages}
-    made = []
-    for name, number_ in zip(gold, numbers, strict=True):
-        place = places.get(name)
-        score = scores.get(number_) if place is None else hits[place].score
+    texts = {passage.id: _titled(passage) for passage in passages}
+    standings = []
+    for name, number in zip(gold, numbers, strict=True):
+        own_rank = ranks.get(name)
+        score = scores.get(number) if own_rank is None else hits[own_rank - 1].score
         above = [
             Above(rank, hit.id, texts[hit.id], hit.score, None if score is None else hit.score - score)
-            for rank, hit in enumerate(hits[: _SHOWN if place is None else min(place, _SHOWN)], 1)
+            for rank, hit in enumerate(hits[:_SHOWN], 1)
+            if own_rank is None or rank < own_rank
         ]
-        words = retriever.word_scores(query.text, number_) if isinstance(retriever, MatchesWords) else None
-        made.append(
+        words = retriever.word_scores(query.text, number) if isinstance(retriever, MatchesWords) else None
+        standings.append(
             GoldStanding(
                 query=query,
                 gold=name,
-                gold_text=_shown(retriever.corpus[number_]),
+                gold_text=_titled(retriever.corpus[number]),
                 system=described.name,
                 mode=described.score_mode,
-                rank=None if place is None else place + 1,
+                rank=own_rank,
                 score=score,
                 ranked=len(hits),
                 depth=depth,
                 above=tuple(above),
                 words=words,
-                removed=number_ in gone,
+                removed=number in removed,
             )
         )
-    return made
+    return standings
 
 
 def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
     numbers = corpus.numbers(ids)
-    for name, number_ in zip(ids, numbers, strict=True):
-        if number_ is None:
+    for name, number in zip(ids, numbers, strict=True):
+        if number is None:
             raise DataError(
                 f"gold: the passage id {name!r} is not in the retriever's corpus "
                 f"({counted(len(corpus), 'passage')}); give another id."
             )
-    return [number_ for number_ in numbers if number_ is not None]
+    return [number for number in numbers if number is not None]
 
 
-def _shown(passage: Passage) -> str:
+def _titled(passage: Passage) -> str:
     return f"{passage.title}: {passage.text}" if passage.title else passage.text
-
-
-def format_standing(s: GoldStanding) -> str:
-    """The report of a standing, for a terminal."""
-    return parts_text(standing_parts(s))
 
 
 def standing_parts(s: GoldStanding) -> list[Part]:
     """The report of a standing, in parts."""
-    asked = (("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text)), _search("search", s))
-    parts = [facts_part(*asked), text_part(why_there(s))]
+    query, passage = ("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text))
+    parts = [facts_part(query, passage, _search("search", s)), text_part(why_there(s))]
     if s.words is not None:
         words = s.words
-        there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
+        common = sorted((word for word in words if words[word]), key=lambda word: -words[word])
         lacking = [word for word in words if not words[word]]
-        common = ", ".join(f"{word} {_figure(words[word])}" for word in there) or "none in common"
-        lines = [("words", common)]
-        lines += [("lacking", ", ".join(lacking))] if lacking and there else []
+        listed = ", ".join(f"{word} {_figure(words[word])}" for word in common) or "none in common"
+        lines = [("words", listed)]
+        lines += [("lacking", ", ".join(lacking))] if lacking and common else []
         parts.append(facts_part(*lines))
     if s.above:
         rows = [("rank", "id", "score", "ahead", "passage")]
-        for one in s.above:
-            ahead = _figure(one.ahead, signed=True)
-            rows.append((str(one.rank), one.id, _figure(one.score), ahead, shortened(one.text, 70)))
+        for hit in s.above:
+            ahead = _figure(hit.ahead, signed=True)
+            rows.append((str(hit.rank), hit.id, _figure(hit.score), ahead, shortened(hit.text, 70)))
         parts.append(Part("table", tuple(rows), (1, 4)))
     return parts
 
@@ -189,17 +185,16 @@ def why_there(s: GoldStanding) -> str:
     if s.removed:
         return "REMOVED: the passage was removed from the retriever, so no search returns it."
     if s.rank is None:
-        where = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
-        more = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
-        scored = "" if s.score is None else f" Its score is {_figure(s.score)}."
-        return f"NOT FOUND: {where}.{scored}{more}"
+        reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
+        remedy = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
+        score = "" if s.score is None else f" Its score is {_figure(s.score)}."
+        return f"NOT FOUND: {reason}.{score}{remedy}"
     if s.rank == 1:
         return f"RANK 1 with score {_figure(s.score)}: nothing stands above it."
-    first, before = s.above[0], s.rank - 1
-    others = counted(before, "passage stands", "passages stand")
+    higher = counted(s.rank - 1, "passage stands", "passages stand")
     return (
-        f"RANK {s.rank:,} with score {_figure(s.score)}: {others} above it, the first is ahead by "
-        f"{_figure(first.ahead)}."
+        f"RANK {s.rank:,} with score {_figure(s.score)}: {higher} above it, the first is ahead by "
+        f"{_figure(s.above[0].ahead)}."
     )
 
 
@@ -213,26 +208,17 @@ def _figure(value: float | None, signed: bool = False) -> str:
     return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"
 
 
-# Standings for the command: of one query or of a split, for searches that are not explained step by step.
-#
-# They are printed, and written as JSON.
-
-
 _Options = CaseOptions | SearchOptions | HopOptions
 
 DEPTH = 100
-"""Number of passages that are ranked, unless another one is asked for."""
+"""The default number of passages that are ranked."""
 
 _RANKS = (1, 5, 10, 20, 100, 1000)
 """The ranks up to which the summary counts gold passages."""
 
 
 def refuse_stepwise(
-    retriever: Retriever,
-    folder: str,
-    case: CaseOptions,
-    search: SearchOptions,
-    hops: HopOptions,
+    retriever: Retriever, folder: str, case: CaseOptions, search: SearchOptions, hops: HopOptions
 ) -> None:
     """Refuse options that say nothing about where a passage stands in a ranking.
 
@@ -241,13 +227,11 @@ def refuse_stepwise(
     """
     stored = stored_options(folder)
     heeds = getattr(type(single_steps(retriever)), "heeds", None)
+    names = [f"case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
     searching = _changed(search, replace(USUAL_SEARCH, **stored.get("search", {})))
-    changed = [f"{Option(f'case.{name}')}" for name in _changed(case, USUAL_CASE) if name != "gold"]
-    changed += [
-        f"{Option(f'search.{name}')}" for name in searching if heeds is not None and name not in heeds
-    ]
+    names += [f"search.{name}" for name in searching if heeds is not None and name not in heeds]
     hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
-    changed += [f"{Option(f'hops.{name}')}" for name in hopping]
+    changed = [f"{Option(name)}" for name in (*names, *(f"hops.{name}" for name in hopping))]
     if changed:
         has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
         raise ConfigError(
@@ -258,9 +242,8 @@ def refuse_stepwise(
 
 
 def _changed(options: _Options, usual: _Options) -> list[str]:
-    """The fields whose values are not those of a call without options."""
-    names = [one.name for one in fields(usual)]
-    return [name for name in names if getattr(options, name) != getattr(usual, name)]
+    """The fields whose values differ from the usual ones."""
+    return [f.name for f in fields(usual) if getattr(options, f.name) != getattr(usual, f.name)]
 
 
 def standings_of(
@@ -272,52 +255,46 @@ def standings_of(
             yield standings(retriever, query, gold, depth)
 
 
-def line_of(made: Sequence[GoldStanding]) -> str:
+def line_of(standings: Sequence[GoldStanding]) -> str:
     """The standings of a query in one line: each gold passage with its rank."""
-    places = []
-    for s in made:
-        place = "removed" if s.removed else "not found" if s.rank is None else f"rank {s.rank:,}"
-        places.append(f"{s.gold} {place}")
-    return visible(f"{made[0].query.id}: {', '.join(places)}")
+    ranks = [
+        f"{s.gold} {'removed' if s.removed else 'not found' if s.rank is None else f'rank {s.rank:,}'}"
+        for s in standings
+    ]
+    return visible(f"{standings[0].query.id}: {', '.join(ranks)}")
 
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
     """How many gold passages are found at which ranks."""
+    counts = rank_counts(ranks, depth)
+    rows = {f"rank 1 to {int(top):,}" if top != "1" else "rank 1": n for top, n in counts["found_to"].items()}
+    rows["not found"] = counts["not_found"]
     lines = [f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query"]
-    for top in _tops(depth):
-        count = sum(rank is not None and rank <= top for rank in ranks)
-        lines.append(f"  {f'rank 1 to {top:,}' if top > 1 else 'rank 1':<16}{_share(count, len(ranks))}")
-    lost = sum(rank is None for rank in ranks)
-    return "\n".join([*lines, f"  {'not found':<16}{_share(lost, len(ranks))}"])
+    return "\n".join([*lines, *(f"  {name:<16}{n:>7,}  {n / len(ranks):.1%}" for name, n in rows.items())])
 
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
     """All facts of a standing, for JSON; a score that is no finite number is null."""
-    above = [one._asdict() | {"score": _finite(one.score), "ahead": _finite(one.ahead)} for one in s.above]
+    above = [hit._asdict() | {"score": _finite(hit.score), "ahead": _finite(hit.ahead)} for hit in s.above]
     plain = {"query": s.query.text, "score": _finite(s.score), "above": above}
     return {"query_id": s.query.id} | s._asdict() | plain
 
 
-def rank_record(made: Sequence[GoldStanding]) -> dict[str, Any]:
+def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
     """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
-    gold = [{"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in made]
-    return {"query_id": made[0].query.id, "gold": gold}
+    gold = [
+        {"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in standings
+    ]
+    return {"query_id": standings[0].query.id, "gold": gold}
 
 
 def rank_counts(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
     """What :func:`format_ranks` says, for JSON; ``found_to``: rank -> gold passages up to it."""
-    counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in _tops(depth)}
+    tops = [*(top for top in _RANKS if top < depth), depth]
+    counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in tops}
     lost = sum(rank is None for rank in ranks)
     return {"gold_passages": len(ranks), "ranked": depth, "found_to": counts, "not_found": lost}
 
 
 def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
-
-
-def _tops(depth: int) -> list[int]:
-    return [*(top for top in _RANKS if top < depth), depth]
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count:>7,}  {count / total:.1%}"

@@ -32,8 +32,8 @@ def why(e: Explanation) -> str:
     if e.judgement.true_rank is not None:
         notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
     if e.done is not None and e.verdict != "done first":
-        place = f"rank {e.done.rank}" if e.done.rank else "not among the results"
-        notes.append(f"DONE scores {number(e.done.score)} ({place}).")
+        rank = f"rank {e.done.rank}" if e.done.rank else "not among the results"
+        notes.append(f"DONE scores {number(e.done.score)} ({rank}).")
     if e.twins and e.verdict not in ("duplicate", "excluded"):
         notes.append(f"It has the same tokens as {', '.join(e.twins)}.")
     if e.cut_tokens:
@@ -58,9 +58,9 @@ def _reason(e: Explanation) -> str:
         return f"Evidence of this hop has the same tokens ({', '.join(set(e.evidence) & set(e.twins))})."
     if e.verdict == "done first":
         assert e.done is not None
-        place = f"It stands at rank {e.rank}, but" if e.rank else "It is not among the results, and"
+        rank = f"It stands at rank {e.rank}, but" if e.rank else "It is not among the results, and"
         return (
-            f"{place} DONE scores {number(e.done.score)} against its {number(e.score)}: the chain that ends "
+            f"{rank} DONE scores {number(e.done.score)} against its {number(e.score)}: the chain that ends "
             "here beats every chain through this passage."
         )
     if e.verdict == "pruned":
@@ -111,17 +111,12 @@ def cells(row: PathRow) -> tuple[str, ...]:
 
 
 def format_explanation(e: Explanation, colour: bool = False) -> str:
-    """The report of one explanation, for a terminal.
-
-    Args:
-        e: The explanation.
-        colour: Use ANSI colours.
-    """
+    """The report of an explanation for a terminal, with or without ANSI colours."""
     return parts_text(explanation_parts(e), colour)
 
 
 def explanation_parts(e: Explanation) -> list[Part]:
-    """The report of one explanation, in parts."""
+    """The report of an explanation, in parts."""
     facts = facts_part(
         ("query", query_line(e.query)),
         ("passage", with_id(e.gold, e.gold_text)),
@@ -142,8 +137,8 @@ def explanation_parts(e: Explanation) -> list[Part]:
         return [*parts, text_part("the search returned nothing")]
     returned = [("rank", "id", "score", "passage")]
     returned += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
-    mine = [place for place, result in enumerate(e.results, start=1) if result.id == e.gold]
-    return [*parts, Part("table", tuple(returned), (1, 3), dict.fromkeys(mine, COLOURS["found"]))]
+    marks = {rank: COLOURS["found"] for rank, result in enumerate(e.results, start=1) if result.id == e.gold}
+    return [*parts, Part("table", tuple(returned), (1, 3), marks)]
 
 
 def _compared(e: Explanation) -> str:
@@ -158,27 +153,24 @@ def _left(e: Explanation) -> str:
     row = e.left
     if row is None:
         return "It was finished, and better passages took its place."
-    where = f"It left the beam at step {row.step}, token {row.token!r} of {row.allowed} allowed:"
+    step = f"It left the beam at step {row.step}, token {row.token!r} of {row.allowed} allowed:"
     if row.fate == "beaten":
         better = f"{counted(e.taken, 'finished passage')} had at least {number(row.bar)} already"
-        return f"{where} its prefix scored {number(row.score)}, and {better}."
+        return f"{step} its prefix scored {number(row.score)}, and {better}."
     margin = 0.0 if row.margin is None else -row.margin
     return (
-        f"{where} rank {row.rank} for {counted(e.beams, 'beam')}, {margin:.2f} nats below the last one kept."
+        f"{step} rank {row.rank} for {counted(e.beams, 'beam')}, {margin:.2f} nats below the last one kept."
     )
 
 
-# A report in parts (facts by name, sentences, tables): a terminal prints them, a page lays them out.
-
-
 TEXT_ALONE = "query"
-"""The id of a query that was asked as a text, without an id."""
+"""The id of a query that is given as a text, without an id."""
 
 NO_MARKS: Mapping[int, str] = {}
 
 
 class Part(NamedTuple):
-    """A part of a report.
+    """A part of a report: a terminal prints it, a page lays it out.
 
     Attributes:
         kind: ``facts``: rows of a name and a value; ``text``: rows of sentences; ``table``: rows of cells,
@@ -205,12 +197,7 @@ def text_part(*lines: str) -> Part:
 
 
 def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
-    """The parts for a terminal.
-
-    Args:
-        parts: The parts of a report.
-        colour: Use ANSI colours.
-    """
+    """The parts for a terminal, with or without ANSI colours."""
     texts = []
     for part in parts:
         if part.kind == "table":
@@ -250,11 +237,8 @@ def with_id(name: str, text: str) -> str:
 
 
 def query_line(query: Query) -> str:
-    """A query with its id; the text alone where it was asked without an id."""
+    """A query with its id; a query without an id as its text."""
     return query.text if query.id == TEXT_ALONE else with_id(query.id, query.text)
-
-
-# The verdicts of many queries: how many misses the beam and the model cause, and at which steps.
 
 
 Ask = tuple[Query, Sequence[str], Sequence[str]]
@@ -265,7 +249,7 @@ _BAR = 40
 
 
 class Summary(NamedTuple):
-    """The verdicts of many gold passages.
+    """The verdicts of many gold passages: the misses that the beam and the model cause, and their steps.
 
     Attributes:
         queries: Number of queries.
@@ -291,10 +275,6 @@ class Summary(NamedTuple):
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
     """Judge every gold passage of every ask.
-
-    Args:
-        explainer: The explainer.
-        asks: Queries, gold passages and evidence to judge.
 
     Raises:
         DataError: An id is not in the corpus, or a query is empty or too long.
@@ -338,9 +318,8 @@ def format_summary(s: Summary) -> str:
     for verdict in VERDICTS:
         count = s.verdicts[verdict]
         if count:
-            of = "" if verdict in _FOUND else f"{100 * count / missed:5.1f}% of the misses"
-            lines.append(f"{verdict:<13}{count:>7,}{100 * count / total:7.1f}%   {MEANING[verdict]}")
-            lines[-1] += f" ({of.strip()})" if of else ""
+            share = "" if verdict in _FOUND else f" ({100 * count / missed:.1f}% of the misses)"
+            lines.append(f"{verdict:<13}{count:>7,}{100 * count / total:7.1f}%   {MEANING[verdict]}{share}")
     if s.sufficient:
         wider = ", ".join(f"{width}: {count:,}" for width, count in s.sufficient.items())
         lines += ["", f"narrowest beam tried that finds the pruned passages: {wider}"]

@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
     Attributes:
         step: Its decoding step, from 1.
-        parent: Place of the node it continues; -1 for the empty prefix.
+        parent: Number of the node it continues; -1 for the empty prefix.
         token: Text of its last token.
         score: Log-probability (nats).
         kind: ``kept`` lives on, ``finished`` is a whole passage, ``beaten`` was dropped because k results
@@ -75,23 +75,23 @@ def beam_tree(
     parents: Ints = np.array([-1])
     gold_node = -1  # the gold prefix so far
     for position in range(max(len(search.steps), len(path))):
-        mine = path[position] if position < len(path) else None
-        kept_gold = mine is not None and mine.fate in ("kept", "finished", "beaten")
+        goal = path[position] if position < len(path) else None
+        kept_gold = goal is not None and goal.fate in ("kept", "finished", "beaten")
         gold_here = -1
         if position < len(search.steps):
             step = search.steps[position]
-            places: dict[int, int] = {}
+            numbers: dict[int, int] = {}  # candidate -> node
             kinds: dict[Kind, Ints] = {
                 "finished": step.chosen.finished, "kept": step.live, "beaten": beaten(step),
             }  # fmt: skip
-            for kind, places_of_kind in kinds.items():
-                for c in places_of_kind.tolist():
+            for kind, candidates in kinds.items():
+                for c in candidates.tolist():
                     parent = int(parents[step.parents[c]])
                     gold = bool(
-                        kept_gold and mine and parent == gold_node and step.tokens[c] == mine.token.token
+                        kept_gold and goal and parent == gold_node and step.tokens[c] == goal.token.token
                     )
                     under = passages(int(step.states[c])) if kind == "finished" else []
-                    places[c] = len(nodes)
+                    numbers[c] = len(nodes)
                     rank = min((ranks[p] for p in under if p in ranks), default=None)
                     gold_here = len(nodes) if gold else gold_here
                     nodes.append(
@@ -100,10 +100,10 @@ def beam_tree(
                             gold, tuple(names(under)), rank,
                         )
                     )  # fmt: skip
-            parents = np.array([places[c] for c in step.live.tolist()], dtype=np.int64)
-        if mine is not None and gold_here < 0:
+            parents = np.array([numbers[c] for c in step.live.tolist()], dtype=np.int64)
+        if goal is not None and gold_here < 0:
             gold_here = len(nodes)
-            nodes.append(Node(position + 1, gold_node, text(mine.token.token), mine.score, "lost", True))
+            nodes.append(Node(position + 1, gold_node, text(goal.token.token), goal.score, "lost", True))
         gold_node = gold_here
     sizes = [len(step.scores) for step in search.steps]
     return Tree(tuple(nodes), (*sizes, *[0] * (len(path) - len(sizes))))

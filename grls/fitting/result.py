@@ -162,7 +162,7 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
     title = f"grls fit: {counted(len(names), 'candidate')} over {counted(stages.facts.passages, 'passage')}"
     page = build_page(
         groups, ks, options.k, fitted.kept if fitted.kept in names else None, seed=options.seed, title=title,
-        place=stages.output,
+        folder=stages.output,
     )  # fmt: skip
 
     def table(name: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

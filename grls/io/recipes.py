@@ -197,6 +197,11 @@ def load_plugins() -> None:
             logger.warning("the plugin %s cannot be imported (%s); it is left out.", point.value, error)
 
 
+def definition(plugin: object) -> tuple[str, str]:
+    """Module and name of a function or class; equal for a notebook's cell that is run twice."""
+    return getattr(plugin, "__module__", ""), getattr(plugin, "__qualname__", repr(plugin))
+
+
 # Imports the names of a folder on first use, so that importing the folder itself loads nothing.
 
 

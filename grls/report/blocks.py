@@ -15,7 +15,6 @@ from grls.data.dataset import gold_passages
 from grls.data.types import Chain
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
-from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.report.runs import DataGroup, Entry
 from grls.runs.trec import without_done
@@ -162,12 +161,12 @@ def value_table(
     """A table of values, the best of each column marked.
 
     Args:
-        name: See :class:`Table`.
-        caption: See :class:`Table`.
+        name: Of the table (:class:`Table`), as ``caption`` and ``note`` are.
+        caption: The caption.
         stubs: Headings of the columns that head the rows.
         columns: The columns of values.
         rows: The rows, with one value a column.
-        note: See :class:`Table`.
+        note: How to read the table.
         within: Mark the best value among rows that are equal in this column of ``stubs``; None: in the whole
             table.
     """
@@ -176,12 +175,12 @@ def value_table(
     for i, (key, _) in enumerate(rows):
         alike.setdefault("" if within is None else key[within], []).append(i)
     for n, column in enumerate(columns):
-        for same in alike.values():
-            numbers = [v for i in same if isinstance(v := rows[i][1][n], (int, float))]
+        for peers in alike.values():
+            numbers = [v for i in peers if isinstance(v := rows[i][1][n], (int, float))]
             if not column.best or len({printed(number, column.kind) for number in numbers}) < 2:
                 continue  # nothing to choose between
             best = printed(max(numbers) if column.best == "high" else min(numbers), column.kind)
-            for i in same:
+            for i in peers:
                 if cells[i][n].text == best:
                     cells[i][n] = Cell(best, True)
     groups: tuple[ColumnHead, ...] = ()
@@ -202,14 +201,6 @@ def printed(value: Value, kind: Kind) -> str:
     if kind == "percent":
         return f"{100 * value:.1f}"
     return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}"
-
-
-# Scores the runs of one data set, and keeps the value of every query.
-#
-# Averages come from ``grls.evaluation.evaluate``; the values of single queries, for significance and
-# similarity, come from the same metrics' functions for one query. Lists of values always follow the order of
-# the group's qrels. A value that a run does not have is None: chain metrics of a ranking, recall at cut-offs
-# deeper than the ranking.
 
 
 @dataclass(frozen=True)
@@ -245,7 +236,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """The scored runs of one data set.
+    """The scored runs of one data set; lists of values follow the order of its qrels.
 
     Attributes:
         group: The data set.
@@ -257,14 +248,8 @@ class MeasuredGroup:
     gold: list[list[str]]
     runs: list[Measured]
 
-    def recalls(self, run: Measured, k: int) -> list[float] | None:
-        """Recall@k of each query; None if k is deeper than the run."""
-        if not run.reach.tells(f"recall@{k}"):
-            return None
-        return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
-
     def values(self, run: Measured, measure: str) -> list[float] | None:
-        """A standard measure of each query, to be compared; None if its cut-off is deeper than the run.
+        """A measure of each query; None if its cut-off is deeper than the run.
 
         Without a cut-off it reads to the depth that all runs have.
         """
@@ -282,13 +267,7 @@ class MeasuredGroup:
 
 
 def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:
-    """Score every run of a group.
-
-    Args:
-        group: The data set with its runs.
-        ks: Cut-offs of the recalls.
-        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
-    """
+    """Score every run of a group; ``ks``: cut-offs of the recalls."""
     by_id = {query.id: query for query in group.queries}
     gold = [gold_passages(by_id[query_id], group.qrels) for query_id in group.qrels]
     measured = []
@@ -300,8 +279,10 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
         if ordered:
             hops = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
             run = replace(run, chains=hops)
-        given = (group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures)
-        report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
+        report = evaluate_results(
+            run, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures,
+            ordered=entry.run.in_hop_order,
+        )  # fmt: skip
         if ordered:
             report.pop("done_missing", None)
         rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
@@ -315,10 +296,10 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
 
 
 def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:
-    """Refuse metrics that were asked for by name and that no run is deep enough for.
+    """Refuse metrics, named by the user, that no run is deep enough for.
 
     Raises:
-        ConfigError: There is one.
+        ConfigError: One of them reads deeper than every run.
     """
     reaches = [run.reach for group in groups for run in group.runs]
     untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]

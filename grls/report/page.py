@@ -1,4 +1,8 @@
-"""Puts the tables and pictures of a page in order."""
+"""A page of runs: its tables and pictures in order, the pictures as SVG, and all of it as one HTML file.
+
+The HTML has the frame of :mod:`grls.io.html`. The template engine escapes every text; only pictures go in
+unescaped, and their makers have escaped their texts.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +84,7 @@ def build_page(
     seed: int = 0,
     title: str = "Retrieval runs",
     tested: Sequence[str] = TESTED,
-    place: str | Path | None = None,
+    folder: str | Path | None = None,
 ) -> Page:
     """Put a page together.
 
@@ -93,7 +97,7 @@ def build_page(
         seed: Seed of the resampling.
         title: The page's heading.
         tested: Standard measures whose differences are tested, in addition to R@k and set F1.
-        place: The folder from which the files of runs are named; None: they are named as they were given.
+        folder: The folder from which the files of runs are named; None: by the paths of the runs.
 
     Raises:
         ConfigError: ``baseline`` is no label of a run, or a cut-off or count is out of range.
@@ -116,31 +120,29 @@ def build_page(
         # Tests of every run against the reference run: recall, the tested measures, and set F1.
         reaches = [run.reach for run in group.runs]
         values: dict[str, Callable[[Measured], list[float] | None]] = {
-            f"R@{k}": partial(group.recalls, k=k),
-            **{shared_name(name, reaches): partial(group.values, measure=name) for name in tested},
-            "set F1": group.set_f1s,
+            shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
         }
-        tests = [significance_table(group, what, of, baseline, seed) for what, of in values.items()]
-        others: dict[str, Sequence[Block]] = {
+        values["set F1"] = group.set_f1s
+        tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
+        blocks_by_title: dict[str, Sequence[Block]] = {
             "Other metrics": [table for _, table in section_tables([group], _ELSEWHERE)],
             "Proof graphs": _graph_blocks(group, proofs),
             "Significance": [table for table in tests if table is not None],
             "Similarity of predictions": similarity_tables(group, k),
         }
-        parts += [Subsection(title, tuple(blocks)) for title, blocks in others.items() if blocks]
+        parts += [Subsection(name, tuple(blocks)) for name, blocks in blocks_by_title.items() if blocks]
         sections.append(Section(f"{group.group.name}, {group.group.split}", tuple(parts)))
     if len(groups) > 1:
         sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
     sections.append(
-        Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, place))),))
+        Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, folder))),))
     )
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
-    counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
-    rules = (
-        "A query without an answer scores 0; a dash means that a metric does not apply; the best is in bold. "
-        + REACH
+    summary = (
+        f"{counted(len(labels), 'run')} on {names}. A query without an answer scores 0; a dash means that a "
+        f"metric does not apply; the best is in bold. {REACH}"
     )
-    return Page(title, f"{counted} {rules}", tuple(sections))
+    return Page(title, summary, tuple(sections))
 
 
 def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
@@ -157,21 +159,15 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
 
 def _headline(group: MeasuredGroup, k: int) -> list[Block]:
     """A sentence on the run with the best recall; empty for fewer than two runs with recall."""
-    recalls = [
-        (fmean(values), run.label) for run in group.runs if (values := group.recalls(run, k)) is not None
-    ]
+    recalls = [(fmean(values), run.label) for run in group.runs if (values := group.values(run, f"R@{k}"))]
     ranked = sorted(recalls, key=lambda pair: -pair[0])
     if len(ranked) < 2:
         return []
-    (best, label), (second, other) = ranked[:2]
-    count = f"{counted(len(group.gold), 'query')}"
-    if f"{100 * best:.1f}" == f"{100 * second:.1f}":
-        return [Text(f"{label} and {other} find most: R@{k} {100 * best:.1f} each, over {count}.")]
-    return [
-        Text(
-            f"{label} finds most: R@{k} {100 * best:.1f} over {count}; next {other} with {100 * second:.1f}."
-        )
-    ]
+    best, second = (printed(share, "percent") for share, _ in ranked[:2])
+    label, other, count = ranked[0][1], ranked[1][1], counted(len(group.gold), "query")
+    if best == second:
+        return [Text(f"{label} and {other} find most: R@{k} {best} each, over {count}.")]
+    return [Text(f"{label} finds most: R@{k} {best} over {count}; next {other} with {second}.")]
 
 
 def _gallery(pictures: Sequence[Picture]) -> list[Block]:
@@ -183,10 +179,9 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
     checked = [run for run in group.runs if "graph" in run.report]
     if not checked:
         return []
-    others = [s for run in group.runs for s in run.report if not s.startswith("graph")]
-    blocks: list[Block] = [table for _, table in section_tables([group], others)]
-    ranked = sorted(checked, key=lambda run: -run.report["graph"]["success"])
-    for n, run in enumerate(ranked):
+    rest = [section for run in group.runs for section in run.report if not section.startswith("graph")]
+    blocks: list[Block] = [table for _, table in section_tables([group], rest)]
+    for n, run in enumerate(sorted(checked, key=lambda run: -run.report["graph"]["success"])):
         drawn = []
         for m, example in enumerate(proof_examples(group, run, count), 1):
             name = f"{group.group.name}-proof-{group.runs.index(run) + 1}-{m}"
@@ -203,19 +198,16 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
     """Warnings about queries without passages."""
-    said = []
-    for group in groups:
-        for run in group.runs:
-            counts = run.report["queries"]
-            if counts["unanswered"]:
-                said.append(
-                    f"{run.label} on {group.group.name}: no passage for {counts['unanswered']:,} of "
-                    f"{counted(counts['judged'], 'query')}; they score 0."
-                )
-    return [Text(text, warning=True) for text in said]
-
-
-# Tables of all other metrics of the evaluation, under any name, and of the manifests' facts.
+    blocks: list[Block] = []
+    for data, run in ((group.group, run) for group in groups for run in group.runs):
+        counts = run.report["queries"]
+        if counts["unanswered"]:
+            text = (
+                f"{run.label} on {data.name}: no passage for {counts['unanswered']:,} of "
+                f"{counted(counts['judged'], 'query')}; they score 0."
+            )
+            blocks.append(Text(text, warning=True))
+    return blocks
 
 
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
@@ -284,8 +276,8 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
     return tables
 
 
-def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) -> Table:
-    """The runs with the facts of their manifests; files below ``place`` are named from there."""
+def run_table(groups: Sequence[MeasuredGroup], folder: str | Path | None = None) -> Table:
+    """The runs with the facts of their manifests; files below ``folder`` are named from there."""
     heads = (
         "stages", "members", "score mode", "seconds", "queries/s",
         "judged", "unanswered", "not judged", "options", "file",
@@ -298,8 +290,8 @@ def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) 
     rows: list[Row] = []
     for data, run in ((group.group, run) for group in groups for run in group.runs):
         info, mode, file = run.entry.info, run.entry.run.score_mode, run.entry.file
-        if place is not None and file.is_relative_to(place):
-            file = file.relative_to(place)
+        if folder is not None and file.is_relative_to(folder):
+            file = file.relative_to(folder)
         queries = [run.report["queries"][kind] for kind in ("judged", "unanswered", "unjudged")]
         facts: list[Value] = [None, None, mode, None, None, *queries, "no manifest", str(file)]
         if info is not None:
@@ -326,12 +318,7 @@ def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) 
 
 
 def _shown(values: Mapping[str, Value], more: Sequence[str] = ()) -> Mapping[str, Value]:
-    """Values of a section; those over few queries (as ``seen_queries`` counts them) in parentheses.
-
-    Args:
-        values: Metric -> value.
-        more: How further metrics begin that are over few queries.
-    """
+    """Metric -> value, in parentheses over few queries; ``more``: beginnings of metrics over few."""
     few = {
         metric.removesuffix("queries")
         for metric, count in values.items()
@@ -353,12 +340,6 @@ def spoken(name: str) -> str:
         "graph_reuse": "success and error rates of proof graphs, statements used again",
         "by_type": "scores by the type of a question",
     }.get(name) or measure_label(name)
-
-
-# Writes a page as one HTML file, with its pictures beside it.
-#
-# The HTML has the frame of :mod:`grls.io.html`. The template engine escapes every text; only pictures go in
-# unescaped, and their makers have escaped their texts.
 
 
 _INDEX = "figures.json"
@@ -402,7 +383,10 @@ def render_html(page: Page) -> str:
     environment.tests["gallery"] = lambda block: isinstance(block, Gallery)
     environment.tests["text"] = lambda block: isinstance(block, Text)
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
-    environment.filters["inline"] = _inline
+    # In the page's colour of text, and for screen readers by its alternative text.
+    environment.filters["inline"] = lambda picture: Markup(
+        picture.svg.replace(INK, "currentColor").replace("<svg ", '<svg aria-hidden="true" ', 1)
+    )
     body = environment.from_string(_template("page.html")).render(page=page)
     return document(page.title, _template("page.css"), body)
 
@@ -424,19 +408,6 @@ def _template(name: str) -> str:
     return files("grls.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _inline(picture: Picture) -> Markup:
-    """A picture inside HTML, with text in the page's colour; screen readers read the alternative text."""
-    return Markup(picture.svg.replace(INK, "currentColor").replace("<svg ", '<svg aria-hidden="true" ', 1))
-
-
-# Pictures as SVG: curves, histograms, and a proof as a column of boxes in retrieval order, with arrows.
-#
-# One column stays readable on a phone and shows the order, which the checks judge. Straight arrows join
-# neighbours, arcs at the left join other boxes. A fault is a broken frame with its reason in words, red for a
-# missing or wrong statement, blue for a statement that is left over (the colours of the paper's figures). If
-# no arrow leads to a step, a broken line with a cross takes its place. The module does not know of pages.
-
-
 FAULT = "#d8504a"  # missing or wrong
 LEFT = "#2f7fd0"  # left over
 GIVEN = "#3b8c5a"  # the start and the goal
@@ -450,7 +421,7 @@ _LANE = 11
 
 
 class _Item(NamedTuple):
-    """A box: its place and its lines."""
+    """A box: its position and its lines."""
 
     top: int
     height: int
@@ -468,7 +439,11 @@ class _Item(NamedTuple):
 
 
 def draw_proof(proof: Proof, name: str) -> str:
-    """The drawing.
+    """A proof as SVG: a column of boxes in retrieval order, which the checks judge.
+
+    Straight arrows join neighbours, arcs at the left join other boxes. A fault is a broken frame with its
+    reason in words, red for a missing or wrong statement, blue for a statement that is left over (the colours
+    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there.
 
     Args:
         proof: The proof.
@@ -574,13 +549,6 @@ def _box(item: _Item, left: int) -> str:
     )
 
 
-# Curves and histograms as SVG, by matplotlib.
-#
-# The pictures have no background and no date. Their ids are the same on every run and differ between
-# pictures, so that one page can hold several. Text stays text, names are never read as formulas, dark parts
-# have the colour ``INK``. Lines differ by colour, dash and marker.
-
-
 with needing("report", "a report, for its curves,"):
     import matplotlib
     from matplotlib.figure import Figure
@@ -594,6 +562,7 @@ _MARKERS = "osD^vPX*"
 _DEPTH = 20  # deepest cut-off of the curves
 _WIDTH = 5.4  # inches
 _LABEL = 58  # characters of a line of the legend that fit into this width
+# Text stays text, names are never read as formulas, dark parts have the colour INK.
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -612,10 +581,10 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
     runs = [run for run in group.runs if run.depth]
     if not runs:
         return []
-    curves = []
-    for run in runs:
-        ks = range(1, min(_DEPTH, run.depth) + 1)
-        curves.append([*sequence_recall(run.retrieved, group.gold, ks).values()])
+    curves = [
+        [*sequence_recall(run.retrieved, group.gold, range(1, min(_DEPTH, run.depth) + 1)).values()]
+        for run in runs
+    ]
     with matplotlib.rc_context(_STYLE):
         names = [
             run.label if steps(run) == NONE or steps(run) in run.label else f"{run.label}, {steps(run)}"
@@ -656,11 +625,10 @@ def length_histograms(group: MeasuredGroup) -> list[Picture]:
         with matplotlib.rc_context(_STYLE):
             figure = Figure((_WIDTH, 2.9), layout="constrained")
             axes = figure.add_subplot()
-            places = [n - 0.2 for n in lengths]
-            axes.bar(places, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
-            places = [n + 0.2 for n in lengths]
+            left, right = [n - 0.2 for n in lengths], [n + 0.2 for n in lengths]
+            axes.bar(left, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
             look: dict[str, Any] = {"color": "none", "edgecolor": COLOURS[1], "hatch": "////"}
-            axes.bar(places, [gold[n] for n in lengths], 0.4, label="gold", **look)
+            axes.bar(right, [gold[n] for n in lengths], 0.4, label="gold", **look)
             axes.set_xlabel("passages in the chain")
             axes.set_ylabel("queries")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -679,7 +647,7 @@ def _said(counts: Counter[int]) -> str:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The bare ``<svg>`` element of a figure, its ids prefixed with ``name``."""
+    """The bare ``<svg>`` element of a figure; its ids begin with ``name``, so a page can hold several."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "grls"}):
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)

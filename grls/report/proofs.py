@@ -77,12 +77,7 @@ class ProofExample(NamedTuple):
 
 
 def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
-    """The graph of a chain.
-
-    Args:
-        problem: The problem of the query.
-        texts: Passage texts in retrieval order, without DONE.
-    """
+    """The graph of a chain: passage texts in retrieval order, without DONE."""
     nodes = [parse_statement(text) for text in texts]
     walked = passing_choice(problem, nodes)
     steps = []
@@ -97,30 +92,30 @@ def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
             faults.append(ProofFault("missing_edge", reason))
         else:
             if walked.lacking[n]:
-                said = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
-                faults.append(ProofFault("missing_edge", f"missing before it: {said}"))
+                premises = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
+                faults.append(ProofFault("missing_edge", f"missing before it: {premises}"))
             if n in walked.left and n == len(nodes) - 1:
                 reason = f"left over: it ends in the goal's last word, but not in {render(problem.goal)}"
                 faults.append(ProofFault("missing_edge", reason, left=True))
             elif n in walked.left:
                 faults.append(ProofFault("missing_edge", "left over: no later rule uses it", left=True))
         steps.append(ProofStep(text, tuple(faults)))
-    whole = []
+    faults = []
     if not nodes:
-        whole = [
+        faults = [
             ProofFault("node_number", "nothing was retrieved"),
             ProofFault("start_node", "there is no first step"),
             ProofFault("end_node", "there is no last step"),
         ]
     else:
         if len(nodes) < 2:
-            whole.append(ProofFault("node_number", "a proof has at least two steps"))
+            faults.append(ProofFault("node_number", "a proof has at least two steps"))
         if not ends_in_goal(problem, nodes):
-            whole.append(ProofFault("end_node", "the last step does not conclude the goal"))
+            faults.append(ProofFault("end_node", "the last step does not conclude the goal"))
     given = tuple(n for n, node in enumerate(nodes) if isinstance(node, Fact) and node in problem.start)
     start = tuple(render(fact) for fact in problem.start)
     return Proof(
-        start, render(problem.goal), tuple(steps), walked.edges, given, tuple(whole),
+        start, render(problem.goal), tuple(steps), walked.edges, given, tuple(faults),
         graph_errors(problem, nodes),
     )  # fmt: skip
 

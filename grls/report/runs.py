@@ -15,10 +15,10 @@ from typing import get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_qrels, read_queries, read_split
+from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import all_gold
+from grls.evaluation.evaluate import seen_gold
 from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data
 from grls.runs.portions import RunInfo, Steps, difference, info_file
@@ -101,8 +101,8 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
     return members
 
 
-def place_of(value: str | None, known: Sequence[str]) -> int:
-    """The place of a value in a fixed order; unknown values come last."""
+def rank_of(value: str | None, known: Sequence[str]) -> int:
+    """The rank of a value in a fixed order; unknown values come last."""
     return known.index(value) if value in known else len(known)
 
 
@@ -181,10 +181,10 @@ def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> 
     stated = [(Path(run.path), run.info) for run, _ in placed if run.info is not None]
     for path, info in stated[1:]:
         first, other = stated[0]
-        what = difference(info, other)
-        if what is None or (what != "corpus" and info.split != other.split):  # splits: see below
+        field = difference(info, other)
+        if field is None or (field != "corpus" and info.split != other.split):  # splits: see below
             continue
-        plural = "corpora" if what == "corpus" else "sets of queries"
+        plural = "corpora" if field == "corpus" else "sets of queries"
         raise MismatchError(
             f"{first} and {path} are both of {name}, but over different {plural}, so they cannot be "
             "compared; retrieve again for one of them, or report on them apart."
@@ -199,8 +199,8 @@ def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> 
     # A run over all queries fits every split.
     splits = {info.split: path for path, info in reversed(stated) if info.split is not None}
     if len(splits) > 1:
-        (one, first), (another, second) = list(splits.items())[:2]
-        raise MismatchError(f"{first} is of the split {one}, {second} of {another}; report on them apart.")
+        (earlier, run_file), (later, file) = list(splits.items())[:2]
+        raise MismatchError(f"{run_file} is of the split {earlier}, {file} of {later}; report on them apart.")
     only = next(iter(splits), None)
     if split is not None and only not in (None, split):
         raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {split}.")
@@ -222,11 +222,9 @@ def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> 
     if len(set(labels)) < len(labels):
         labels = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
     entries = [Entry(run, label) for (run, _), label in zip(placed, labels, strict=True)]
-    entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
-    train = folder / "qrels" / "train.tsv"
-    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
+    entries.sort(key=lambda e: (rank_of(e.system, [*SYSTEMS]), rank_of(e.steps, STEPS)))
     part = split if limit is None else f"{split}, the first {limit:,}"
-    return DataGroup(name, part, corpus, queries, qrels, seen, tuple(entries))
+    return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
 
 
 def _refuse_unlike(run: Run, corpus: Corpus, texts: Mapping[str, str], folder: Path) -> None:

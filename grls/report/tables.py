@@ -14,8 +14,7 @@ from grls.evaluation.price import price_of_end, runs_without_end, what_ends
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
-from grls.report.runs import STEPS, SYSTEMS, members_of, place_of
-from grls.runs.portions import RunInfo
+from grls.report.runs import STEPS, SYSTEMS, members_of, rank_of
 
 
 def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
@@ -57,19 +56,18 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
     """Generators with and without memorisation (as in tables 2 and 3); None if all are of one kind."""
-    kinds = {"memorise" in info.stages for group in groups for info in _generators(group)}
-    if len(kinds) < 2:
-        return None
 
     def rows(group: MeasuredGroup) -> Rows:
         values: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
-            info = run.entry.info
-            if info is not None and info in _generators(group):
-                memorised = "memorised" if "memorise" in info.stages else "not memorised"
+            if run.entry.info is not None and run.entry.system == "generator":
+                memorised = "memorised" if "memorise" in run.entry.info.stages else "not memorised"
                 f1 = run.report.get("set", {}).get("f1")
                 values[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": f1}
         return values
+
+    if len({key[2] for group in groups for key in rows(group)}) < 2:
+        return None
 
     return across(
         "memorisation",
@@ -124,48 +122,35 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
     """Ensembles beside their members (the form of table 4); None without ensembles."""
+
+    def rows_of(group: MeasuredGroup) -> Rows:
+        rows: dict[Key, Mapping[str, Value]] = {}
+        for run in group.runs:
+            if run.entry.system != "ensemble":
+                continue
+            runs = {id(other.entry): other for other in group.runs}
+            linked = members_of(run.entry, [other.entry for other in group.runs])
+            members = [(name, None if member is None else runs[id(member)]) for name, member in linked]
+            systems = {system(m) for _, m in members if m is not None}
+            known = bool(members) and all(m is not None and system(m) != NONE for _, m in members)
+            kind = NONE if not known else "homogeneous" if len(systems) == 1 else "mixed"
+            rows[run.label, kind, "all together"] = run.report["sequence_recall"]
+            for name, member in members:
+                key = (run.label, kind, f"member {name if member is None else member.label}")
+                rows[key] = {} if member is None else member.report["sequence_recall"]
+        return rows
+
     return across(
         "ensembles",
         "Ensembles and their members, sequence recall (%)",
         ("ensemble", "kind", "of"),
         groups,
-        _ensembles,
+        rows_of,
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
         "Homogeneous: all members are of one system. A member that is not among the runs has dashes. The "
         "best is marked for each ensemble.",
         within=0,
     )
-
-
-def _generators(group: MeasuredGroup) -> list[RunInfo]:
-    """The manifests of runs by a generator alone."""
-    infos = [run.entry.info for run in group.runs]
-    return [info for info in infos if info is not None and info.system == "generator"]
-
-
-def _ensembles(group: MeasuredGroup) -> Rows:
-    rows: dict[Key, Mapping[str, Value]] = {}
-    for run in group.runs:
-        info = run.entry.info
-        if info is None or info.system != "ensemble":
-            continue
-        runs = {id(other.entry): other for other in group.runs}
-        linked = members_of(run.entry, [other.entry for other in group.runs])
-        members = [(name, None if member is None else runs[id(member)]) for name, member in linked]
-        systems = {system(m) for _, m in members if m is not None}
-        known = bool(members) and all(m is not None and system(m) != NONE for _, m in members)
-        kind = NONE if not known else "homogeneous" if len(systems) == 1 else "mixed"
-        rows[run.label, kind, "all together"] = run.report["sequence_recall"]
-        for name, member in members:
-            key = (run.label, kind, f"member {name if member is None else member.label}")
-            rows[key] = {} if member is None else member.report["sequence_recall"]
-    return rows
-
-
-# Rows of a table, joined over data sets by their heading cells.
-#
-# Each of several data sets is a group of columns. A row is a run; runs of different data sets share a row if
-# system, name and steps are the same.
 
 
 Key = tuple[str, ...]
@@ -208,28 +193,27 @@ def across(
     within: int | None = None,
     by: str | None = None,
 ) -> Table | None:
-    """A table whose rows are joined over data sets by their heading cells; None without a row.
+    """A table with a group of columns for each data set; None without a row.
 
-    With ``by``, rows are sorted by their mean of that metric over data sets, best first; rows without it come
-    last.
+    Rows of several data sets are one if their heading cells are equal. With ``by``, rows are sorted by their
+    mean of that metric over data sets, best first; rows without it come last.
     """
-    rows_by_group = [rows_of(group) for group in groups]
-    groups = [group for group, rows in zip(groups, rows_by_group, strict=True) if rows]
-    rows_by_group = [rows for rows in rows_by_group if rows]
+    filled = [(group, rows) for group in groups if (rows := rows_of(group))]
+    groups, rows_by_group = [group for group, _ in filled], [rows for _, rows in filled]
 
-    def place(key: Key) -> tuple[Any, ...]:
+    def order(key: Key) -> tuple[Any, ...]:
         """The order of rows: by system and steps as in the paper, else in the order of the runs."""
         named = dict(zip(stubs, key, strict=True))
         if "ensemble" in named:
             return (0,)
         return (
             named["run"] == "gold",
-            place_of(named.get("system"), [*SYSTEMS.values()]) if within is None else 0,
-            place_of(named.get("steps"), STEPS),
+            rank_of(named.get("system"), [*SYSTEMS.values()]) if within is None else 0,
+            rank_of(named.get("steps"), STEPS),
             named.get("corpus", ""),
         )
 
-    keys = sorted(dict.fromkeys(key for rows in rows_by_group for key in rows), key=place)
+    keys = sorted(dict.fromkeys(key for rows in rows_by_group for key in rows), key=order)
     if not keys:
         return None
     if by is not None:
@@ -249,15 +233,12 @@ def across(
     return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
 
 
-# Tables over pairs of runs of one data set: is the difference chance, and do they retrieve the same?
-
-
 _LEVEL = 0.05
 
 
 def significance_table(
     group: MeasuredGroup,
-    what: str,
+    metric: str,
     values: Callable[[Measured], Sequence[float] | None],
     baseline: str | None = None,
     seed: int = 0,
@@ -266,7 +247,7 @@ def significance_table(
 
     Args:
         group: The data set.
-        what: The name of the metric.
+        metric: The name of the metric.
         values: A run -> one value a query; None for a run without values.
         baseline: Label of the reference run; the best run if it is None or has no values.
         seed: Seed of the resampling.
@@ -280,9 +261,10 @@ def significance_table(
     named = [n for n, (run, _) in enumerate(measured) if run.label == baseline]
     reference = named[0] if named else max(range(len(measured)), key=lambda n: fmean(measured[n][1]))
     label, against = measured[reference][0].label, measured[reference][1]
-    others = [n for n in range(len(measured)) if n != reference]
-    comparisons = {n: compare(measured[n][1], against, seed=seed) for n in others}
-    corrected = dict(zip(others, holm([comparisons[n].p for n in others]), strict=True))
+    comparisons = {
+        n: compare(scores, against, seed=seed) for n, (_, scores) in enumerate(measured) if n != reference
+    }
+    corrected = dict(zip(comparisons, holm([c.p for c in comparisons.values()]), strict=True))
     rows = [
         (
             Cell(run.label),
@@ -291,30 +273,22 @@ def significance_table(
         )
         for n, (run, scores) in enumerate(measured)
     ]
-    why = "the baseline asked for" if named else "the best"
+    reason = "the baseline asked for" if named else "the best"
     return Table(
-        f"significance-{what.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
-        f"{what}: every run against {label} ({why}), {counted(len(against), 'query')}",
+        f"significance-{metric.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
+        f"{metric}: every run against {label} ({reason}), {counted(len(against), 'query')}",
         (),
-        ("run", f"{what} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
+        ("run", f"{metric} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
         1,
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
-        f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked if "
-        f"below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
+        f"permutation test; p, Holm: corrected for the {len(comparisons)} comparisons of this table, marked "
+        f"if below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
 
 def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
-    """What runs lose by their end, each beside the run of the same system without an end.
-
-    Args:
-        group: The data set.
-        seed: Seed of the resampling.
-
-    Returns:
-        The table, or None if no run has such a run beside it.
-    """
+    """What runs lose by their end, each beside the run of the same system without one; None without such."""
     pairs = runs_without_end([run.entry.info for run in group.runs])
     if not pairs:
         return None
@@ -322,8 +296,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     bounds = ""
     for run, other in ((group.runs[ended], group.runs[whole]) for ended, whole in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
-        what = what_ends(run.entry.info)
-        price = price_of_end(ended, other.retrieved, group.gold, what=what, seed=seed)
+        price = price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
         every = price.groups["all"]
         lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
         rows.append(
@@ -342,13 +315,15 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
                 f"The price of {run.label} is a lower bound: for {counted(price.beyond, 'query')} "
                 f"{other.label} has fewer passages than are gold. "
             )
-    heads = ("run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)")
-    tests = ("price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long")
+    heads = (
+        "run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)",
+        "price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long",
+    )  # fmt: skip
     return Table(
         f"price-{group.group.name}",
         "The price of DONE, or of a cut: what set F1 loses because the number of gold passages is not known",
         (),
-        (*heads, *tests),
+        heads,
         3,
         tuple(rows),
         "Known number: the first n passages of the run beside it, which is of the same system and does not "
@@ -396,8 +371,8 @@ def overlap(
         is no such query.
     """
     shares = []
-    for n, (one, other) in enumerate(zip(first, second, strict=True)):
-        a, b = set(one[:k]), set(other[:k])
+    for n, hits in enumerate(zip(first, second, strict=True)):
+        a, b = (set(ids[:k]) for ids in hits)
         if gold is not None:
             a, b = a & set(gold[n]), b & set(gold[n])
         if a | b:
@@ -409,15 +384,10 @@ def similarity_tables(group: MeasuredGroup, k: int) -> list[Table]:
     """Heat maps of the similarity of the runs' predictions, all and correct ones (figures 7 and 8)."""
     if len(group.runs) < 2:
         return []
-    return [
-        _heat_map(group, k, None, "all", f"Similarity of all predictions in the first {k}"),
-        _heat_map(group, k, group.gold, "correct", f"Similarity of the correct predictions in the first {k}"),
-    ]
+    return [_heat_map(group, k, None, "all"), _heat_map(group, k, group.gold, "correct")]
 
 
-def _heat_map(
-    group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None, name: str, caption: str
-) -> Table:
+def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None, name: str) -> Table:
     rows = []
     deep = {id(run) for run in group.runs if run.reach.tells(f"R@{k}")}
     for n, run in enumerate(group.runs, 1):
@@ -427,16 +397,16 @@ def _heat_map(
         ]
         cells = [Cell(NONE if s is None else f"{s:.2f}", shade=s) for s in shares]
         rows.append((Cell(f"{n}. {run.label}"), *cells))
-    counted = "any passage" if gold is None else "any gold passage"
+    passage = "any passage" if gold is None else "any gold passage"
     return Table(
         f"similarity-{name}-{group.group.name}",
-        caption,
+        f"Similarity of {'all' if gold is None else 'the correct'} predictions in the first {k}",
         (),
         ("run", *(str(n) for n in range(1, len(rows) + 1))),
         1,
         tuple(rows),
         "Jaccard overlap |A ∩ B| / |A ∪ B| of two runs' passages, 1 if they are the same, averaged over "
-        f"the queries for which at least one of the two has {counted}; a dash where one was cut off before "
+        f"the queries for which at least one of the two has {passage}; a dash where one was cut off before "
         f"{k}.",
         heat=True,
     )

@@ -73,7 +73,7 @@ def test_a_sample_of_one_file_is_split_in_three(tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "complaint"), [
-    ({"type": "bridge"}, "record 2: expected 'type' to be one of compositional, comparison"),
+    ({"type": "bridge"}, "record 2: expected 'type' to be compositional or comparison"),
     ({"_id": "t0"}, "record 2: the id 't0' is used twice"),
     ({"context": [["York", "a text"]]}, "record 2: expected 'context' as [title, [sentences]]"),
     ({"supporting_facts": ["York"]}, "record 2: expected supporting facts as [title, sentence]"),

@@ -137,6 +137,16 @@ def test_it_is_computed_beside_the_standard_ones_in_their_order() -> None:
     assert values["closeness"] == [pytest.approx(2 / 3), 1.0, 0.0, 0.0]
     assert values["RR"] == [1.0, 1.0, 1.0, 0.0]
     assert query_values(["closeness"], rankings, qrels)["closeness"] == values["closeness"]
+    assert query_values(["closeness@2"], rankings, qrels)["closeness@2"] == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_recall_is_a_registered_measure_that_counts_a_repeated_passage_once() -> None:
+    rankings = {"q": ["a", "a", "b"], "r": ["c"]}
+    qrels = {"q": {"a": 1, "b": 2, "c": 0}, "r": {"c": 0}}
+    assert query_values(["R@2", "R@3", "R"], rankings, qrels) == {
+        "R@2": [0.5, 0.0], "R@3": [1.0, 0.0], "R": [1.0, 0.0],
+    }  # fmt: skip
+    raises(ConfigError, "cannot be computed here", measure_names, "R@0")
 
 
 def test_a_command_finds_it_by_a_plugin(
@@ -166,7 +176,7 @@ def test_a_function_in_place_of_a_name_is_refused_with_the_remedy() -> None:
 @pytest.mark.parametrize("name", ["RR", "nDCG@10", "two words", ""])
 def test_a_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
     raises(ConfigError, r"there already|as one word", register_measure, name, closeness)
-    assert not measures.REGISTERED
+    assert list(measures.REGISTERED) == ["R"]
 
 
 def test_another_measure_of_the_name_is_refused_and_the_same_one_is_not() -> None:

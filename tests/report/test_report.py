@@ -272,8 +272,8 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     assert seen["deep"]["seen R@3"] != "–"
     text = render_html(build_page([group], (1, 3), 3))
     assert text.count("was cut off before k has no value at k") == 1
-    assert significance_table(group, "R@3", lambda run: group.recalls(run, 3)) is None
-    assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
+    assert significance_table(group, "R@3", lambda run: group.values(run, "R@3")) is None
+    assert significance_table(group, "R@2", lambda run: group.values(run, "R@2")) is not None
     alike = [[[cell.text for cell in row[1:]] for row in similarity_tables(group, k)[0].rows] for k in (2, 3)]
     assert alike == [[["1.00", "1.00"]] * 2, [["–", "–"], ["–", "1.00"]]]
 
@@ -348,7 +348,7 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     files = [write(tmp_path / name, data, found, name) for name, found in (("good", GOOD), ("poor", POOR))]
     files.append(write(tmp_path / "other", data, POOR, "other", steps="single"))
     (group,) = measured(*files)
-    table = significance_table(group, "R@3", lambda run: group.recalls(run, 3))
+    table = significance_table(group, "R@3", lambda run: group.values(run, "R@3"))
     rows = {row[0]: row[1:] for row in lines(table)}
     assert "against good (the best), 2 queries" in table.caption
     assert rows["good"] == ["100.0", "reference", "–", "–", "–"]

@@ -1,4 +1,4 @@
-"""One metric a file: a plain function over lists, and the ``evaluate.Metric`` that wraps it.
+"""One metric a file: a plain function over lists, and the class by which ``evaluate.load`` finds it.
 
 Each file states its convention. Rankings: ``sequence_recall``, ``complete_recall``, ``seen_unseen``,
 ``hits``, ``answer_recall``. Chains: ``set_f1``, ``path_match``, ``hop_hits``,

@@ -17,13 +17,11 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-import evaluate
 import regex
 
 from grls.data.words import UNSPACED, pieces
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -95,11 +93,4 @@ def _common(first: Sequence[str], second: Sequence[str]) -> int:
     return sum((Counter(first) & Counter(second)).values())
 
 
-class AnswerF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<answers>, references=<accepted answers>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(answer_f1, __doc__, predictions="string", references=["string"])
-
-    def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, Any]:
-        return answer_f1(predictions, references)
+AnswerF1 = metric_class(answer_f1, __doc__, predictions="string", references=["string"])

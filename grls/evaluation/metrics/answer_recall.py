@@ -16,11 +16,8 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 
 
 def padded_tokens(text: str) -> str:
@@ -80,13 +77,4 @@ def _ranges(categories: str) -> str:
     return "".join(parts)
 
 
-class AnswerRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage texts, best first>, references=<answers>, k=[1, 5, 10, 20])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(answer_recall, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(
-        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
-    ) -> dict[str, Any]:
-        return answer_recall(predictions, references, k)
+AnswerRecall = metric_class(answer_recall, __doc__, predictions=["string"], references=["string"])

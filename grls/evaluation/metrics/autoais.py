@@ -12,12 +12,10 @@ model beside the figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 from grls.models.entailment import Entailment, load_entailment
 
 
@@ -42,13 +40,13 @@ def attributed(
         evidence: The texts of each query's evidence.
         judge: The model, see :func:`grls.models.entailment.load_entailment`.
     """
-    asked = list(zip(questions, answers, map(premise, evidence), strict=True))
-    places = [n for n, (_, answer, text) in enumerate(asked) if answer.strip() and text]
+    triples = list(zip(questions, answers, map(premise, evidence), strict=True))
+    judged = [n for n, (_, answer, text) in enumerate(triples) if answer.strip() and text]
     entailed = judge.entails(
-        [asked[n][2] for n in places], [hypothesis(asked[n][0], asked[n][1]) for n in places]
+        [triples[n][2] for n in judged], [hypothesis(triples[n][0], triples[n][1]) for n in judged]
     )
-    follows = dict(zip(places, entailed, strict=True))
-    return [follows.get(n, False) for n in range(len(asked))]
+    follows = dict(zip(judged, entailed, strict=True))
+    return [follows.get(n, False) for n in range(len(triples))]
 
 
 def autoais(
@@ -65,28 +63,21 @@ def autoais(
     return {"autoais": mean(attributed(questions, answers, evidence, judge))}
 
 
-class AutoAIS(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<answers>, references=[{"question", "evidence": […]}], nli=<model>)``.
+def _of_records(
+    answers: Sequence[str],
+    references: Sequence[Mapping[str, Any]],
+    nli: str,
+    device: str = "auto",
+    batch_size: int = 16,
+) -> dict[str, float]:
+    """AutoAIS by a folder or hub name of a model of entailment, of ``{"question", "evidence"}`` a query."""
+    questions, evidence = ([reference[key] for reference in references] for key in ("question", "evidence"))
+    return autoais(questions, answers, evidence, load_entailment(nli, device, batch_size))
 
-    ``nli`` is a folder or hub name of a model of entailment; ``device`` and ``batch_size`` are optional.
-    """
 
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(
-            attributed,
-            __doc__,
-            predictions="string",
-            references={"question": "string", "evidence": ["string"]},
-        )
-
-    def _compute(
-        self,
-        predictions: list[str],
-        references: list[dict[str, Any]],
-        nli: str,
-        device: str = "auto",
-        batch_size: int = 16,
-    ) -> dict[str, Any]:
-        questions = [reference["question"] for reference in references]
-        evidence = [reference["evidence"] for reference in references]
-        return autoais(questions, predictions, evidence, load_entailment(nli, device, batch_size))
+AutoAIS = metric_class(
+    _of_records,
+    __doc__,
+    predictions="string",
+    references={"question": "string", "evidence": ["string"]},
+)

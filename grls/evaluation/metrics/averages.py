@@ -1,4 +1,4 @@
-"""What all metrics share: averages over queries, the check of cut-offs, and their cards."""
+"""What all metrics share: averages over queries, the check of cut-offs, and their class for ``evaluate``."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def cutoffs(ks: Sequence[int]) -> list[int]:
     return sorted(set(ks))
 
 
-def metric_card(metric: Callable[..., Any], description: str | None, **inputs: Any) -> Any:
-    """The card by which ``evaluate`` knows a metric.
+def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: Any) -> type[Any]:
+    """The class by which ``evaluate.load`` finds the metric of a file.
 
     Args:
-        metric: Computes it; its docstring says what the inputs are.
-        description: The convention.
+        metric: Takes the inputs in their order, then the other keywords of ``compute`` (``k`` as ``ks``).
+        convention: The convention of the metric.
         inputs: The kind of each input: the name of a type, or a list or a dict of kinds.
 
     Returns:
-        An ``evaluate.MetricInfo``.
+        A class of ``evaluate.Metric``.
     """
     import datasets
     import evaluate
@@ -53,9 +53,16 @@ def metric_card(metric: Callable[..., Any], description: str | None, **inputs: A
             return {name: feature(part) for name, part in kind.items()}
         return datasets.List(feature(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
 
-    return evaluate.MetricInfo(
-        description=description,
-        citation="",
-        inputs_description=metric.__doc__,
-        features=datasets.Features({name: feature(kind) for name, kind in inputs.items()}),
-    )
+    def info(self: Any) -> Any:
+        return evaluate.MetricInfo(
+            description=convention,
+            citation="",
+            inputs_description=metric.__doc__ or convention,
+            features=datasets.Features({name: feature(kind) for name, kind in inputs.items()}),
+        )
+
+    def compute(self: Any, k: Sequence[int] | None = None, **values: Any) -> Any:
+        options = {name: value for name, value in values.items() if name not in inputs}
+        return metric(*map(values.get, inputs), **options, **({} if k is None else {"ks": k}))
+
+    return type("Metric", (evaluate.Metric,), {"_info": info, "_compute": compute})

@@ -11,11 +11,8 @@ passage. A query with more than k gold passages, or without gold passages, score
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 
 
 def complete_recall(
@@ -38,13 +35,4 @@ def complete_recall(
     }
 
 
-class CompleteRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(complete_recall, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(
-        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
-    ) -> dict[str, Any]:
-        return complete_recall(predictions, references, k)
+CompleteRecall = metric_class(complete_recall, __doc__, predictions=["string"], references=["string"])

@@ -9,11 +9,8 @@ retrieval never writes DONE, so the rate does not apply to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 
 def done_missing(done: Sequence[bool]) -> dict[str, float]:
@@ -28,11 +25,4 @@ def done_missing(done: Sequence[bool]) -> dict[str, float]:
     return {"done_missing": mean(not ended for ended in done)}
 
 
-class DoneMissing(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<whether each chain ended with DONE>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(done_missing, __doc__, predictions="bool")
-
-    def _compute(self, predictions: list[bool]) -> dict[str, Any]:
-        return done_missing(predictions)
+DoneMissing = metric_class(done_missing, __doc__, predictions="bool")

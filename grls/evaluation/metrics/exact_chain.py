@@ -10,11 +10,8 @@ and path match.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 from grls.evaluation.metrics.path_match import Accepted, matches
 
 
@@ -46,11 +43,4 @@ def exact_chain(
     return found
 
 
-class ExactChain(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(exact_chain, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
-        return exact_chain(predictions, references)
+ExactChain = metric_class(exact_chain, __doc__, predictions=["string"], references=["string"])

@@ -11,13 +11,10 @@ checks except the missing edge. Gold evidence does not matter: another proof of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import evaluate
 
 from grls.errors import DataError
 from grls.evaluation.graph import GraphErrors, Reading, graph_errors
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 from grls.evaluation.ruletaker import Fact, Problem, parse_statement
 
 
@@ -60,14 +57,9 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
     return Problem(tuple(parsed[:-1]), parsed[-1])
 
 
-class GraphSuccess(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage texts of the chain>, references=[{"start": […], "goal": …}])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(
-            graph_success, __doc__, predictions=["string"], references={"start": ["string"], "goal": "string"}
-        )
-
-    def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:
-        problems = [problem_from_texts(r["start"], r["goal"]) for r in references]
-        return graph_success(predictions, problems)
+GraphSuccess = metric_class(
+    lambda chains, problems: graph_success(chains, [problem_from_texts(**texts) for texts in problems]),
+    __doc__,
+    predictions=["string"],
+    references={"start": ["string"], "goal": "string"},
+)

@@ -7,11 +7,8 @@ skipped. A passage that is listed twice takes two ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 
 
 def hits(
@@ -37,13 +34,4 @@ def hits(
     }
 
 
-class Hits(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<retrieved ids>, references=<gold ids>, k=[…])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(hits, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(
-        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
-    ) -> dict[str, Any]:
-        return hits(predictions, references, k)
+Hits = metric_class(hits, __doc__, predictions=["string"], references=["string"])

@@ -10,11 +10,8 @@ its h-th hop scores 0 there. DONE is no passage: leave it out.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 
 def hop_hits(
@@ -43,11 +40,4 @@ def hop_hits(
     }
 
 
-class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(hop_hits, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
-        return hop_hits(predictions, references)
+HopHitsMetric = metric_class(hop_hits, __doc__, predictions=["string"], references=["string"])

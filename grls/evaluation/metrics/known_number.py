@@ -10,11 +10,8 @@ the passages after the end from another run. DONE is no passage: leave it out.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 from grls.evaluation.metrics.set_f1 import set_scores
 
 
@@ -37,11 +34,4 @@ def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[s
     return {"f1_known_number": mean(known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True))}
 
 
-class KnownNumber(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids in order>, references=<gold ids>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(known_number, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
-        return known_number(predictions, references)
+KnownNumber = metric_class(known_number, __doc__, predictions=["string"], references=["string"])

@@ -10,13 +10,10 @@ answers counts; the mean is over queries.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
-
-import evaluate
 
 from grls.data.words import function_words
 from grls.evaluation.metrics.answer_f1 import bag_f1, normalise_answer
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 
 def novel_f1(
@@ -51,15 +48,4 @@ def _novel(text: str, known: Collection[str]) -> list[str]:
     return [word for word in normalise_answer(text).split() if word not in known]
 
 
-class NovelF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<answers>, references=<accepted answers>, questions=<questions so far>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(
-            novel_f1, __doc__, predictions="string", references=["string"], questions=["string"]
-        )
-
-    def _compute(
-        self, predictions: list[str], references: list[list[str]], questions: list[list[str]]
-    ) -> dict[str, Any]:
-        return novel_f1(predictions, references, questions)
+NovelF1 = metric_class(novel_f1, __doc__, predictions="string", references=["string"], questions=["string"])

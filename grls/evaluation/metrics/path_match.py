@@ -10,11 +10,9 @@ accepted path scores 0; leave out queries without a known order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 
 class Accepted(NamedTuple):
@@ -51,16 +49,9 @@ def path_match(retrieved: Sequence[Sequence[str]], accepted: Sequence[Accepted])
     return {"path_match": mean(matches(*pair) for pair in zip(retrieved, accepted, strict=True))}
 
 
-class PathMatch(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids>, references=[{"paths": [[…], …], "any_order": False}])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(
-            path_match,
-            __doc__,
-            predictions=["string"],
-            references={"paths": [["string"]], "any_order": "bool"},
-        )
-
-    def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:
-        return path_match(predictions, [Accepted(r["paths"], r["any_order"]) for r in references])
+PathMatch = metric_class(
+    lambda predictions, references: path_match(predictions, [Accepted(**paths) for paths in references]),
+    __doc__,
+    predictions=["string"],
+    references={"paths": [["string"]], "any_order": "bool"},
+)

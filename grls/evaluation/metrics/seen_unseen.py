@@ -12,11 +12,8 @@ list: a seen passage above an unseen one takes a rank.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 from grls.evaluation.metrics.sequence_recall import recall_at
 
 
@@ -51,17 +48,4 @@ def seen_unseen(
     return result
 
 
-class SeenUnseen(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids>, references=<gold ids>, seen=<ids>, k=[1, 5, 10, 20])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(seen_unseen, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(
-        self,
-        predictions: list[list[str]],
-        references: list[list[str]],
-        seen: Collection[str],
-        k: Sequence[int] = KS,
-    ) -> dict[str, Any]:
-        return seen_unseen(predictions, references, seen, k)
+SeenUnseen = metric_class(seen_unseen, __doc__, predictions=["string"], references=["string"])

@@ -9,11 +9,8 @@ The order of the gold passages does not count. A passage retrieved twice takes t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import evaluate
-
-from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 
 
 def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
@@ -38,13 +35,4 @@ def sequence_recall(
     return {f"recall@{k}": mean(recall_at(ids, relevant, k) for ids, relevant in pairs) for k in cutoffs(ks)}
 
 
-class SequenceRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(sequence_recall, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(
-        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
-    ) -> dict[str, Any]:
-        return sequence_recall(predictions, references, k)
+SequenceRecall = metric_class(sequence_recall, __doc__, predictions=["string"], references=["string"])

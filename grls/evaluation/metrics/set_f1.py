@@ -11,11 +11,9 @@ out of R.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import evaluate
-
-from grls.evaluation.metrics.averages import mean, metric_card
+from grls.evaluation.metrics.averages import mean, metric_class
 
 
 class SetScores(NamedTuple):
@@ -55,11 +53,4 @@ def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]
     }
 
 
-class SetF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
-    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_card(set_f1, __doc__, predictions=["string"], references=["string"])
-
-    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
-        return set_f1(predictions, references)
+SetF1 = metric_class(set_f1, __doc__, predictions=["string"], references=["string"])
