@@ -90,7 +90,7 @@ def search_command(
     stored = HopOptions(**stored_options(searcher.folder).get("hops", {}))
     # The options of a folder on the hub are known only now: where none are given, its own are the default.
     if hops != stored and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):
-        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.place, searcher.how)
+        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.held_folder, searcher.opening)
     form = _Form(json, metadata)
     for number, question in enumerate(questions):
         if number and not json:

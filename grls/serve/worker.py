@@ -22,8 +22,7 @@ from threading import Condition, RLock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, cast
 
-from grls.api.streaming import StreamedHop, plan_hops, stream_hops
-from grls.api.texts import with_texts
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
