@@ -64,10 +64,9 @@ class ExplainedPassage:
         """Ids of the first passages that stand above it, best first."""
         details = self.standing or self.details
         if isinstance(details, GoldStanding):
-            hits = details.above
-        else:
-            hits = details.results[: None if details.rank is None else details.rank - 1]
-        return tuple(hit.id for hit in hits)
+            return tuple(passage.id for passage in details.above)
+        end = None if details.rank is None else details.rank - 1
+        return tuple(result.id for result in details.results[:end])
 
     @property
     def parts(self) -> list[Part]:

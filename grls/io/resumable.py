@@ -36,8 +36,8 @@ class GrowingFile:
     Args:
         path: The file; if missing, it is made with the first records.
         settings: The settings that the records depend on, as JSON values.
-        ends_group: Whether a record ends its group. An incomplete group at the end of the file is dropped, so the
-            run makes it again; None: each record is a group.
+        ends_group: Whether a record ends its group. An incomplete group at the end of the file is dropped, so
+            the run makes it again; None: each record is a group.
         keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
             memory does not grow.
         alone: Whether a file that another object of this process has open is refused, as a file of another
