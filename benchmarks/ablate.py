@@ -94,7 +94,7 @@ def questions(
     """
     beams = tuple((b, _riches(keys=keys, beams=b)) for b in BEAMS)
     spelled = (("with", "true"), ("without", "false"))
-    keywords = tuple((what, _riches(keys=keys, keywords=on)) for what, on in spelled)
+    keywords = tuple((label, _riches(keys=keys, keywords=on)) for label, on in spelled)
     decoding = tuple((b, _riches(keys=keys, beam=b)) for b in ("adaptive", "full", "greedy"))
     compared = [(kind, _riches(keys=kind)) for kind in dict.fromkeys((keys, *kinds))]
     if propositions is not None:
@@ -161,8 +161,8 @@ class Ablation:
         self.corpus = Corpus.read(data)
         queries, self.qrels = read_split(data, split, self.corpus)
         self.queries = queries[:limit]
-        asked = {} if limit is None else {"limit": str(limit)}
-        self.shared = {"data": data, "split": split, "model": model, **asked, **shared}
+        limited = {} if limit is None else {"limit": str(limit)}
+        self.shared = {"data": data, "split": split, "model": model, **limited, **shared}
 
     def make(self, run: Run) -> None:
         """Run a command, unless its files exist with the same settings."""
@@ -232,7 +232,7 @@ def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
 
 
 def markdown(
-    asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
+    questions: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
 ) -> list[str]:
     """A table a question."""
     common = ", ".join(f"{name} {value}" for name, value in shared.items())
@@ -242,7 +242,7 @@ def markdown(
         f"{common}. Unless a row says otherwise: {reference}. Values in percent except quotes and seconds; "
         f"every query counts, answered or not. AutoAIS: {nli or 'no model common'}.",
     ]
-    for question in asked:
+    for question in questions:
         rows = [{**scores[run.name], "name": label} for label, run in question.runs]
         lines += [f"## {question.title}", "\n".join(table(rows, question.column))]
     return lines
@@ -294,13 +294,13 @@ def main(
     unknown = set(only) - {question.title for question in every}
     if unknown:
         raise SystemExit(f"error: no table {min(unknown)!r}; there are {[q.title for q in every]}.")
-    asked = [question for question in every if not only or question.title in only]
+    chosen = [question for question in every if not only or question.title in only]
     shared = {"chat": str(chat).lower(), "batch_size": str(batch_size), "device": device}
     of_riches = {"prompt": prompt, "mode": mode, "max_new_tokens": str(max_new_tokens)}
-    asked = [_with(question, of_riches) for question in asked]
+    chosen = [_with(question, of_riches) for question in chosen]
     try:
         ablation = Ablation(data, model, output, split, limit, shared, dry_run)
-        runs = {run.name: run for question in asked for _, run in question.runs}
+        runs = {run.name: run for question in chosen for _, run in question.runs}
         with shared_models():
             for run in runs.values():
                 ablation.make(run)
@@ -308,7 +308,7 @@ def main(
             return
         judge = None if nli is None else load_entailment(nli, device)
         scores = {name: ablation.score(run, judge) for name, run in runs.items()}
-        text = "\n\n".join(markdown(asked, scores, ablation.shared, nli, keys)) + "\n"
+        text = "\n\n".join(markdown(chosen, scores, ablation.shared, nli, keys)) + "\n"
         with atomic_file(Path(output) / "ablations.md") as file:
             file.write(text)
         write_json(Path(output) / "ablations.json", {"nli": nli, "shared": ablation.shared, "runs": scores})

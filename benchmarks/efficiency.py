@@ -281,8 +281,8 @@ def main(
     table(f"{Path(data).name}: {len(corpus):,} passages", setting)
     if large:
         with tempfile.TemporaryDirectory() as folder:
-            made = Corpus.from_passages(bigram_corpus(corpus, large))
-            made.write(Path(folder) / "corpus.jsonl")
+            generated = Corpus.from_passages(bigram_corpus(corpus, large))
+            generated.write(Path(folder) / "corpus.jsonl")
             table(
                 f"word bigrams of {Path(data).name}: {large:,} passages",
                 setting._replace(corpus=f"{folder}/corpus.jsonl"),

@@ -167,9 +167,9 @@ def table(title: str, recipe: Recipe, plan: Plan, fast: Fast) -> None:
     recall = HopRecall(recipe.data, codec, plan.k, plan.dev_size)
     climbed = climbs(fits, plan, recall)
     rows = []
-    for place, what in enumerate(("hops a second", "tokens a second")):
-        rival, ours = (rates[name][place] for name in fits)
-        rows.append([what, f"{rival:,.1f}", f"{ours:,.1f}", f"{ours / rival:.1f}", f">= {TARGET}"])
+    for column, label in enumerate(("hops a second", "tokens a second")):
+        rival, ours = (rates[name][column] for name in fits)
+        rows.append([label, f"{rival:,.1f}", f"{ours:,.1f}", f"{ours / rival:.1f}", f">= {TARGET}"])
     for wanted in plan.recalls:
         cells = seconds_cells([climbed[name] for name in fits], wanted)
         rows.append([f"seconds to recall@{plan.k} of {wanted:g}", *cells, f">= {TARGET}"])
@@ -257,8 +257,8 @@ def main(
                 start = causal or write_start(Path(folder) / kind, scratch_llama(data, shape))
                 name = Path(causal).name if causal else "a Llama from scratch"
             else:
-                made = WarmStart(dropout=0.0).load() if warm_start else scratch_t5(data, shape)
-                start = write_start(Path(folder) / kind, made)
+                model = WarmStart(dropout=0.0).load() if warm_start else scratch_t5(data, shape)
+                start = write_start(Path(folder) / kind, model)
                 name = "a warm start from all-MiniLM-L6-v2" if warm_start else "a T5 from scratch"
             recipe = Recipe(
                 data, start, kind == "causal", batch_size, learning_rate,
