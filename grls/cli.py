@@ -232,12 +232,7 @@ def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> 
 
 @dataclass(frozen=True)
 class Command:
-    """A verb with its parser.
-
-    Args:
-        verb: The verb, with a target.
-        prog: The command as it is typed, for the help.
-    """
+    """A verb with a target, and the command as it is typed, for the help."""
 
     verb: Verb
     prog: str
@@ -299,8 +294,7 @@ class Command:
     def parser(self, all_options: bool = False) -> ArgumentParser:
         """The parser, made from the parameters and the docstring of the function.
 
-        Args:
-            all_options: The help explains options that are rarely set, too (:func:`grls.io.recipes.rare`).
+        Without ``all_options`` the help leaves out what is rarely set (:func:`grls.io.recipes.rare`).
         """
         import docstring_parser
         from jsonargparse import _postponed_annotations

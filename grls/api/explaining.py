@@ -84,12 +84,7 @@ class ExplainedPassage:
 
 @dataclass(frozen=True, repr=False)
 class ExplainedQuery(Sequence[ExplainedPassage]):
-    """The explanations of a query, one for each gold passage. Its text is the report of all.
-
-    Attributes:
-        query: The query.
-        passages: The explanations, in the order of the gold passages.
-    """
+    """The explanations of a query, in the order of its gold passages. Its text is the report of all."""
 
     query: Query
     passages: tuple[ExplainedPassage, ...]

@@ -406,13 +406,7 @@ _HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
 
 
 class RecipeStage(NamedTuple):
-    """A training stage of a generator.
-
-    Attributes:
-        stage: Its name (:mod:`grls.train.cli`).
-        layers: Recipes of ``configs/``, later ones over earlier ones.
-        options: Options over the layers.
-    """
+    """A training stage (:mod:`grls.train.cli`): layers of ``configs/``, and options over them."""
 
     stage: str
     layers: tuple[str, ...]
@@ -505,13 +499,7 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A corpus, with queries to train on and queries to choose by.
-
-    Attributes:
-        corpus: The passages.
-        train: Training queries with their gold passages.
-        dev: Dev queries with their gold passages.
-    """
+    """A corpus, with queries to train on and dev queries to choose by, and their gold passages."""
 
     corpus: Corpus
     train: Gold
@@ -643,12 +631,7 @@ def _with_new_ids(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
 
 
 def place_data(data: TrainingData, output: Path, resume: bool) -> str:
-    """Write the data set of a training, and return its folder.
-
-    Args:
-        data: The data set.
-        output: The output of the training.
-        resume: The data set in the folder must be the same.
+    """Write the data set of a training into its output, and return the folder.
 
     Raises:
         MismatchError: The run to resume had other data.

@@ -54,11 +54,7 @@ class Workers(NamedTuple):
 
 
 def workers_of(ray: str | None, options: WorkerOptions) -> Workers | None:
-    """The workers that the options of a command name; None: the command does its work itself.
-
-    Args:
-        ray: The option ``--ray``.
-        options: The options ``--workers``.
+    """The workers that the options ``--ray`` and ``--workers`` name; None: the command does its work itself.
 
     Raises:
         ConfigError: Options of workers without ``--ray``, or an address of another kind.

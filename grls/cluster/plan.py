@@ -31,13 +31,7 @@ FORMAT = 1
 
 
 class Shard(NamedTuple):
-    """A range of items.
-
-    Attributes:
-        number: The number of the shard, from 0.
-        first: The first item.
-        end: The end of the range, exclusive.
-    """
+    """A range of items, without its end; the first shard has the number 0."""
 
     number: int
     first: int
@@ -52,13 +46,7 @@ Maker = Callable[[], Work]
 
 
 class Done(NamedTuple):
-    """A finished shard.
-
-    Attributes:
-        shard: Its range.
-        folder: The folder of its files.
-        result: The JSON values that its work returned.
-    """
+    """A finished shard: its range, the folder of its files, and the result of its work."""
 
     shard: Shard
     folder: Path

@@ -32,11 +32,7 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 
 
 class Cluster:
-    """An open Ray cluster; see :meth:`opened`.
-
-    Args:
-        options: The workers.
-    """
+    """An open Ray cluster; see :meth:`opened`."""
 
     def __init__(self, options: WorkerOptions):
         self._options = options

@@ -152,16 +152,10 @@ class RetrieveOptions:
         return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=filters)
 
     def work(self, fingerprints: dict[str, str]) -> Work:
-        """Open the retriever and the queries on a worker.
-
-        Args:
-            fingerprints: Fingerprints of the retriever and of the queries that the worker must read.
-
-        Returns:
-            The work on a shard: it answers the queries and writes the results to the folder.
+        """The work on a shard by a worker, which opens the retriever and the queries once.
 
         Raises:
-            MismatchError: The worker reads another retriever, or other queries.
+            MismatchError: The worker reads another retriever or other queries, by their fingerprints.
         """
         run = self.opened()
         paths = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}

@@ -284,11 +284,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def require(extra: str, feature: str) -> None:
-    """Refuse to begin without the packages of an extra.
-
-    Args:
-        extra: The extra.
-        feature: The part of grls that needs it, for the error.
+    """Refuse to begin without the packages of an extra; ``feature`` needs them.
 
     Raises:
         ConfigError: A package is not installed.
@@ -299,11 +295,7 @@ def require(extra: str, feature: str) -> None:
 
 @contextmanager
 def needing(extra: str, feature: str) -> Iterator[None]:
-    """A block of imports that need an extra.
-
-    Args:
-        extra: The extra.
-        feature: The part of grls that needs it, for the error.
+    """A block of imports that need an extra for a feature.
 
     Raises:
         ConfigError: A package of the extra is not installed, or cannot be imported.

@@ -310,12 +310,7 @@ def other_format(version: Any, known: int) -> str:
 def read_count(value: Any, name: str, content: str, example: int, file: Path) -> int | None:
     """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
 
-    Args:
-        value: The JSON value.
-        name: The key of the count.
-        content: The counted things, for the error text.
-        example: A usual count, for the error text.
-        file: The file, for the error text.
+    The error text names the counted content, and an example of a count.
 
     Raises:
         DataError: The value is something else.
@@ -508,12 +503,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class PartSpent(NamedTuple):
-    """The counts of a part.
-
-    Attributes:
-        seconds: Its seconds.
-        tokens: The tokens that it read or wrote; of a constraint: those that it allowed.
-    """
+    """Seconds of a part, and the tokens that it read or wrote; of a constraint the allowed tokens."""
 
     seconds: float
     tokens: int
@@ -557,13 +547,9 @@ def counting(spent: PartCounts) -> Iterator[None]:
 
 
 class PartTimer:
-    """A block that belongs to a part.
+    """A block that belongs to a part; it may set ``tokens`` when it knows them.
 
     Blocks of the same thread must not lie in each other, or their seconds count twice.
-
-    Args:
-        part: The part.
-        tokens: Its tokens; a block may set ``tokens`` when it knows them.
     """
 
     __slots__ = ("_begun", "_part", "_spent", "tokens")

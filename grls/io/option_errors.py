@@ -69,12 +69,7 @@ class PlainParser(ArgumentParser):
 
 
 def plain_option_error(message: str, parser: ArgumentParser) -> str:
-    """An error of jsonargparse in one line, with the option that may be meant.
-
-    Args:
-        message: The text of jsonargparse.
-        parser: The parser, which knows the options and the command as it is typed.
-    """
+    """An error of jsonargparse in one line, with the option of the parser that may be meant."""
     line = plain_error(message, parser.prog)
     actions = {name: action for action in parser._actions for name in action.option_strings}
     options = [name[2:] for name in actions if name.startswith("--")]
@@ -195,12 +190,7 @@ _MARGIN = "  "
 
 
 def name_lines(texts: Mapping[str, str], width: int | None = None) -> str:
-    """Lines of names with their texts beside them; a text that is too long goes on below itself.
-
-    Args:
-        texts: Name -> text.
-        width: Characters of a line; None: those of the terminal.
-    """
+    """Lines of names with their texts beside them, in the width of the terminal; long texts are wrapped."""
     columns = width or _columns()
     edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
     lines = []

@@ -47,10 +47,9 @@ def showing() -> Iterator[None]:
 
 @contextmanager
 def reporting(listener: Callable[[Progress], None]) -> Iterator[None]:
-    """The context of a run of many steps: its loops show nothing and report to the run.
+    """The context of a run of many steps: its loops show nothing, and report to a listener.
 
-    Args:
-        listener: Called with a loop of several items when it begins and whenever it has done something.
+    The listener is called with a loop of several items when it begins, and after its updates.
     """
     before = _listener.set(listener)
     try:
@@ -109,12 +108,7 @@ class Progress:
             _open.remove(self)
 
     def update(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
-        """Count items as done.
-
-        Args:
-            count: Number of items.
-            note: Returns a text for the next line; called only when a line is written.
-        """
+        """Count items as done; ``note`` returns a text for the next line, if one is written."""
         global _last_line
         if self.total is not None:
             count = min(count, self.total - self.done)
@@ -161,9 +155,7 @@ class Progress:
 def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
     """Report a long step that is no loop: on a terminal at once, elsewhere every minute.
 
-    Args:
-        label: The step, such as ``sort 12,000 passages``.
-        shown: False shows nothing; None shows progress within :func:`showing`.
+    ``shown``: see :class:`Progress`.
     """
     if shown is None:
         shown = _showing.get()

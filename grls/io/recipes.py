@@ -46,8 +46,8 @@ def rare_options(name: str, options: object, every: bool = False) -> list[str]:
 
     Args:
         name: The name of the group.
-        options: Its type: a class of options, or None beside it; others have none.
-        every: Count all as such.
+        options: Its type: a class of options, or None beside it; other types have no options.
+        every: Count all as rare.
     """
     kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
     names: list[str] = []
@@ -61,10 +61,7 @@ def rare_options(name: str, options: object, every: bool = False) -> list[str]:
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, with the path of a file in place of each ``--config NAME``.
-
-    Args:
-        arguments: The arguments after the name of the command.
+    """The arguments after a command, with the path of a file in place of each ``--config NAME``.
 
     Raises:
         OptionError: There is neither a local file nor a recipe of a name.

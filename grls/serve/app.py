@@ -68,13 +68,7 @@ def create_app(
 
 
 def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middleware] = ()) -> FastAPI:
-    """The application of a server.
-
-    Args:
-        serving: Its retrievers and limits; its threads end with the application.
-        tools: Offer the tools of an agent at /mcp.
-        middleware: The middleware, from the outside to the inside.
-    """
+    """The application of a server, which ends its threads at its end. ``tools``: see :func:`create_app`."""
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -241,13 +235,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) -> Callable[[], dict[str, Any]]:
-    """A function that describes an application, with the limits of its requests.
-
-    Args:
-        app: The application.
-        limits: The limits of requests.
-        tokens: Largest length limit of an answer.
-    """
+    """A function that describes an application, with the limits of requests and of an answer's tokens."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:

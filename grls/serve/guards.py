@@ -90,14 +90,10 @@ def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None
 
 
 class HostCheck:
-    """Lets requests pass that name the server.
+    """Lets requests pass that name one of the hosts of the server (:func:`accepted_hosts`).
 
     A web page can let its own name lead to 127.0.0.1 and so reach a server of this machine from a browser
     (DNS rebinding). Its requests still carry its name in the header ``Host``.
-
-    Args:
-        app: The application behind it.
-        hosts: The names of the server (:func:`accepted_hosts`).
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]):
@@ -125,13 +121,7 @@ def host_of(header: str) -> str | None:
 
 
 class BodyLimit:
-    """Reads the body of each request before the request is handled; refuses bodies too long or too slow.
-
-    Args:
-        app: The application behind it.
-        most: Largest number of bytes.
-        seconds: Time in which the body must arrive.
-    """
+    """Reads each body before the request is handled; refuses more than ``most`` bytes or ``seconds``."""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float):
         self._app, self._most, self._seconds = app, most, seconds
@@ -223,11 +213,7 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
 
 
 class Rates:
-    """Counts the requests of clients: each has a bucket that fills up within a minute.
-
-    Args:
-        rate: Requests a minute.
-    """
+    """Counts requests: each client has a bucket that fills up within a minute with ``rate`` requests."""
 
     def __init__(self, rate: float):
         self._rate, self._burst = rate / 60, max(1.0, rate)
@@ -331,10 +317,6 @@ class RequestLog:
     """Writes a line for each request, without texts of the client, and counts it.
 
     The line names a request by an id that the server makes, and by the template of its address.
-
-    Args:
-        app: The application behind it.
-        counts: Counts the requests.
     """
 
     def __init__(self, app: ASGIApp, counts: RequestCounts):
@@ -370,11 +352,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class RequestCounts:
-    """Counts requests.
-
-    Args:
-        registry: The registry that reports them; None: they are not reported.
-    """
+    """Counts requests; a registry reports them."""
 
     def __init__(self, registry: CollectorRegistry | None):
         self._requests = Counter(
@@ -442,12 +420,7 @@ class Metrics:
     def watch_queues(
         self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]
     ) -> None:
-        """Report the lengths of queues.
-
-        Args:
-            lengths: Returns the requests that wait for each retriever.
-            questions: Returns the questions that wait for the language model.
-        """
+        """Report the requests that wait for each retriever, and the questions that wait for the model."""
         self._queues = lengths, questions
 
     def collect(self) -> Iterable[Any]:

@@ -38,11 +38,7 @@ class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that cannot be listened at, before anything is loaded.
-
-    Args:
-        host: The address to listen at.
-        port: The port; 0: any free one.
+    """Refuse a port that cannot be listened at, before anything is loaded; 0 is any free port.
 
     Raises:
         ConfigError: The port is taken, or this machine does not have the address.
@@ -72,26 +68,14 @@ def check_port(host: str, port: int) -> None:
 
 
 def address_of(host: str, port: int) -> str:
-    """The address of a server as a browser on this machine opens it.
-
-    Args:
-        host: The address that it listens at.
-        port: The port; 0: any free port, which is left out.
-    """
+    """The address of a server as a browser on this machine opens it; the port 0 is left out."""
     bare = host.strip("[]")
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
     return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
 
 
 def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Server:
-    """A server of an application.
-
-    Args:
-        app: The application.
-        host: The address to listen at.
-        port: The port.
-        seconds: Time that a request may take, also when the server ends.
-    """
+    """A server of an application, whose requests have so many seconds, also when the server ends."""
     config = uvicorn.Config(
         app,
         host,

@@ -37,13 +37,7 @@ _EXPLAINED = {"case.gold": "gold", "case.evidence": "evidence"}
 
 
 class RefusalError(GrlsError):
-    """A request that is refused.
-
-    Args:
-        status: The status of the response.
-        detail: The expected values, and the remedy.
-        headers: Further headers.
-    """
+    """A request that is refused, with the status of the response, its detail, and further headers."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
         super().__init__(detail)
@@ -85,12 +79,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def problem_for(error: Exception, field_name: Callable[[str], str] = str) -> Response:
-    """The response for an error of any kind; unexpected errors are logged.
-
-    Args:
-        error: The error.
-        field_name: Names a field as the client has it.
-    """
+    """The response for an error of any kind; unexpected errors are logged. ``field_name`` names a field."""
     if isinstance(error, GrlsError):
         status, headers = status_of(error)
         if status != 500:
@@ -178,12 +167,7 @@ _BOUNDS = (("imum", ""), ("Length", "characters"), ("Items", "items"))
 
 
 class Fault(NamedTuple):
-    """A fault of a request.
-
-    Attributes:
-        field: The dotted name of the field.
-        problem: The expected values, and the value sent.
-    """
+    """A dotted field of a request, and its problem: the expected values, and the value sent."""
 
     field: str
     problem: str
@@ -195,7 +179,7 @@ def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: 
     Args:
         errors: The errors of pydantic; ``loc`` begins at the request.
         schema: The schema of the request.
-        document: The document that its references are about.
+        document: The OpenAPI document with the references of the schema.
     """
     problems: dict[tuple[str, ...], str] = {}
     for error in errors:

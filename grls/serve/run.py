@@ -26,19 +26,7 @@ def run_server(
     examples: str | None = None,
     tools: bool = False,
 ) -> None:
-    """Open retrievers and serve them.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        host: The address to listen at.
-        port: The port.
-        limits: The limits of requests.
-        access: Who may use the server.
-        device: The device of models.
-        precision: The precision of retrievers.
-        answer: The language model.
-        examples: File with queries to try.
-        tools: Offer the tools of an agent at /mcp.
+    """Open retrievers and serve them, with the options of ``grls serve``; ``tools``: also at /mcp, to agents.
 
     Raises:
         ConfigError: A name, an option or the port cannot be used.

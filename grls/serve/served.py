@@ -54,7 +54,7 @@ class Opened(NamedTuple):
         limits: The limits of requests.
         watch: Called with the name of the retriever, the queries and the seconds of each batch; without the
             seconds when queries have joined a search.
-        parts: The counts of a retriever, by its name.
+        parts: Returns the counts of a retriever, by its name.
         prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
     """
@@ -69,14 +69,7 @@ class Opened(NamedTuple):
 
 
 class Version:
-    """A retriever that answers.
-
-    Args:
-        name: The name of the retriever.
-        number: The version, from 1.
-        searcher: The retriever with its folder.
-        options: Limits and callbacks.
-    """
+    """A retriever that answers, with its name, its number from 1, and its thread."""
 
     def __init__(self, name: str, number: int, searcher: Searcher, options: Opened):
         self.name, self.number, self.searcher = name, number, searcher
@@ -99,13 +92,7 @@ class Version:
 
 
 class Served:
-    """A retriever of the server.
-
-    Args:
-        name: Its name in requests.
-        folder: Its folder, which is read again for a new version.
-        options: Options of opening, limits and callbacks.
-        number: The number of its first version.
+    """A retriever of the server; its folder is read again for a new version.
 
     Raises:
         DataError: There is no retriever.
@@ -162,12 +149,9 @@ def _end(worker: Worker) -> None:
 def open_served(
     folders: Sequence[str], options: Opened, numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Served]:
-    """Open folders under their names, in order.
+    """Open folders, or ``name=folder``, under their names, in order.
 
-    Args:
-        folders: Folders, or ``name=folder``.
-        options: Options of opening, limits and callbacks.
-        numbers: Name -> the number of its last version in a process before this one.
+    ``numbers``: name -> the number of its last version in a process before this one.
 
     Raises:
         ConfigError: A name cannot be used, or stands for two folders.

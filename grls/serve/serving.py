@@ -101,7 +101,7 @@ def open_serving(
         device: The device of models.
         precision: The precision of retrievers.
         answer: The language model.
-        numbers: Name -> the number of its last version in a process before this one.
+        numbers: See :func:`~grls.serve.served.open_served`.
         requests: Report the counts of requests, too.
         say: Called with a line for each folder that is open.
 

@@ -39,12 +39,7 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line about the start of a server; a closed stream is no error.
-
-    Args:
-        text: The line.
-        stream: Where it is printed; None: standard output.
-    """
+    """Print a line about the start of a server, by default to standard output; a closed stream is fine."""
     stream = stream or sys.stdout
     if stream is None:
         return

@@ -49,11 +49,7 @@ _LONGEST = 60
 
 
 class QueueFullError(GrlsError):
-    """The queue is full.
-
-    Args:
-        seconds: Seconds after which the client may try again.
-    """
+    """The queue is full; the client may try again after so many seconds."""
 
     def __init__(self, seconds: int):
         super().__init__(f"the queue is full; try again in {seconds} s.")
@@ -308,12 +304,7 @@ class BatchKey(NamedTuple):
 
 
 class SearchJob:
-    """A search of one request; its result is a list of hits for each query.
-
-    Args:
-        queries: The queries, at least one.
-        batch_key: The retriever and the options.
-    """
+    """A search of one request; its result is a list of hits for each query."""
 
     def __init__(self, queries: Sequence[str], batch_key: BatchKey):
         self.queries, self.batch_key, self.size = queries, batch_key, len(queries)
@@ -375,11 +366,7 @@ class SearchJob:
 class StreamJob:
     """The hops of a query; its result is None, once the last hop is sent.
 
-    Args:
-        retriever: The retriever.
-        query: The query.
-        allow: The filter of every hop.
-        emit: Called with each hop, in the thread of the retriever.
+    ``emit`` is called with each hop, in the thread of the retriever.
     """
 
     def __init__(
@@ -464,9 +451,7 @@ class _Owner(NamedTuple):
 class JoiningJobs:
     """The retrievals of requests that join a search while it runs; see :class:`PlanSource`.
 
-    Args:
-        batch: The requests that begin.
-        queue: The queue of further requests of their key.
+    The requests of ``batch`` begin; further requests of their key come from ``queue``.
     """
 
     def __init__(self, batch: Sequence[JoiningJob], queue: Worker):
@@ -521,11 +506,7 @@ class JoiningJobs:
 
 
 class CallJob:
-    """A call that needs the retriever for itself; its result is that of the function.
-
-    Args:
-        function: The function.
-    """
+    """A call that needs the retriever for itself; its result is that of the function."""
 
     def __init__(self, function: Callable[[], Any]):
         self._function, self.size = function, 1

@@ -134,10 +134,6 @@ logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log o
 class ServedPrograms:
     """Answers by programs of demonstrate-search-predict; they need the extra ``dsp``.
 
-    Args:
-        options: Model and options.
-        device: The device of a model in this process.
-
     Raises:
         ConfigError: The model cannot be opened.
     """
@@ -177,13 +173,9 @@ _ended = Lock()
 
 
 class QueuedRetriever:
-    """Searches through the queue of a version, where searches share batches with other requests.
+    """Searches through the queue of a version, with the hops and the filter of a request.
 
-    Args:
-        version: The version.
-        retriever: Its retriever, with the hops of the request.
-        allow: The filter.
-        gone: Whether the client has gone.
+    The searches share batches with other requests. They end once ``gone`` says that the client has gone.
     """
 
     def __init__(
@@ -245,16 +237,7 @@ Record = dict[str, Any]
 
 
 class AnswerKey(NamedTuple):
-    """The fields that are equal in all questions of a batch.
-
-    Attributes:
-        method: The method.
-        version: The version that they are answered from.
-        retriever: Its retriever, with the hops of the request.
-        allow: The filter.
-        k: Passages to read.
-        max_new_tokens: Length limit; None: the limit of the server.
-    """
+    """The fields that are equal in all questions of a batch; ``retriever`` has the hops of the request."""
 
     method: AnswerMethod
     version: Version
@@ -318,12 +301,7 @@ class GivenUpError(GrlsError):
 
 @contextmanager
 def ending_when(gone: Callable[[], bool], model: Any) -> Iterator[None]:
-    """In a block, each step of a model raises a :class:`GivenUpError` once the clients have gone.
-
-    Args:
-        gone: Whether the clients have gone.
-        model: The model; None: a model outside of this process.
-    """
+    """In a block, each step of a model of this process raises :class:`GivenUpError` once ``gone`` is true."""
     if model is None:
         yield
         return

@@ -48,13 +48,7 @@ HEADERS = {
 
 
 class PageFile(NamedTuple):
-    """A file of the page.
-
-    Attributes:
-        content: Its bytes.
-        media: Its media type.
-        tag: Its entity tag.
-    """
+    """A file of the page, with its media type and its entity tag."""
 
     content: bytes
     media: str

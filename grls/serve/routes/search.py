@@ -117,14 +117,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
 
 
 class HopStream:
-    """The way of hops from the thread of a retriever to a client.
-
-    Args:
-        version: The version that answers.
-        retriever: Its retriever, with the hops of the request.
-        query: The query.
-        allow: The filter of every hop.
-        seconds: Time that all hops may take.
+    """The hops of a query on their way from the thread of a retriever to a client.
 
     Raises:
         QueueFullError: Too many requests wait.
