@@ -56,13 +56,7 @@ READ = ("1", "3")
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
-
-    Args:
-        name: Name of the run and of its files.
-        command: Subcommand of ``grls answer``: ``riches``, ``direct`` or ``follow-up``.
-        options: The options of this run, by name.
-    """
+    """A run of ``grls answer COMMAND``, with its own options and the name of its files."""
 
     name: str
     command: str
@@ -84,14 +78,7 @@ def questions(
     keys: str = REFERENCE["keys"],
     kinds: Sequence[str] = KEYS,
 ) -> list[Question]:
-    """The questions, in the order of the tables.
-
-    Args:
-        propositions: A file of propositions, as a kind of key.
-        dense: A retriever folder to read from, beside BM25.
-        keys: The kind of key of the reference.
-        kinds: The kinds of key to compare.
-    """
+    """The questions, in the order of the tables; for the arguments see :func:`main`."""
     beams = tuple((b, _riches(keys=keys, beams=b)) for b in BEAMS)
     spelled = (("with", "true"), ("without", "false"))
     keywords = tuple((label, _riches(keys=keys, keywords=on)) for label, on in spelled)
@@ -132,17 +119,7 @@ def _baselines(dense: str | None) -> list[tuple[str, Run]]:
 
 
 class Ablation:
-    """Makes missing runs, and scores them.
-
-    Args:
-        data: Data set folder.
-        model: Folder or hub name of a language model.
-        output: Folder of all results.
-        split: Split of the queries.
-        limit: Number of first queries to take; None: all.
-        shared: Options of all runs.
-        dry_run: Print the commands only.
-    """
+    """Makes missing runs, and scores them; ``shared`` are the options of all runs."""
 
     def __init__(
         self,

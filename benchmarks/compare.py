@@ -90,13 +90,9 @@ PLANS = {
 
 @dataclass
 class Comparison:
-    """Runs the commands of one comparison.
+    """Runs the commands of one comparison, over ``data/NAME`` into ``runs/NAME``; see :func:`main`.
 
-    Args:
-        name: Data set: ``data/NAME``; results go to ``runs/NAME``.
-        dry_run: Print the commands only.
-        skip: Systems to leave out.
-        steps: Kinds of retrieval to compare, if the plan has them.
+    Attributes:
         commands: The commands that were run or printed.
         runs: The runs on test, for the report.
         best_bias: System -> bias of DONE in its dynamic retrieval.

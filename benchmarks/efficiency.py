@@ -90,13 +90,7 @@ class Figures(NamedTuple):
 
 
 def bigram_corpus(corpus: Corpus, count: int, seed: int = 0) -> list[Passage]:
-    """Distinct passages drawn from the word bigrams of a corpus.
-
-    Args:
-        corpus: The corpus whose bigrams are counted, with starts and ends.
-        count: Number of passages.
-        seed: Seed of the random generator.
-    """
+    """Distinct passages drawn from the word bigrams of a corpus, starts and ends included."""
     follow: dict[str, list[str]] = {}
     for passage in corpus:
         words = ["", *passage.text.split(), ""]

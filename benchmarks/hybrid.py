@@ -67,16 +67,7 @@ class Asked(NamedTuple):
 
 
 class Bench:
-    """The retrievers of one comparison.
-
-    Args:
-        generator: The generator.
-        dense: The bi-encoder.
-        dev: Queries for tuning.
-        tried: The weights to try.
-        depth: Hits a query.
-        k: Cut-off of the recall that tuning maximises.
-    """
+    """The retrievers of one comparison; tuning maximises recall at ``k`` on the dev queries."""
 
     def __init__(
         self,

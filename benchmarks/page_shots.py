@@ -28,16 +28,9 @@ from grls.retrieve.bm25 import BM25Retriever
 
 
 class Shot(NamedTuple):
-    """A picture.
+    """A picture of the page, its address holding ``state``; of the element ``part``, or of the window.
 
-    Attributes:
-        name: The name of its file.
-        state: The state in the address.
-        width: Pixels.
-        height: Pixels.
-        scheme: ``light`` or ``dark``.
-        ready: What the page holds when the answer is there.
-        part: The element that is taken; None: the window.
+    It is taken once the page holds ``ready``.
     """
 
     name: str

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,11 +119,7 @@ def _make(output: str, options: dict[str, Any]) -> None:
     """Make a run, unless it exists with these options."""
     result, recorded = Path(f"{output}.json"), Path(f"{output}.options.json")
     if result.exists() and recorded.exists() and json.loads(recorded.read_text(encoding="utf-8")) == options:
-        settings = json.loads(result.read_text(encoding="utf-8"))["settings"]
-        if {field.name for field in fields(WindowOptions)} <= set(
-            settings
-        ):  # windows of earlier versions are not comparable
-            return
+        return
     ralm(output=output, **_nested(options))
     write_json(recorded, options)
 

@@ -134,13 +134,7 @@ def model_clock() -> Iterator[dict[str, float]]:
 
 
 class Written(NamedTuple):
-    """Outputs and speed of our search.
-
-    Attributes:
-        outputs: The outputs of each question, best first.
-        rate: Tokens a second.
-        share: Time of everything except the model, in percent of the model's time.
-    """
+    """Outputs of each question, best first; tokens a second; time without the model, in % of its time."""
 
     outputs: list[list[Interlaced]]
     rate: float

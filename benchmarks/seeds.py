@@ -39,15 +39,7 @@ _FUSED = (*_ALIKE, "--tune.k", "5")
 
 @dataclass
 class Repeat:
-    """Runs the commands of one recipe with several seeds.
-
-    Args:
-        name: The recipe, mostly named after its data set ``data/NAME``; results go to ``runs/NAME/seed-N``.
-        dry_run: Print the commands only.
-        precision: Precision of training, by lightning's name; None: as in the configs.
-        search_precision: Precision of retrieval.
-        commands: The commands that were run or printed.
-    """
+    """Runs the commands of one recipe with several seeds, into ``runs/NAME/seed-N``; see :func:`main`."""
 
     name: str
     dry_run: bool = False

@@ -82,7 +82,7 @@ class Case(NamedTuple):
         took: Seconds of each query.
         seconds: Seconds of all.
         processor: Seconds of the processors that the process of the rival used.
-        http: Those of the thread that does HTTP alone.
+        http: Processor seconds of the thread that does HTTP alone.
     """
 
     rankings: list[Ranking]
@@ -170,13 +170,7 @@ _STREAMS = 64
 
 
 class Rivals:
-    """The rivals over one retriever, each in a process of its own.
-
-    Args:
-        folder: The retriever folder.
-        texts: The queries.
-        k: Hits of a query.
-    """
+    """The rivals over one retriever, each in a process of its own."""
 
     def __init__(self, folder: str, texts: Sequence[str], k: int):
         self.folder, self.texts, self.k = folder, texts, k

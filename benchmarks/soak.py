@@ -92,19 +92,12 @@ def resident(process: int) -> float:
 
 @dataclass
 class Soak:
-    """A soak of one server.
+    """A soak of the server at an address; for the other arguments see :func:`main`.
 
     Args:
-        address: Its address.
-        process: Its process.
-        texts: The queries, asked again and again.
+        process: The process of the server.
+        texts: The queries, sent again and again.
         expected: The ranking of each.
-        k: Hits of a query.
-        requests: Number of requests.
-        clients: Clients at once.
-        cancelled: Part of the requests whose clients hang up.
-        reload: Seconds between reloads.
-        kills: How often the worker is killed, at equal distances.
     """
 
     address: str

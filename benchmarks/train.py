@@ -47,13 +47,7 @@ Kind = Literal["seq2seq", "causal"]
 
 
 class Shape(NamedTuple):
-    """The size of a model from scratch.
-
-    Attributes:
-        width: Width of the states; an attention head has 32.
-        layers: Layers of the encoder, and of the decoder.
-        vocabulary: Size of the vocabulary (at least the tokenizer's).
-    """
+    """The size of a model from scratch: width, layers of encoder and of decoder, least vocabulary."""
 
     width: int
     layers: int
@@ -61,19 +55,7 @@ class Shape(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Settings of the measurement.
-
-    Attributes:
-        warmup: Steps before the clock starts, in a run that measures speed.
-        steps: Timed steps.
-        repeats: Number of such runs of each side.
-        k: Cut-off of recall.
-        recalls: Recalls to reach.
-        every: Steps between two measurements of recall.
-        cap: Seconds of training after which a side is stopped.
-        dev_size: Number of dev queries.
-        bf16: Whether the rival computes in bfloat16.
-    """
+    """Settings of the measurement; see :func:`main`."""
 
     warmup: int
     steps: int
