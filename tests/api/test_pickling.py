@@ -37,7 +37,7 @@ def test_a_searcher_of_any_kind_is_opened_again(searcher: grls.Searcher, tmp_pat
         expected = one.search(["owls", "copper"])
         for again in copies(one):
             assert type(again) is type(one)
-            assert again.how == one.how
+            assert again.opening == one.opening
             assert again.lock is not one.lock
             assert again.search(["owls", "copper"]) == expected
         (again,) = pickle.loads(pickle.dumps([one]))
