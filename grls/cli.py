@@ -39,19 +39,20 @@ class Verb:
         target: ``module:function``; a module without a package is in ``grls.commands``. Empty: the verb needs
             one of its ``names``.
         names: Names that may follow the verb, each with its command.
-        training: The command parses its options, handles SIGTERM and writes checkpoints by Lightning.
+        training: The stage that it trains by Lightning, which parses its options, handles SIGTERM and writes
+            checkpoints; empty: none.
         prepare: The function of a plugin, in place of a target.
     """
 
     summary: str
     target: str = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
-    training: bool = False
+    training: str = ""
     prepare: Callable[..., None] | None = None
 
 
 def _stage(summary: str, name: str) -> Verb:
-    return Verb(summary, f"train:train_{name}", training=True)
+    return Verb(summary, "train:train_stage", training=name)
 
 
 def _data_set(summary: str, name: str) -> Verb:
@@ -261,7 +262,7 @@ class Command:
         all_options = arguments[-2:] in (["--help", "all"], ["-h", "all"])
         arguments = arguments[:-1] if all_options else arguments
         if self.verb.training:
-            function(arguments)
+            function(self.verb.training, arguments)
             return
         from grls.index.array import verifying
         from grls.io.progress import showing

@@ -35,39 +35,21 @@ _CALLBACKS = {
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }
 _EPILOG = (
-    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
-    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.build. `{prog} "
-    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
-    "the options of classes of your own."
+    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5, WarmStart, PretrainedLM "
+    "or CausalLM of grls.models.load.build. `{prog} --model.generator.help CLASS` lists the options of "
+    "CLASS. --model.help CLASS and --data.help CLASS list the options of classes of your own."
 )
+_STAGES = {
+    "memorise": "Train a generator to write each passage of a corpus, given its front, keywords or a "
+    "neighbour.",
+    "retrieve": "Train a generator to write the next passage, given the query and the evidence so far.",
+    "chains": "Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring.",
+    "riches": "Train a language model to answer with quotes, for `grls answer riches`.",
+    "doc2query": "Train a query generator, for `grls prepare pseudo-queries`.",
+}
 
 
-def train_memorise(arguments: Sequence[str]) -> None:
-    """Train a generator to write each passage of a corpus, given its front, keywords or a neighbour."""
-    _run("memorise", train_memorise.__doc__, arguments)
-
-
-def train_retrieve(arguments: Sequence[str]) -> None:
-    """Train a generator to write the next passage, given the query and the evidence so far."""
-    _run("retrieve", train_retrieve.__doc__, arguments)
-
-
-def train_chains(arguments: Sequence[str]) -> None:
-    """Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring."""
-    _run("chains", train_chains.__doc__, arguments)
-
-
-def train_riches(arguments: Sequence[str]) -> None:
-    """Train a language model to answer with quotes, for `grls answer riches`."""
-    _run("riches", train_riches.__doc__, arguments)
-
-
-def train_doc2query(arguments: Sequence[str]) -> None:
-    """Train a query generator, for `grls prepare pseudo-queries`."""
-    _run("doc2query", train_doc2query.__doc__, arguments)
-
-
-def _run(name: str, description: str | None, arguments: Sequence[str]) -> None:
+def train_stage(name: str, arguments: Sequence[str]) -> None:
     """Train a stage; for ``--help``, print its options, read from the source of its classes."""
     prog = f"grls train {name}"
     if "-h" not in arguments and "--help" not in arguments:
@@ -78,7 +60,7 @@ def _run(name: str, description: str | None, arguments: Sequence[str]) -> None:
         return
     from grls.train.signatures import class_options, class_summary
 
-    description = description or ""
+    description = _STAGES[name]
     if "train" in lacking_extras():
         description += (
             ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'

@@ -66,6 +66,7 @@ ANY = "*"
 """Stands for every host name."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{0,5})?")
+"""A header ``Host``: the name, which may end in a dot, and the port."""
 
 
 def is_loopback(host: str) -> bool:
@@ -103,8 +104,9 @@ class HostCheck:
         """Pass a request on, or refuse it."""
         if scope["type"] == "http":
             headers = scope["headers"]
-            names = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
-            if not names or any(host_of(name) not in self._hosts for name in names):
+            values = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
+            hosts = [_HOST.fullmatch(value.strip()) for value in values]
+            if not hosts or any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
                     "the header Host names none of the hosts of this server; use its address, or start it "
                     f"with {in_shell('access.allowed_hosts', ())}."
@@ -112,12 +114,6 @@ class HostCheck:
                 await problem(400, text)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def host_of(header: str) -> str | None:
-    """The name in a header ``Host``, without port and final dot; None: no name can be read."""
-    match = _HOST.fullmatch(header.strip())
-    return None if match is None else match[1].removesuffix(".")
 
 
 class BodyLimit:
