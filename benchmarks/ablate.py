@@ -56,13 +56,7 @@ READ = ("1", "3")
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
-
-    Args:
-        name: Name of the run and of its files.
-        command: Subcommand of ``grls answer``: ``riches``, ``direct`` or ``follow-up``.
-        options: The options of this run, by name.
-    """
+    """A run of ``grls answer COMMAND``, with its own options and the name of its files."""
 
     name: str
     command: str
@@ -84,17 +78,10 @@ def questions(
     keys: str = REFERENCE["keys"],
     kinds: Sequence[str] = KEYS,
 ) -> list[Question]:
-    """The questions, in the order of the tables.
-
-    Args:
-        propositions: A file of propositions, as a kind of key.
-        dense: A retriever folder to read from, beside BM25.
-        keys: The kind of key of the reference.
-        kinds: The kinds of key to compare.
-    """
+    """The questions, in the order of the tables; for the arguments see :func:`main`."""
     beams = tuple((b, _riches(keys=keys, beams=b)) for b in BEAMS)
     spelled = (("with", "true"), ("without", "false"))
-    keywords = tuple((what, _riches(keys=keys, keywords=on)) for what, on in spelled)
+    keywords = tuple((label, _riches(keys=keys, keywords=on)) for label, on in spelled)
     decoding = tuple((b, _riches(keys=keys, beam=b)) for b in ("adaptive", "full", "greedy"))
     compared = [(kind, _riches(keys=kind)) for kind in dict.fromkeys((keys, *kinds))]
     if propositions is not None:
@@ -132,17 +119,7 @@ def _baselines(dense: str | None) -> list[tuple[str, Run]]:
 
 
 class Ablation:
-    """Makes missing runs, and scores them.
-
-    Args:
-        data: Data set folder.
-        model: Folder or hub name of a language model.
-        output: Folder of all results.
-        split: Split of the queries.
-        limit: Number of first queries to take; None: all.
-        shared: Options of all runs.
-        dry_run: Print the commands only.
-    """
+    """Makes missing runs, and scores them; ``shared`` are the options of all runs."""
 
     def __init__(
         self,
@@ -161,8 +138,8 @@ class Ablation:
         self.corpus = Corpus.read(data)
         queries, self.qrels = read_split(data, split, self.corpus)
         self.queries = queries[:limit]
-        asked = {} if limit is None else {"limit": str(limit)}
-        self.shared = {"data": data, "split": split, "model": model, **asked, **shared}
+        limited = {} if limit is None else {"limit": str(limit)}
+        self.shared = {"data": data, "split": split, "model": model, **limited, **shared}
 
     def make(self, run: Run) -> None:
         """Run a command, unless its files exist with the same settings."""
@@ -232,7 +209,7 @@ def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
 
 
 def markdown(
-    asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
+    questions: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
 ) -> list[str]:
     """A table a question."""
     common = ", ".join(f"{name} {value}" for name, value in shared.items())
@@ -242,7 +219,7 @@ def markdown(
         f"{common}. Unless a row says otherwise: {reference}. Values in percent except quotes and seconds; "
         f"every query counts, answered or not. AutoAIS: {nli or 'no model common'}.",
     ]
-    for question in asked:
+    for question in questions:
         rows = [{**scores[run.name], "name": label} for label, run in question.runs]
         lines += [f"## {question.title}", "\n".join(table(rows, question.column))]
     return lines
@@ -294,13 +271,13 @@ def main(
     unknown = set(only) - {question.title for question in every}
     if unknown:
         raise SystemExit(f"error: no table {min(unknown)!r}; there are {[q.title for q in every]}.")
-    asked = [question for question in every if not only or question.title in only]
+    chosen = [question for question in every if not only or question.title in only]
     shared = {"chat": str(chat).lower(), "batch_size": str(batch_size), "device": device}
     of_riches = {"prompt": prompt, "mode": mode, "max_new_tokens": str(max_new_tokens)}
-    asked = [_with(question, of_riches) for question in asked]
+    chosen = [_with(question, of_riches) for question in chosen]
     try:
         ablation = Ablation(data, model, output, split, limit, shared, dry_run)
-        runs = {run.name: run for question in asked for _, run in question.runs}
+        runs = {run.name: run for question in chosen for _, run in question.runs}
         with shared_models():
             for run in runs.values():
                 ablation.make(run)
@@ -308,7 +285,7 @@ def main(
             return
         judge = None if nli is None else load_entailment(nli, device)
         scores = {name: ablation.score(run, judge) for name, run in runs.items()}
-        text = "\n\n".join(markdown(asked, scores, ablation.shared, nli, keys)) + "\n"
+        text = "\n\n".join(markdown(chosen, scores, ablation.shared, nli, keys)) + "\n"
         with atomic_file(Path(output) / "ablations.md") as file:
             file.write(text)
         write_json(Path(output) / "ablations.json", {"nli": nli, "shared": ablation.shared, "runs": scores})

@@ -5,7 +5,7 @@
 
 Systems: the generator with and without the memorisation stage, the bi-encoder fine-tuned and frozen, BM25,
 ensembles of generator and bi-encoder, and the generator with the bi-encoder as a prior. Every step is a
-`grls` command, printed before it runs; existing results are not made again, so a killed comparison goes on
+`grls` command, printed before it runs; existing results are kept, so a killed comparison goes on
 (after a change of settings, remove runs/NAME). This module only decides the bias of DONE: the bias with the
 best set F1 on dev is used on test. The commands tune weights of ensembles and of hybrid decoding on dev.
 Nothing is chosen on test.
@@ -90,13 +90,9 @@ PLANS = {
 
 @dataclass
 class Comparison:
-    """Runs the commands of one comparison.
+    """Runs the commands of one comparison, over ``data/NAME`` into ``runs/NAME``; see :func:`main`.
 
-    Args:
-        name: Data set: ``data/NAME``; results go to ``runs/NAME``.
-        dry_run: Print the commands only.
-        skip: Systems to leave out.
-        steps: Kinds of retrieval to compare, if the plan has them.
+    Attributes:
         commands: The commands that were run or printed.
         runs: The runs on test, for the report.
         best_bias: System -> bias of DONE in its dynamic retrieval.
@@ -153,25 +149,25 @@ class Comparison:
         for output, (stage, options) in stages.items():
             layers = training(self.name, stage)
             where = ("--output", f"{self.folder}/{output}") if options else ()
-            made = self.folder / output / "model" / "config.json"
-            self.grls("train", *layers, *where, *options, *going_on(made), makes=made)
-        made = self.folder / "biencoder" / "model" / "modules.json"
+            result = self.folder / output / "model" / "config.json"
+            self.grls("train", *layers, *where, *options, *going_on(result), makes=result)
+        result = self.folder / "biencoder" / "model" / "modules.json"
         if "biencoder" not in self.skip:
-            self.grls("train", *training(self.name, "biencoder"), makes=made)
+            self.grls("train", *training(self.name, "biencoder"), makes=result)
         for output in self.seconds():
             self.second(output)
 
     def second(self, output: str) -> None:
         """The same training with another seed."""
         where = ("--output", f"{self.folder}/{output}")
-        made = self.folder / output / "model"
+        result = self.folder / output / "model"
         if output == "generator2":
             seeds = ("--seed_everything", "1", "--data.seed", "1", "--model.seed", "1")
-            options = (*training(self.name, "retrieve"), *where, *seeds, *going_on(made / "config.json"))
-            self.grls("train", *options, makes=made / "config.json")
+            options = (*training(self.name, "retrieve"), *where, *seeds, *going_on(result / "config.json"))
+            self.grls("train", *options, makes=result / "config.json")
         else:
             options = (*training(self.name, "biencoder"), *where, "--fit.seed", "1")
-            self.grls("train", *options, makes=made / "modules.json")
+            self.grls("train", *options, makes=result / "modules.json")
 
     def indexes(self) -> None:
         """A retriever folder for each system that has a model."""
@@ -188,12 +184,12 @@ class Comparison:
     def retrieve(self, system: str) -> None:
         """Retrieve in a single step (also on dev, to tune fusion), and hop by hop as planned."""
         for split in ("dev", "test"):
-            self.one(system, "single", split, "--k", "20", "--search.beams", "20")
+            self.retrieve_run(system, "single", split, "--k", "20", "--search.beams", "20")
         if self.plan.pooled:
             wide = ("--hops.pool", "true", "--k", "20", "--search.beams", "20")
-            self.one(system, "fixed", "test", *_hops(self.plan.hops, 10), *wide)
+            self.retrieve_run(system, "fixed", "test", *_hops(self.plan.hops, 10), *wide)
         elif self.plan.hops:
-            self.one(system, "fixed", "test", *_hops(self.plan.hops, 1))
+            self.retrieve_run(system, "fixed", "test", *_hops(self.plan.hops, 1))
         if self.plan.dynamic and system in ("generator", "nomem", "biencoder"):
             self.dynamic(system)
 
@@ -202,21 +198,21 @@ class Comparison:
         options = _hops(12, 2)
         if system == "nomem":
             bias = self.best_bias.get("generator", 0.0)
-            self.one(system, "dynamic", "test", *options, "--hops.done_bias", f"{bias:g}")
+            self.retrieve_run(system, "dynamic", "test", *options, "--hops.done_bias", f"{bias:g}")
             return
         tuned = {}
         for bias in self.plan.biases if system == "biencoder" else BIASES[system]:
             name = f"{system}-dynamic{bias:+g}"
-            self.one(system, "dynamic", "dev", *options, "--hops.done_bias", f"{bias:g}", name=name)
+            self.retrieve_run(system, "dynamic", "dev", *options, "--hops.done_bias", f"{bias:g}", name=name)
             if not self.dry_run:
                 run = f"{self.folder}/{name}-dev.jsonl"
                 tuned[bias] = evaluate_run(run, self.data, "dev")["set"]["f1"]
         best = max(tuned, key=lambda bias: tuned[bias]) if tuned else 0.0
         self.best_bias[system] = best
         print(f"# {system}: set F1 on dev by done_bias: {tuned}; test with {best:g}")
-        self.one(system, "dynamic", "test", *options, "--hops.done_bias", f"{best:g}")
+        self.retrieve_run(system, "dynamic", "test", *options, "--hops.done_bias", f"{best:g}")
 
-    def one(self, system: str, steps: str, split: str, *options: str, name: str = "") -> None:
+    def retrieve_run(self, system: str, steps: str, split: str, *options: str, name: str = "") -> None:
         """One run."""
         retriever = system if system == "bm25" else f"{self.folder}/{system}-retriever"
         output = f"{self.folder}/{name or f'{system}-{steps}'}{'-dev' if split == 'dev' else ''}"
@@ -250,27 +246,27 @@ class Comparison:
     def hybrid(self) -> None:
         """The generator with the bi-encoder and the empty prompt as priors; weights tuned on dev."""
         folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
-        made, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
+        result, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
         priors = json.dumps([{"retriever": f"{self.folder}/biencoder-retriever"}])
         self.grls(
             "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", priors, "--output", folder,
             makes=Path(folder) / "grls.json",
         )  # fmt: skip
         # the folder holds the weights, so only the run tells whether they were tuned
-        self.grls("tune", folder, "--data", self.data, *wide, makes=made)
+        self.grls("tune", folder, "--data", self.data, *wide, makes=result)
         self.runs.append(f"{output}.jsonl")
         self.grls(
             "retrieve", folder, "--data", self.data, "--k", "20", *wide,
-            "--name", "generator + biencoder, hybrid, single", "--output", output, makes=made,
+            "--name", "generator + biencoder, hybrid, single", "--output", output, makes=result,
         )  # fmt: skip
 
     def fuse(self, output: str, name: str, systems: tuple[str, ...], *options: str) -> None:
         """One ensemble."""
         runs = [f"{self.folder}/{system}-{output.rpartition('-')[2]}.jsonl" for system in systems]
-        made = str(self.folder / output)
-        self.runs.append(f"{made}.jsonl")
-        options = (*options, "--output", made, "--name", name)
-        self.grls("fuse", *runs, *options, makes=Path(f"{made}.info.json"))
+        result = str(self.folder / output)
+        self.runs.append(f"{result}.jsonl")
+        options = (*options, "--output", result, "--name", name)
+        self.grls("fuse", *runs, *options, makes=Path(f"{result}.info.json"))
 
     def grls(self, *arguments: str, makes: Path | None = None) -> None:
         """Run a command unless its result exists."""

@@ -35,13 +35,7 @@ LEAST = 0.7
 
 
 class Cost(NamedTuple):
-    """Seconds of one search over all queries.
-
-    Attributes:
-        total: The whole search.
-        encoder: The encoder.
-        decoder: The decoder's forward passes and the products of the head.
-    """
+    """Seconds of one search over all queries; ``decoder``: forward passes and products of the head."""
 
     total: float
     encoder: float

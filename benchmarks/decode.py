@@ -167,16 +167,16 @@ def draw(rates: Sequence[Rates], file: str) -> None:
     with plt.rc_context({"svg.hashsalt": "grls", "font.family": "DejaVu Sans"}):
         figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.8 * len(rates)), layout="constrained")
         colours = {"generate": "#9aa0a6", "plain": "#7aa6da", "fast": "#1a5fb4"}
-        for place, one in enumerate(rates):
+        for row, rate in enumerate(rates):
             for line, system in enumerate(colours):
-                ratio = getattr(one, system) / one.generate
-                axes.barh(place + 0.26 * (line - 1), ratio, 0.24, color=colours[system], label=system)
-                axes.text(ratio * 1.04, place + 0.26 * (line - 1), f"{ratio:.1f}", va="center", fontsize=9)
-        names = [f"{one.corpus.partition(': ')[2]}\n{one.precision}" for one in rates]
+                ratio = getattr(rate, system) / rate.generate
+                axes.barh(row + 0.26 * (line - 1), ratio, 0.24, color=colours[system], label=system)
+                axes.text(ratio * 1.04, row + 0.26 * (line - 1), f"{ratio:.1f}", va="center", fontsize=9)
+        names = [f"{rate.corpus.partition(': ')[2]}\n{rate.precision}" for rate in rates]
         axes.set(xscale="log", yticks=range(len(rates)), yticklabels=names, ylim=(len(rates) - 0.4, -0.6))
         axes.set_xlabel("queries a second, times transformers' constrained generate")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlim(0.8, 3 * max(one.fast / one.generate for one in rates))
+        axes.set_xlim(0.8, 3 * max(rate.fast / rate.generate for rate in rates))
         axes.spines[["top", "right"]].set_visible(False)
         handles, _ = axes.get_legend_handles_labels()
         axes.legend(handles[:3], ["generate", "grls, plain", "grls, fast"], frameon=False, loc="upper right")
@@ -235,7 +235,7 @@ def main(
         "t5-small shape, random weights, beam 5, batch 8, renormalized scores, queries a second",
         ["corpus", "precision", "generate", "plain", "fast", "fast / plain", "fast / generate", "target",
          "equal top-1"],
-        [one.cells for one in table],
+        [row.cells for row in table],
     )  # fmt: skip
     if picture:
         draw(table, picture)

@@ -90,13 +90,7 @@ class Figures(NamedTuple):
 
 
 def bigram_corpus(corpus: Corpus, count: int, seed: int = 0) -> list[Passage]:
-    """Distinct passages drawn from the word bigrams of a corpus.
-
-    Args:
-        corpus: The corpus whose bigrams are counted, with starts and ends.
-        count: Number of passages.
-        seed: Seed of the random generator.
-    """
+    """Distinct passages drawn from the word bigrams of a corpus, starts and ends included."""
     follow: dict[str, list[str]] = {}
     for passage in corpus:
         words = ["", *passage.text.split(), ""]
@@ -281,8 +275,8 @@ def main(
     table(f"{Path(data).name}: {len(corpus):,} passages", setting)
     if large:
         with tempfile.TemporaryDirectory() as folder:
-            made = Corpus.from_passages(bigram_corpus(corpus, large))
-            made.write(Path(folder) / "corpus.jsonl")
+            generated = Corpus.from_passages(bigram_corpus(corpus, large))
+            generated.write(Path(folder) / "corpus.jsonl")
             table(
                 f"word bigrams of {Path(data).name}: {large:,} passages",
                 setting._replace(corpus=f"{folder}/corpus.jsonl"),

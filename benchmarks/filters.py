@@ -38,10 +38,10 @@ def subsets(index: ConstraintIndex, share: float, queries: int, each: bool) -> l
     """A filter for each query that leaves a share of the passages: one for all queries, or one for each."""
     rng = np.random.default_rng(4)
     size = max(1, round(share * len(index)))
-    made: list[Subset | None] = [
+    subsets: list[Subset | None] = [
         Subset(index.rows, rng.choice(len(index), size, replace=False)) for _ in range(queries if each else 1)
     ]
-    return made if each else made * queries
+    return subsets if each else subsets * queries
 
 
 def rate(

@@ -73,13 +73,7 @@ class Recipe(NamedTuple):
 
 
 class Fast(NamedTuple):
-    """Settings of our side only.
-
-    Attributes:
-        precision: Lightning's name of the precision.
-        length_pool: Batches that are sorted by length together.
-        cache_encoder: GiB for the states of a frozen encoder.
-    """
+    """Settings of our side only; ``cache_encoder`` in GiB."""
 
     precision: Any = "32-true"
     length_pool: int = 50
@@ -159,12 +153,9 @@ def _freeze(model: Any, recipe: Recipe) -> None:
 
 
 class Counted:
-    """Examples that are counted when they are drawn.
+    """Single hops, or chains of hops, that are counted when they are drawn.
 
-    Args:
-        examples: Single hops, or chains of hops.
-        meter: The counter.
-        targets: Returns the tokens of a passage's whole sequence, by its number.
+    ``targets`` returns the tokens of a passage's whole sequence, by its number.
     """
 
     def __init__(self, examples: Any, meter: Meter, targets: Any):

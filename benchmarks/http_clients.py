@@ -95,11 +95,11 @@ async def ask_all(
     async def client() -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         while waiting:
-            place, text = waiting.pop()
+            number, text = waiting.pop()
             before = time.perf_counter()
             _, answer = await post(reader, writer, {"query": text, "k": k})
-            took[place] = time.perf_counter() - before
-            rankings[place] = rows_of(answer)
+            took[number] = time.perf_counter() - before
+            rankings[number] = rows_of(answer)
         writer.close()
 
     begun = time.perf_counter()
@@ -160,6 +160,6 @@ def send(writer: asyncio.StreamWriter, body: object, path: str, headers: str = "
 
 def processor_seconds(process: int, first: bool = False) -> float:
     """Seconds of the processors that a process has used, or its first thread alone; it needs Linux."""
-    place = f"{process}/task/{process}" if first else str(process)
-    fields = Path(f"/proc/{place}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    path = f"{process}/task/{process}" if first else str(process)
+    fields = Path(f"/proc/{path}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

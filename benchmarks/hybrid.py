@@ -67,16 +67,7 @@ class Asked(NamedTuple):
 
 
 class Bench:
-    """The retrievers of one comparison.
-
-    Args:
-        generator: The generator.
-        dense: The bi-encoder.
-        dev: Queries for tuning.
-        tried: The weights to try.
-        depth: Hits a query.
-        k: Cut-off of the recall that tuning maximises.
-    """
+    """The retrievers of one comparison; tuning maximises recall at ``k`` on the dev queries."""
 
     def __init__(
         self,
@@ -95,13 +86,14 @@ class Bench:
     def systems(self) -> dict[str, System]:
         """All systems by name, with tuned weights."""
         dense, words = RetrieverPrior(self.dense), RetrieverPrior(self.bm25)
-        made: dict[str, System] = {
+        systems: dict[str, System] = {
             "generator": lambda queries: self.generator.retrieve(queries, self.depth),
             "bi-encoder": lambda queries: self.dense.retrieve(queries, self.depth),
             "BM25": lambda queries: self.bm25.retrieve(queries, self.depth),
         }
         fused = self.fused()
-        made[f"generator + bi-encoder, fused after the fact{_weights(fused.weights)}"] = self._fusion(fused)
+        name = f"generator + bi-encoder, fused after the fact{_weights(fused.weights)}"
+        systems[name] = self._fusion(fused)
         for name, sources, empty in (
             ("less the empty prompt", (), True),
             ("bi-encoder ahead", (dense,), False),
@@ -110,8 +102,8 @@ class Bench:
         ):
             best = self.hybrid(sources, empty)
             weights = _weights([abs(prior.weight) for prior in best])
-            made[f"generator, {name}{weights}"] = self._hybrid(best)
-        return made
+            systems[f"generator, {name}{weights}"] = self._hybrid(best)
+        return systems
 
     def fused(self) -> Fusion:
         """Fusion of generator and bi-encoder with the weights that are best on dev."""
@@ -125,9 +117,9 @@ class Bench:
 
     def hybrid(self, sources: Sequence[PriorSource], empty: bool) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
-        asked = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
+        weighted = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
         tried = self.tried if empty else Tried(self.tried.weights, self.tried.temperatures, ())
-        choices = tried.choices(asked, WeightedSource(self.empty, 0.0))
+        choices = tried.choices(weighted, WeightedSource(self.empty, 0.0))
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
         def recall(setting: Setting) -> Quality:

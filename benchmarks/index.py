@@ -40,10 +40,10 @@ def traced_bytes(work: Any) -> int:
     """Bytes that the result of a call keeps alive (NumPy's arrays included)."""
     gc.collect()
     tracemalloc.start()
-    kept = work()
+    result = work()
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    del kept
+    del result
     return size
 
 

@@ -54,8 +54,8 @@ def by_expression(passages: Sequence[str]) -> Search:
 
     def search(queries: Sequence[str]) -> list[int | None]:
         first: list[int | None] = []
-        for asked in words(queries):
-            scores = index.get_scores(asked) if asked else None
+        for tokens in words(queries):
+            scores = index.get_scores(tokens) if tokens else None
             first.append(None if scores is None or not scores.any() else int(scores.argmax()))
         return first
 

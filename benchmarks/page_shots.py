@@ -28,16 +28,9 @@ from grls.retrieve.bm25 import BM25Retriever
 
 
 class Shot(NamedTuple):
-    """A picture.
+    """A picture of the page, its address holding ``state``; of the element ``part``, or of the window.
 
-    Attributes:
-        name: The name of its file.
-        state: The state in the address.
-        width: Pixels.
-        height: Pixels.
-        scheme: ``light`` or ``dark``.
-        ready: What the page holds when the answer is there.
-        part: The element that is taken; None: the window.
+    It is taken once the page holds ``ready``.
     """
 
     name: str
@@ -62,7 +55,7 @@ def shots(question: str) -> list[Shot]:
 
 
 @contextmanager
-def served(retriever: str, place: Path) -> Iterator[str]:
+def served(retriever: str, folder: Path) -> Iterator[str]:
     """A server with the retriever, alone and hop by hop, and BM25; yields its address."""
     import uvicorn
 
@@ -72,9 +65,9 @@ def served(retriever: str, place: Path) -> Iterator[str]:
     from grls.serve.serving import Serving
 
     searcher = grls.load(retriever, device="cpu")
-    BM25Retriever(searcher.corpus).save_pretrained(place / "bm25")
-    searcher.hops(8, "dynamic", output=place / "hops")
-    folders = [f"hops={place / 'hops'}", f"generator={retriever}", f"bm25={place / 'bm25'}"]
+    BM25Retriever(searcher.corpus).save_pretrained(folder / "bm25")
+    searcher.hops(8, "dynamic", output=folder / "hops")
+    folders = [f"hops={folder / 'hops'}", f"generator={retriever}", f"bm25={folder / 'bm25'}"]
     serving = Serving(open_served(folders, Opened("cpu", "float32", USUAL_LIMITS)), USUAL_LIMITS)
     server = uvicorn.Server(uvicorn.Config(create_app(serving), port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
@@ -119,16 +112,16 @@ def main(retriever: str, data: str, output: str = "build/page", question: str | 
     if chromium is None:
         raise SystemExit("there is no Chromium: install the package chromium of the system.")
     queries, _ = read_split(data, "test")
-    asked = question or max(queries, key=lambda query: len(query.evidence)).text
+    text = question or max(queries, key=lambda query: len(query.evidence)).text
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     with (
-        TemporaryDirectory() as place,
-        served(retriever, Path(place)) as address,
+        TemporaryDirectory() as temporary,
+        served(retriever, Path(temporary)) as address,
         sync_playwright() as started,
     ):
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for shot in shots(asked):
+        for shot in shots(text):
             print(take(browser, address, shot, folder))
         browser.close()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,12 +88,12 @@ def main(
     }
     print(machine())
     base = results["none"]["token"]
-    for title, what, runs in parts:
+    for title, label, runs in parts:
         if not runs:
             continue
         print_table(
             title,
-            [what, "perplexity a token", "a word", "against none", "without a document", "seconds"],
+            [label, "perplexity a token", "a word", "against none", "without a document", "seconds"],
             [[run.name, *_cells(results[run.file], base)] for run in runs],
         )
     if by_stride and by_length:
@@ -118,15 +117,11 @@ def _reranked(
 
 def _make(output: str, options: dict[str, Any]) -> None:
     """Make a run, unless it exists with these options."""
-    result, made = Path(f"{output}.json"), Path(f"{output}.options.json")
-    if result.exists() and made.exists() and json.loads(made.read_text(encoding="utf-8")) == options:
-        settings = json.loads(result.read_text(encoding="utf-8"))["settings"]
-        if {field.name for field in fields(WindowOptions)} <= set(
-            settings
-        ):  # windows of earlier versions are not comparable
-            return
+    result, recorded = Path(f"{output}.json"), Path(f"{output}.options.json")
+    if result.exists() and recorded.exists() and json.loads(recorded.read_text(encoding="utf-8")) == options:
+        return
     ralm(output=output, **_nested(options))
-    write_json(made, options)
+    write_json(recorded, options)
 
 
 def _nested(options: dict[str, Any]) -> dict[str, Any]:
@@ -153,12 +148,12 @@ def _draw(
     with mpl.rc_context({"svg.hashsalt": "grls", "font.size": 9}):
         figure = Figure(figsize=(7, 2.6), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
-        for place, runs, label in zip(
+        for axis, runs, label in zip(
             axes, (by_stride, by_length), ("stride s", "query length l"), strict=True
         ):
-            place.plot([r.name for r in runs], [results[r.file]["token"] for r in runs], "o-", label="BM25")
-            place.axhline(base, color="gray", linestyle="--", label="no retrieval")
-            place.set_xlabel(f"{label} (tokens)")
+            axis.plot([r.name for r in runs], [results[r.file]["token"] for r in runs], "o-", label="BM25")
+            axis.axhline(base, color="gray", linestyle="--", label="no retrieval")
+            axis.set_xlabel(f"{label} (tokens)")
         axes[0].set_ylabel("perplexity a token")
         axes[0].legend(frameon=False)
         figure.savefig(file, metadata={"Date": None})

@@ -11,12 +11,7 @@ from typing import NamedTuple
 
 
 class Stage(NamedTuple):
-    """A stage of training.
-
-    Attributes:
-        config: Name of the training in :mod:`benchmarks.trainings`.
-        after: The stage whose model this stage starts with.
-    """
+    """A stage of training (:mod:`benchmarks.trainings`), and the stage whose model it starts with."""
 
     config: str
     after: str | None = None

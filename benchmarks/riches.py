@@ -134,13 +134,7 @@ def model_clock() -> Iterator[dict[str, float]]:
 
 
 class Written(NamedTuple):
-    """Outputs and speed of our search.
-
-    Attributes:
-        outputs: The outputs of each question, best first.
-        rate: Tokens a second.
-        share: Time of everything except the model, in percent of the model's time.
-    """
+    """Outputs of each question, best first; tokens a second; time without the model, in % of its time."""
 
     outputs: list[list[Interlaced]]
     rate: float
@@ -194,7 +188,7 @@ def main(
     questions = [rng.integers(RESERVED, VOCABULARY, question).tolist() for _ in range(queries)]
     barred = np.array([token for token in range(VOCABULARY) if token != OPEN])
     trees = plant_causal(model, shared)
-    made: list[Written] = []
+    measured: list[Written] = []
     for repeat in (True, False):  # the rival may quote a key again; our search does so only on request
         options = InterleaveOptions(
             beams,
@@ -206,8 +200,8 @@ def main(
             batch_size=queries,
         )
         writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
-        made.append(written(writer, questions, repeats))
-    outputs, rate, _ = made[0]
+        measured.append(written(writer, questions, repeats))
+    outputs, rate, _ = measured[0]
     inputs = [[*shared, *tokens_of_question] for tokens_of_question in questions]
     generate(model, index, inputs[:1], beams, 2)
     rival = [seconds(lambda: generate(model, index, inputs, beams, length)) for _ in range(repeats)]
@@ -220,7 +214,7 @@ def main(
          "constraint, % of the model", "no key twice (default)", "target"],
         [
             [f"{other:.2f}", f"{rate:.2f}", f"{rate / other:.1f}", f">= {TARGETS[0]:g}",
-             f"{equal} of {queries}", *(f"{one.share:.1f}" for one in made), f"<= {TARGETS[1]:g}"]
+             f"{equal} of {queries}", *(f"{result.share:.1f}" for result in measured), f"<= {TARGETS[1]:g}"]
         ],
     )  # fmt: skip
 

@@ -98,11 +98,11 @@ class Measured(NamedTuple):
 def words() -> list[str]:
     """Distinct words, short ones first, so that frequent words are short."""
     letters = "etaoinshrdlucmfwypvbgkjqxz"
-    made = [a + b for a in letters for b in letters] + [
+    words = [a + b for a in letters for b in letters] + [
         a + b + c for a in letters for b in letters for c in letters
     ]
-    made += [a + b + c + d for a in letters[:5] for b in letters for c in letters for d in letters]
-    return made[: WORDS - RESERVED]
+    words += [a + b + c + d for a in letters[:5] for b in letters for c in letters for d in letters]
+    return words[: WORDS - RESERVED]
 
 
 def texts(count: int, tokens: int, seed: int = 0) -> Iterator[str]:
@@ -138,8 +138,8 @@ def _write_model(plan: Plan) -> None:
     fast = wrapped(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
     torch.manual_seed(0)
     heads = max(1, plan.width // 64)
-    made: Any = T5Config  # its type does not know the fields of every config
-    config = made(
+    config_type: Any = T5Config  # its type does not know the fields of every config
+    config = config_type(
         vocab_size=len(known), d_model=plan.width, d_kv=plan.width // heads, d_ff=4 * plan.width,
         num_heads=heads, num_layers=plan.layers, decoder_start_token_id=0, pad_token_id=0,
         eos_token_id=END,
@@ -154,8 +154,8 @@ def build(plan: Plan) -> str:
     from grls.retrieve.build import Building
     from grls.retrieve.build import build as build_folder
 
-    how = Building(str(plan.retriever), "generative", IndexOptions(memory=plan.memory))
-    build_folder(str(Path(plan.folder) / "model"), str(plan.data), how)
+    building = Building(str(plan.retriever), "generative", IndexOptions(memory=plan.memory))
+    build_folder(str(Path(plan.folder) / "model"), str(plan.data), building)
     size = sum(file.stat().st_size for file in (plan.retriever / "index").iterdir())
     return f"index {size / 1e9:.3f} GB, {size / plan.passages:.1f} bytes a passage"
 
@@ -187,11 +187,11 @@ def _rate(retriever: Any, plan: Plan, beams: int, **more: Any) -> str:
     from dataclasses import replace
 
     retriever.options = replace(retriever.options, beams=beams)
-    asked = list(texts(plan.queries, 12, seed=2))
-    retriever.retrieve(asked[:1], beams, **more)
+    queries = list(texts(plan.queries, 12, seed=2))
+    retriever.retrieve(queries[:1], beams, **more)
     start = time.perf_counter()
-    retriever.retrieve(asked, beams, **more)
-    return f"{len(asked) / (time.perf_counter() - start):.2f}"
+    retriever.retrieve(queries, beams, **more)
+    return f"{len(queries) / (time.perf_counter() - start):.2f}"
 
 
 def filtered(plan: Plan) -> str:
@@ -271,10 +271,10 @@ class _Watch(threading.Thread):
 def used(folder: Path) -> int:
     """Bytes of disk that the files of a folder take; hard links count once."""
     sizes = {}
-    for place, _, names in os.walk(folder):
+    for path, _, names in os.walk(folder):
         for name in names:
             try:
-                stat = (Path(place) / name).stat()
+                stat = (Path(path) / name).stat()
             except OSError:  # it has gone meanwhile
                 continue
             sizes[stat.st_ino] = stat.st_blocks * 512
@@ -354,8 +354,8 @@ def main(
     print(machine(), flush=True)
     rows, figures = [], []
     for count in passages:
-        with tempfile.TemporaryDirectory(prefix="grls-scale-", dir=folder) as place:
-            plan = Plan(place, count, tokens, memory, width, layers, queries, beams, added)
+        with tempfile.TemporaryDirectory(prefix="grls-scale-", dir=folder) as work:
+            plan = Plan(work, count, tokens, memory, width, layers, queries, beams, added)
             for name in STEPS:
                 step = measure_step(name, plan)
                 rows.append(_row(name, plan, step))
@@ -364,7 +364,7 @@ def main(
                 if output is not None:
                     output.write_text(json.dumps(figures, indent=1), encoding="utf-8")
                 if name == "build" and not keep:
-                    for unneeded in (plan.data, Path(place) / "cache"):
+                    for unneeded in (plan.data, Path(work) / "cache"):
                         shutil.rmtree(unneeded, ignore_errors=True)
     header = [
         "passages",

@@ -4,7 +4,7 @@
     python -m benchmarks.seeds entailmentbank --seeds '[0, 1, 2]' --dry_run true
 
 A seed decides the first weights, the order of the examples and all draws of training; data and options stay.
-Each step is a `grls` command, printed before it runs; existing results are not made again, so a killed run
+Each step is a `grls` command, printed before it runs; existing results are kept, so a killed run
 goes on (after a change of settings, remove runs/NAME/seed-*). Two processes may share the work, one seed
 each; after both have ended, call the benchmark with all seeds for the table. Rankings may also be cut, to
 measure sets, and the runs of all seeds fused. The table on test has the mean over seeds, the sample standard
@@ -39,15 +39,7 @@ _FUSED = (*_ALIKE, "--tune.k", "5")
 
 @dataclass
 class Repeat:
-    """Runs the commands of one recipe with several seeds.
-
-    Args:
-        name: The recipe, mostly named after its data set ``data/NAME``; results go to ``runs/NAME/seed-N``.
-        dry_run: Print the commands only.
-        precision: Precision of training, by lightning's name; None: as in the configs.
-        search_precision: Precision of retrieval.
-        commands: The commands that were run or printed.
-    """
+    """Runs the commands of one recipe with several seeds, into ``runs/NAME/seed-N``; see :func:`main`."""
 
     name: str
     dry_run: bool = False
@@ -55,7 +47,7 @@ class Repeat:
     search_precision: Precision = "float32"
     commands: list[list[str]] = field(default_factory=list)
 
-    def one(self, seed: int) -> dict[str, dict[str, float]]:
+    def measures_of(self, seed: int) -> dict[str, dict[str, float]]:
         """Train and retrieve with one seed: the measures of each run."""
         recipe, folder, data = RECIPES[self.name], Path("runs") / self.name / f"seed-{seed}", self._data
         for stage in recipe.stages:
@@ -81,8 +73,8 @@ class Repeat:
             for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
                 arguments = (*options, "--data", data, "--split", split)
-                made = Path(f"{output}.info.json")
-                self._grls("retrieve", *arguments, "--output", str(output), makes=made)
+                result = Path(f"{output}.info.json")
+                self._grls("retrieve", *arguments, "--output", str(output), makes=result)
             measured[name] = self._measured(output)
         files = {name: where / name for name, (where, _) in runs.items()}
         for name, members in recipe.ensembles.items():
@@ -120,8 +112,8 @@ class Repeat:
         """Fuse runs with weights tuned on dev; the measures."""
         dev, test = ([f"{member}-{split}.jsonl" for member in members] for split in ("dev", "test"))
         arguments = (*_FUSED, "--data", self._data, "--output", str(output))
-        made = Path(f"{output}.info.json")
-        self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *arguments, makes=made)
+        result = Path(f"{output}.info.json")
+        self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *arguments, makes=result)
         return self._measured(output)
 
     def _fused_on_dev(self, members: Sequence[Path], output: Path) -> Path:
@@ -161,8 +153,8 @@ class Repeat:
         if stage.after is not None:
             options += ["--model.generator.name_or_path", str(folder / stage.after / "model")]
         output = folder / stage.config
-        made = output / "model" / "config.json"
-        self._grls("train", *options, "--output", str(output), *going_on(made), makes=made)
+        result = output / "model" / "config.json"
+        self._grls("train", *options, "--output", str(output), *going_on(result), makes=result)
 
     def _grls(self, *arguments: str, makes: Path) -> None:
         """Run a command unless its result exists."""
@@ -230,7 +222,7 @@ def main(
     if not seeds:
         raise SystemExit("error: --seeds is empty; name at least one seed.")
     repeat = Repeat(name, dry_run, precision, search_precision)
-    by_seed = [repeat.one(seed) for seed in seeds]
+    by_seed = [repeat.measures_of(seed) for seed in seeds]
     across = repeat.across(seeds) if len(seeds) > 1 else {}
     if dry_run:
         return

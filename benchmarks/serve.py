@@ -18,8 +18,9 @@ the clients of the servers in this one. All results are compared with those of t
 The second table has the time to the first event of ``/v1/stream`` with three hops beside that of a
 single-step search, of the same clients in alternation.
 
-Without ``--retriever`` the passages are those of :mod:`benchmarks.scale`, and the retriever is one of
-:mod:`benchmarks.served_folders`: its weights are random, and its time is that of a trained one.
+Without ``--retriever`` the passages are those of :mod:`benchmarks.scale`. The retriever has random weights
+and the speed of trained weights: a generator of whole passages, or, as in the default recipe, a generator of
+spans of 8 words with a bi-encoder and BM25 as priors.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -35,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jsonargparse import auto_cli
@@ -51,10 +53,20 @@ from benchmarks.http_clients import (
     serve_plainly,
     serving,
 )
-from benchmarks.served_folders import DESCRIBED, Made, generated
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_split
 from grls.data.types import Hit
+
+Written = Literal["passages", "spans"]
+"""The texts that the generator writes: whole passages, or spans, with priors."""
+
+DESCRIBED: dict[Written, str] = {
+    "passages": "T5-small",
+    "spans": "T5-small that writes spans, with two priors",
+}
+"""The kinds, for the titles of tables."""
+_QUERY = 24
+"""Tokens of a query, which is as much of each passage as the bi-encoder reads when the folder is built."""
 
 HEADERS = (
     "", "clients", "queries/s", "of the loop", "p50 ms", "p95 ms", "p99 ms", "processor ms a query",
@@ -70,7 +82,7 @@ class Case(NamedTuple):
         took: Seconds of each query.
         seconds: Seconds of all.
         processor: Seconds of the processors that the process of the rival used.
-        http: Those of the thread that does HTTP alone.
+        http: Processor seconds of the thread that does HTTP alone.
     """
 
     rankings: list[Ranking]
@@ -119,15 +131,15 @@ def batched(
 
     def send() -> None:
         try:
-            place, text = waiting.popleft()
+            number, text = waiting.popleft()
         except IndexError:
             ended.release()
             return
         job, before = SearchJob([text], key), time.perf_counter()
 
         def answered(future: Future[list[list[Hit]]]) -> None:
-            took[place] = time.perf_counter() - before
-            rankings[place] = [hit.id for hit in future.result()[0]]
+            took[number] = time.perf_counter() - before
+            rankings[number] = [hit.id for hit in future.result()[0]]
             send()
 
         job.future.add_done_callback(answered)
@@ -143,7 +155,7 @@ def batched(
 
 def row(name: str, clients: int, case: Case, base: Case, wrong: int, beside: Case | None = None) -> list[str]:
     """A row of the table; ``beside``: the same searches without HTTP."""
-    rate, loops = (len(one.took) / one.seconds for one in (case, base))
+    rate, loops = (len(each.took) / each.seconds for each in (case, base))
     percentiles = [f"{1000 * np.percentile(case.took, part):.0f}" for part in (50, 95, 99)]
     spent, http = (1000 * part / len(case.took) for part in (case.processor, case.http))
     cost = ["", ""] if beside is None else [f"{http:.2f}", f"{100 * case.http / beside.processor:.1f}"]
@@ -158,13 +170,7 @@ _STREAMS = 64
 
 
 class Rivals:
-    """The rivals over one retriever, each in a process of its own.
-
-    Args:
-        folder: The retriever folder.
-        texts: The queries.
-        k: Hits of a query.
-    """
+    """The rivals over one retriever, each in a process of its own."""
 
     def __init__(self, folder: str, texts: Sequence[str], k: int):
         self.folder, self.texts, self.k = folder, texts, k
@@ -178,13 +184,13 @@ class Rivals:
             pipe = running.enter_context(without_http(self.folder))
             address, process = running.enter_context(serving(serve_grls, self.folder))
             self._http(address, process, self.texts[:8], 2)
-            _asked(pipe, self.texts[:8], self.k, 2)
-            base = _asked(pipe, self.texts, self.k, 0)
+            _case(pipe, self.texts[:8], self.k, 2)
+            base = _case(pipe, self.texts, self.k, 0)
             self.expected = base.rankings
             self._add("loop", 1, base, base)
             for count in clients:
                 texts = self._enough(count)
-                beside = _asked(pipe, texts, self.k, count)
+                beside = _case(pipe, texts, self.k, count)
                 self._add("batched", count, beside, base)
                 self._add("grls serve", count, self._http(address, process, texts, count), base, beside)
             for count in [count for count in clients if count <= 8]:
@@ -206,7 +212,7 @@ class Rivals:
 
     def _add(self, name: str, clients: int, case: Case, base: Case, beside: Case | None = None) -> None:
         count = len(self.expected)
-        wrong = sum(one != self.expected[n % count] for n, one in enumerate(case.rankings))
+        wrong = sum(ranking != self.expected[n % count] for n, ranking in enumerate(case.rankings))
         self.rows.append(row(name, clients, case, base, wrong, beside))
         print(" | ".join(self.rows[-1]), flush=True)
 
@@ -236,10 +242,64 @@ def without_http(folder: str) -> Iterator[Any]:
         process.join()
 
 
-def _asked(pipe: Any, texts: Sequence[str], k: int, clients: int) -> Case:
+def _case(pipe: Any, texts: Sequence[str], k: int, clients: int) -> Case:
     pipe.send((texts, k, clients))
     case: Case = pipe.recv()
     return case
+
+
+def generated(folder: Path, passages: int, kind: Written) -> str:
+    """The folder of a retriever over so many generated passages; it is built if it is not there."""
+    name = f"serve-{passages}" if kind == "passages" else f"serve-{kind}-{passages}"
+    plan = scale.Plan(str(folder / name), passages, 100, "2GB", 512, 6, 0, (), 0)
+    retriever = plan.retriever if kind == "passages" else Path(plan.folder) / "hybrid"
+    if not (retriever / "grls.json").is_file():
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        scale.measure_step("generate", plan)
+        if kind == "passages":
+            scale.measure_step("build", plan)
+        else:
+            _with_priors(plan, retriever)
+        shutil.rmtree(plan.data)
+    return str(retriever)
+
+
+def _with_priors(plan: scale.Plan, output: Path) -> None:
+    """A generator of spans with a bi-encoder and BM25 that look ahead, as the default recipe has it."""
+    from grls.index.options import IndexOptions, LimitOptions
+    from grls.io.ending import quiet
+    from grls.retrieve.build import Building, build
+    from grls.retrieve.compose import compose_hybrid
+    from grls.retrieve.generative.options import SearchOptions
+    from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+    from grls.retrieve.registry import Opening
+
+    quiet()
+    model, encoder, dense = (str(Path(plan.folder) / name) for name in ("model", "encoder", "dense"))
+    spans = IndexOptions(memory=plan.memory, span_words=8)
+    build(model, str(plan.data), Building(str(plan.retriever), "generative", spans))
+    _write_encoder(model, encoder)
+    limits = LimitOptions(input=_QUERY)
+    build(encoder, str(plan.data), Building(dense, "dense", limits=limits, device="cpu"))
+    priors = [PriorSpec(dense), PriorSpec("bm25")]
+    search = SearchOptions(beams=10)
+    compose_hybrid(output, plan.retriever, priors, PriorOptions(), search, Opening("cpu"))
+
+
+def _write_encoder(model: str, encoder: str) -> None:
+    """A BERT of the size of all-MiniLM-L6-v2 with random weights, and the tokenizer of the generator."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+    config_type: Any = BertConfig  # its type does not know the fields of every config
+    torch.manual_seed(0)
+    config = config_type(
+        vocab_size=len(tokenizer), hidden_size=384, num_hidden_layers=6, num_attention_heads=12,
+        intermediate_size=1536,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(encoder)
+    tokenizer.save_pretrained(encoder)
 
 
 def compare(folder: str, texts: Sequence[str], k: int, clients: Sequence[int], title: str) -> None:
@@ -255,7 +315,7 @@ def compare(folder: str, texts: Sequence[str], k: int, clients: Sequence[int], t
 
 def main(
     passages: tuple[int, ...] = (12_000,),
-    kind: Made = "passages",
+    kind: Written = "passages",
     folder: Path | None = None,
     retriever: str | None = None,
     data: str | None = None,
@@ -282,8 +342,8 @@ def main(
     """
     os.environ["OMP_NUM_THREADS"] = str(threads)  # the processes that are started inherit it
     if retriever is not None:
-        asked, _ = read_split(data or str(Path(retriever) / "data"), split)
-        texts = [asked[n % len(asked)].text for n in range(queries)]
+        rows, _ = read_split(data or str(Path(retriever) / "data"), split)
+        texts = [rows[n % len(rows)].text for n in range(queries)]
         compare(retriever, texts, k, clients, retriever)
         return
     with tempfile.TemporaryDirectory(prefix="grls-serve-") as temporary:

@@ -62,15 +62,15 @@ def serve_to_kill(folder: str, port: int, token: str, process: bool = False) -> 
 
 
 def _kill_children() -> None:
-    for one in children():
-        os.kill(one, signal.SIGKILL)
+    for child in children():
+        os.kill(child, signal.SIGKILL)
 
 
 def children(process: int | None = None) -> list[int]:
     """The processes that a process has started; None: this one."""
     number = process or os.getpid()
     listed = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="utf-8")
-    return [int(one) for one in listed.split()]
+    return [int(number) for number in listed.split()]
 
 
 def _kill_workers() -> None:
@@ -84,27 +84,20 @@ def _kill_workers() -> None:
 def resident(process: int) -> float:
     """The resident memory of a process and of those that it has started, in MiB."""
     pages = [
-        int(Path(f"/proc/{one}/statm").read_text(encoding="utf-8").split()[1])
-        for one in (process, *children(process))
+        int(Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1])
+        for number in (process, *children(process))
     ]
     return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @dataclass
 class Soak:
-    """A soak of one server.
+    """A soak of the server at an address; for the other arguments see :func:`main`.
 
     Args:
-        address: Its address.
-        process: Its process.
-        texts: The queries, asked again and again.
+        process: The process of the server.
+        texts: The queries, sent again and again.
         expected: The ranking of each.
-        k: Hits of a query.
-        requests: Number of requests.
-        clients: Clients at once.
-        cancelled: Part of the requests whose clients hang up.
-        reload: Seconds between reloads.
-        kills: How often the worker is killed, at equal distances.
     """
 
     address: str
@@ -119,7 +112,7 @@ class Soak:
     kills: int
     counts: Counter[str] = field(default_factory=Counter)
     memory: list[float] = field(default_factory=list)
-    asked: int = 0
+    sent: int = 0
 
     async def run(self) -> None:
         """Send all requests."""
@@ -137,17 +130,17 @@ class Soak:
 
     async def _client(self, rng: random.Random) -> None:
         reader, writer = await self._open()
-        while self.asked < self.requests:
-            number = self.asked
-            self.asked += 1
+        while self.sent < self.requests:
+            number = self.sent
+            self.sent += 1
             self._on_the_way(number)
-            place = number % len(self.texts)
-            asking = post(reader, writer, {"query": self.texts[place], "k": self.k})
+            index = number % len(self.texts)
+            asking = post(reader, writer, {"query": self.texts[index], "k": self.k})
             if rng.random() < self.cancelled:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asking, rng.random() * 0.05)
                 self.counts["cancelled"] += 1
-            elif await self._answered(asking, place):
+            elif await self._answered(asking, index):
                 continue
             writer.close()
             reader, writer = await self._open()
@@ -165,7 +158,7 @@ class Soak:
             self.counts["kills"] += 1
             os.kill(self.process, signal.SIGUSR1)
 
-    async def _answered(self, asking: Any, place: int) -> bool:
+    async def _answered(self, asking: Any, index: int) -> bool:
         """Count an answer; whether the connection goes on."""
         try:
             status, answer = await asking
@@ -175,7 +168,7 @@ class Soak:
         if status != 200:
             self.counts["other status"] += 1
         else:
-            self.counts["right" if rows_of(answer) == self.expected[place] else "wrong"] += 1
+            self.counts["right" if rows_of(answer) == self.expected[index] else "wrong"] += 1
         return True
 
     async def _reload(self) -> None:
@@ -201,15 +194,15 @@ def soak(
 ) -> tuple[Soak, float]:
     """Serve a folder, send all requests, and return the counts and the seconds; see :class:`Soak`."""
     expected, _, _ = loop(grls.load(folder, device="cpu"), texts, k)
-    with tempfile.TemporaryDirectory() as place:
-        token = Path(place, "token")
+    with tempfile.TemporaryDirectory() as temporary:
+        token = Path(temporary, "token")
         token.write_text(TOKEN, encoding="utf-8")
         target = partial(serve_to_kill, token=str(token), process=process)
         with serving(target, folder) as (address, number):
-            one = Soak(address, number, texts, expected, k, requests, clients, cancelled, reload, kills)
+            run = Soak(address, number, texts, expected, k, requests, clients, cancelled, reload, kills)
             begun = time.perf_counter()
-            asyncio.run(one.run())
-            return one, time.perf_counter() - begun
+            asyncio.run(run.run())
+            return run, time.perf_counter() - begun
 
 
 def main(
@@ -240,22 +233,22 @@ def main(
         kills: How often the worker is killed.
         process: Let a worker process search, and kill that one.
     """
-    asked, _ = read_split(data, split)
-    texts = [query.text for query in asked[:queries]]
-    one, seconds = soak(folder, texts, k, requests, clients, cancelled, reload, kills, process)
-    counts = [one.counts[name] for name in HEADERS[1:8]]
+    rows, _ = read_split(data, split)
+    texts = [query.text for query in rows[:queries]]
+    run, seconds = soak(folder, texts, k, requests, clients, cancelled, reload, kills, process)
+    counts = [run.counts[name] for name in HEADERS[1:8]]
     row = [
         str(requests),
         *map(str, counts),
-        *(f"{mib:.0f}" for mib in one.memory),
+        *(f"{mib:.0f}" for mib in run.memory),
         f"{requests / seconds:.1f}",
     ]
     print_table(f"{clients} clients, k {k}; {machine()}", HEADERS, [row])
     if (
-        one.counts["wrong"]
-        or one.counts["lost"]
-        or one.counts["other status"]
-        or one.counts["failed reloads"]
+        run.counts["wrong"]
+        or run.counts["lost"]
+        or run.counts["other status"]
+        or run.counts["failed reloads"]
     ):
         raise SystemExit("error: there are wrong, refused or lost requests.")
 

@@ -35,7 +35,7 @@ from grls.io.files import read_json
 
 DESIGN_PASSAGES, DESIGN_TOKENS = 20_000_000, 100
 CHUNK = 20_000
-How = Literal["stream", "memory", "marisa"]
+Method = Literal["stream", "memory", "marisa"]
 
 
 class Build(NamedTuple):
@@ -78,8 +78,8 @@ def passages(
             previous = (ranks + shift[previous % branching]) % words
             tokens[position] = previous + RESERVED
         tokens[lengths - 1, np.arange(size)] = END
-        kept = np.arange(longest) < lengths[:, None]
-        yield tokens.T[kept], np.concatenate(([0], np.cumsum(lengths)))
+        used = np.arange(longest) < lengths[:, None]
+        yield tokens.T[used], np.concatenate(([0], np.cumsum(lengths)))
 
 
 class Stopwatch:
@@ -104,15 +104,15 @@ def resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def one_build(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
+def build_index(method: Method, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
     """Build, save and open one index; call this in a separate process."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "index"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "index"
         watch = Stopwatch(passages(count, tokens))
         next(passages(CHUNK, tokens))  # memory of the generator does not belong to the build
         saving = 0.0
         before = resident()
-        if how == "stream":
+        if method == "stream":
             took, _ = seconds(lambda: save_stream(watch, folder, END, memory, form))
             took -= watch.seconds
         else:
@@ -121,11 +121,11 @@ def one_build(how: How, count: int, tokens: int, memory: int, form: Form = "whol
             lengths = np.concatenate([np.diff(offsets) for _, offsets in chunks])
             del chunks
             offsets = np.concatenate(([0], np.cumsum(lengths)))
-            backend = "array" if how == "memory" else "marisa"
+            backend = "array" if method == "memory" else "marisa"
             took, index = seconds(lambda: index_tokens(flat, offsets, END, backend, form))
             saving, _ = seconds(lambda: save_index(index, folder))
         peak = resident() - before
-        if how == "marisa":  # its trie is not stored
+        if method == "marisa":  # its trie is not stored
             return Build(took, saving, peak, math.nan, math.nan, math.nan)
         files = read_json(folder / "index.json")["files"]
         sizes = {name: entry["bytes"] for name, entry in files.items()}
@@ -145,14 +145,14 @@ def of_corpus(corpus: str, tokenizer: str) -> str:
 
 
 def _child(pipe: Any, arguments: tuple[Any, ...]) -> None:
-    pipe.send(one_build(*arguments))
+    pipe.send(build_index(*arguments))
 
 
-def measure(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
-    """:func:`one_build` in a separate process."""
+def measure(method: Method, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
+    """:func:`build_index` in a separate process."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_child, args=(there, (how, count, tokens, memory, form)))
+    process = context.Process(target=_child, args=(there, (method, count, tokens, memory, form)))
     process.start()
     there.close()
     try:

@@ -47,13 +47,7 @@ Kind = Literal["seq2seq", "causal"]
 
 
 class Shape(NamedTuple):
-    """The size of a model from scratch.
-
-    Attributes:
-        width: Width of the states; an attention head has 32.
-        layers: Layers of the encoder, and of the decoder.
-        vocabulary: Size of the vocabulary (at least the tokenizer's).
-    """
+    """The size of a model from scratch: width, layers of encoder and of decoder, least vocabulary."""
 
     width: int
     layers: int
@@ -61,19 +55,7 @@ class Shape(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Settings of the measurement.
-
-    Attributes:
-        warmup: Steps before the clock starts, in a run that measures speed.
-        steps: Timed steps.
-        repeats: Number of such runs of each side.
-        k: Cut-off of recall.
-        recalls: Recalls to reach.
-        every: Steps between two measurements of recall.
-        cap: Seconds of training after which a side is stopped.
-        dev_size: Number of dev queries.
-        bf16: Whether the rival computes in bfloat16.
-    """
+    """Settings of the measurement; see :func:`main`."""
 
     warmup: int
     steps: int
@@ -167,9 +149,9 @@ def table(title: str, recipe: Recipe, plan: Plan, fast: Fast) -> None:
     recall = HopRecall(recipe.data, codec, plan.k, plan.dev_size)
     climbed = climbs(fits, plan, recall)
     rows = []
-    for place, what in enumerate(("hops a second", "tokens a second")):
-        rival, ours = (rates[name][place] for name in fits)
-        rows.append([what, f"{rival:,.1f}", f"{ours:,.1f}", f"{ours / rival:.1f}", f">= {TARGET}"])
+    for column, label in enumerate(("hops a second", "tokens a second")):
+        rival, ours = (rates[name][column] for name in fits)
+        rows.append([label, f"{rival:,.1f}", f"{ours:,.1f}", f"{ours / rival:.1f}", f">= {TARGET}"])
     for wanted in plan.recalls:
         cells = seconds_cells([climbed[name] for name in fits], wanted)
         rows.append([f"seconds to recall@{plan.k} of {wanted:g}", *cells, f">= {TARGET}"])
@@ -257,8 +239,8 @@ def main(
                 start = causal or write_start(Path(folder) / kind, scratch_llama(data, shape))
                 name = Path(causal).name if causal else "a Llama from scratch"
             else:
-                made = WarmStart(dropout=0.0).load() if warm_start else scratch_t5(data, shape)
-                start = write_start(Path(folder) / kind, made)
+                model = WarmStart(dropout=0.0).load() if warm_start else scratch_t5(data, shape)
+                start = write_start(Path(folder) / kind, model)
                 name = "a warm start from all-MiniLM-L6-v2" if warm_start else "a T5 from scratch"
             recipe = Recipe(
                 data, start, kind == "causal", batch_size, learning_rate,

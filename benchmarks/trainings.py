@@ -39,12 +39,7 @@ class Training(NamedTuple):
 
 
 def _read(name: str, line: str) -> Training:
-    """Read a training from a line of the table.
-
-    Args:
-        name: The set.
-        line: Layers, options.
-    """
+    """Read a training of a set from a line of the table: layers, options."""
     words = shlex.split(line.replace("DATA", f"data/{name}").replace("RUNS", f"runs/{name}"))
     layers = tuple(takewhile(lambda word: not word.startswith("--"), words))
     return Training(layers, tuple(words[len(layers) :]))
@@ -58,12 +53,7 @@ TRAININGS: Mapping[str, Mapping[str, Training]] = {
 
 
 def options(name: str, run: str) -> list[str]:
-    """The arguments of ``grls train``: name, layers, options, and output.
-
-    Args:
-        name: The set.
-        run: The training.
-    """
+    """The arguments of ``grls train`` for a training of a set: name, layers, options, and output."""
     training = TRAININGS[name][run]
     layers = [word for layer in training.layers for word in ("--config", f"configs/{layer}.yaml")]
     return [training.layers[0], *layers, *training.options, f"--output=runs/{name}/{run}"]

@@ -121,11 +121,7 @@ def _now() -> float:
 class HopRecall:
     """Recall@k of the dev hops: query and gold evidence so far -> the correct next passages.
 
-    Args:
-        data: Data set folder.
-        codec: Turns text into tokens.
-        k: Cut-off.
-        queries: Most dev queries whose hops are measured.
+    The hops are those of the first ``queries`` dev queries.
     """
 
     def __init__(self, data: str, codec: Codec, k: int, queries: int):

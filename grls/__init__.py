@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grls.data.types import Query as Query
     from grls.retrieve.folder_check import check_folder as check_folder
 
-_PLACES = {
+_MODULES = {
     "BM25": "grls.api.opening",
     "BiEncoder": "grls.api.generator",
     "Chain": "grls.data.types",
@@ -49,34 +49,18 @@ _PLACES = {
 }
 """Public name -> its module."""
 
-__all__ = [
-    "BM25",
-    "BiEncoder",
-    "Chain",
-    "Corpus",
-    "FitResult",
-    "Generator",
-    "Hit",
-    "Passage",
-    "Query",
-    "Searcher",
-    "check_folder",
-    "experiment",
-    "fit",
-    "fuse",
-    "load",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is used first."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'grls' has no attribute {name!r}")
-    value = getattr(import_module(_PLACES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     """The public names, imported or not."""
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_MODULES})

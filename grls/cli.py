@@ -35,27 +35,28 @@ class Verb:
     """A command.
 
     Args:
-        what: A line for the help: what the command does.
+        summary: A line for the help.
         target: ``module:function``; a module without a package is in ``grls.commands``. Empty: the verb needs
             one of its ``names``.
         names: Names that may follow the verb, each with its command.
-        training: The command parses its options, handles SIGTERM and writes checkpoints by Lightning.
-        made: The function of a plugin, in place of a target.
+        training: The stage that it trains by Lightning, which parses its options, handles SIGTERM and writes
+            checkpoints; empty: none.
+        prepare: The function of a plugin, in place of a target.
     """
 
-    what: str
+    summary: str
     target: str = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
-    training: bool = False
-    made: Callable[..., None] | None = None
+    training: str = ""
+    prepare: Callable[..., None] | None = None
 
 
-def _stage(what: str, name: str) -> Verb:
-    return Verb(what, f"train:train_{name}", training=True)
+def _stage(summary: str, name: str) -> Verb:
+    return Verb(summary, "train:train_stage", training=name)
 
 
-def _data_set(what: str, name: str) -> Verb:
-    return Verb(what, f"data_prep.{name}:prepare")
+def _data_set(summary: str, name: str) -> Verb:
+    return Verb(summary, f"data_prep.{name}:prepare")
 
 
 VERBS = {
@@ -161,11 +162,10 @@ VERBS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     wait_asleep_if_busy()
-    return ending.unless_unread(lambda: _main(arguments))
+    return ending.unless_unread(lambda: _main(list(sys.argv[1:] if arguments is None else arguments)))
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def _main(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"grls {grls.__version__}")
         return 0
@@ -186,13 +186,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     prog = " ".join(["grls", *names])
     if verb is None:
         return _unknown(words)
-    if not verb.target and verb.made is None:
-        help_asked = bool(rest) and rest[0] in ("-h", "--help")
-        if rest and not help_asked:
+    if not verb.target and verb.prepare is None:
+        wants_help = bool(rest) and rest[0] in ("-h", "--help")
+        if rest and not wants_help:
             return _unknown([*names, *rest], len(names), verb)
-        file = sys.stdout if help_asked else sys.stderr
-        print(_usage(prog, "NAME", verb.names, verb.what), end="", file=file)
-        return 0 if help_asked else 2
+        file = sys.stdout if wants_help else sys.stderr
+        print(_usage(prog, "NAME", verb.names, verb.summary), end="", file=file)
+        return 0 if wants_help else 2
     command = Command(verb, prog)
     return ending.reported(
         lambda: command.run(with_recipes(rest)),
@@ -203,42 +203,37 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _with_plugins(prepare: Verb) -> Verb:
-    """``grls prepare`` with the data sets of plugins, which are imported for a name that is unknown."""
+    """``grls prepare`` with the data sets of plugins, which are imported for an unknown name."""
     from grls.data.preparers import PREPARERS
     from grls.io.recipes import load_plugins
 
     load_plugins()
-    if taken := sorted(PREPARERS.keys() & prepare.names.keys()):
-        raise ConfigError(f"a plugin registers the data set {taken[0]!r}, a name of grls: choose another.")
-    more = {name: Verb(one.what, made=one.prepare) for name, one in PREPARERS.items()}
-    return replace(prepare, names={**prepare.names, **more})
+    if repeated := sorted(PREPARERS.keys() & prepare.names.keys()):
+        raise ConfigError(f"a plugin registers the data set {repeated[0]!r}, a name of grls: choose another.")
+    plugins = {name: Verb(summary, prepare=function) for name, (function, summary) in PREPARERS.items()}
+    return replace(prepare, names={**prepare.names, **plugins})
 
 
-def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> str:
-    lines = name_lines({name: verb.what for name, verb in verbs.items()})
-    more = f"\n{paragraphs(what)}\n" if what else ""
-    return f"usage: {prog} {word} [options]\n{more}\n{lines}\n`{prog} {word} --help` explains its options.\n"
+def _usage(prog: str, word: str, verbs: Mapping[str, Verb], summary: str = "") -> str:
+    lines = name_lines({name: verb.summary for name, verb in verbs.items()})
+    about = f"\n{paragraphs(summary)}\n" if summary else ""
+    return f"usage: {prog} {word} [options]\n{about}\n{lines}\n`{prog} {word} --help` explains its options.\n"
 
 
 def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
-    """Print the error for an unknown verb, with a near one or all there are; ``known`` words are right."""
+    """Print the error for an unknown word, with a near name or all names; ``known`` words are right."""
     prog = " ".join(["grls", *words[:known]])
-    usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
+    usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.summary)
     kind = "verb" if verb is None else "name"
     near = get_close_matches(words[known], VERBS if verb is None else verb.names, 1)
-    more = f"; did you mean {near[0]!r}?\n`{prog} --help` lists them all.\n" if near else f"\n\n{usage}"
-    print(f"error: unknown {kind} {words[known]!r}{more}", end="", file=sys.stderr)
+    hint = f"; did you mean {near[0]!r}?\n`{prog} --help` lists them all.\n" if near else f"\n\n{usage}"
+    print(f"error: unknown {kind} {words[known]!r}{hint}", end="", file=sys.stderr)
     return 2
 
 
 @dataclass(frozen=True)
 class Command:
-    """A verb with its parser.
-
-    Args:
-        verb: The verb, with a target.
-        prog: The command as it is typed, for the help.
-    """
+    """A verb with a target, and the command as it is typed, for the help."""
 
     verb: Verb
     prog: str
@@ -246,8 +241,8 @@ class Command:
     @property
     def function(self) -> Callable[..., None]:
         """The function that the command runs."""
-        if self.verb.made is not None:
-            return self.verb.made
+        if self.verb.prepare is not None:
+            return self.verb.prepare
         module, _, name = self.verb.target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
@@ -264,18 +259,18 @@ class Command:
     def run(self, arguments: list[str]) -> None:
         """Parse and run; the options that a retriever folder stores take the place of the defaults."""
         function = self.function
-        whole = arguments[-2:] in (["--help", "all"], ["-h", "all"])
-        arguments = arguments[:-1] if whole else arguments
+        all_options = arguments[-2:] in (["--help", "all"], ["-h", "all"])
+        arguments = arguments[:-1] if all_options else arguments
         if self.verb.training:
-            function(arguments)
+            function(self.verb.training, arguments)
             return
         from grls.index.array import verifying
         from grls.io.progress import showing
         from grls.retrieve.options import stored_options
 
-        parser = self.parser(whole)
+        parser = self.parser(all_options)
         lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
-        arguments = _gathered(arguments, lists)
+        arguments = _with_lists(arguments, lists)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
         sections = stored_options(folder) if isinstance(folder, str) else {}
@@ -286,63 +281,62 @@ class Command:
             for name, value in values.items()
         }
         if stored:
-            usual = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
+            defaults = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
             parser.set_defaults(stored)
             parsed = parser.parse_args(arguments)
-            if usual and parsed["hops.steps"] != stored.get("hops.steps", "single"):
-                parser.set_defaults(usual)  # the folder's options are of hops of another kind
+            if defaults and parsed["hops.steps"] != stored.get("hops.steps", "single"):
+                parser.set_defaults(defaults)  # the folder's options are of hops of another kind
                 parsed = parser.parse_args(arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         with verifying(options.pop("verify", None)), showing():
             function(**options)
 
-    def parser(self, whole: bool = False) -> ArgumentParser:
+    def parser(self, all_options: bool = False) -> ArgumentParser:
         """The parser, made from the parameters and the docstring of the function.
 
-        Args:
-            whole: The help explains options that are rarely set, too (:func:`grls.io.recipes.rare`).
+        Without ``all_options`` the help leaves out what is rarely set (:func:`grls.io.recipes.rare`).
         """
         import docstring_parser
         from jsonargparse import _postponed_annotations
 
         function = self.function
         doc = docstring_parser.parse(function.__doc__ or "")
-        what = "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
-        names = {name: verb.what for name, verb in self.verb.names.items()}
-        see_also = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}" if names else ""
-        more = "" if whole else f"`{self.prog} --help all` explains the options that are rarely set, too."
+        description = "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
+        names = {name: verb.summary for name, verb in self.verb.names.items()}
+        epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
+        if not all_options:
+            epilog += f"`{self.prog} --help all` explains the options that are rarely set, too."
         parser = PlainParser(
-            prog=self.prog, formatter_class=InParagraphs, description=what, epilog=f"{see_also}\n{more}"
+            prog=self.prog, formatter_class=InParagraphs, description=description, epilog=epilog
         )
         parser.add_argument("--config", action="config", help=_CONFIG)
         parameters = signature(function).parameters
-        places = {}  # the parameters before `*`; without a `*` all are options
+        positionals = {}  # the parameters before `*`; without a `*` all are options
         if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in parameters.values()):
-            places = {n: p for n, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD}
+            positionals = {n: p for n, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD}
         types = get_type_hints(function)
         helps = {param.arg_name: param.description or "" for param in doc.params}
-        for name, parameter in places.items():
-            several = get_origin(types[name]) is list
+        for name, parameter in positionals.items():
+            is_list = get_origin(types[name]) is list
             optional = parameter.default is not Parameter.empty
-            form: dict[str, Any] = {"nargs": "*" if optional else "+"} if several else {"type": types[name]}
+            form: dict[str, Any] = {"nargs": "*" if optional else "+"} if is_list else {"type": types[name]}
             if optional:
-                form |= {"default": parameter.default} | ({} if several else {"nargs": "?"})
+                form |= {"default": parameter.default} | ({} if is_list else {"nargs": "?"})
             parser.add_argument(name, help=helps.get(name, ""), **form)
-        # Imports under TYPE_CHECKING take seconds, and no option has a type from there: jsonargparse leaves
-        # them alone.
+        # Imports under TYPE_CHECKING take seconds, and no option needs them: jsonargparse skips them.
         visitor: Any = _postponed_annotations.TypeCheckingVisitor
         update_aliases = visitor.update_aliases
         visitor.update_aliases = lambda *_: None
         try:
-            parser.add_function_arguments(function, skip=set(places), sub_configs=True)
+            parser.add_function_arguments(function, skip=set(positionals), sub_configs=True)
         finally:
             visitor.update_aliases = update_aliases
         if "retriever" in parameters:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         rare = {option for name, kind in types.items() for option in rare_options(name, kind)} | _RARE
-        for action in parser._actions:  # the formatter of the help leaves out what is rare
-            cast(Any, action).rare = action.dest in rare and not whole
+        for action in parser._actions:  # the formatter of the help leaves out rare options
+            cast(Any, action).rare = action.dest in rare and not all_options
         return parser
 
     def saving(self) -> str:
@@ -370,21 +364,21 @@ _VERIFY = (
 )
 
 
-def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
+def _with_lists(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
     """Turn ``--tune a b`` into jsonargparse's ``--tune=["a", "b"]``, for the options in ``lists``."""
-    gathered: list[str] = []
+    joined: list[str] = []
     values: list[str] | None = None
     for argument in arguments:
         if argument.startswith("--"):
             values = [] if argument in lists else None
         elif values is not None and not (not values and argument.startswith("[")):
             values.append(argument)
-            gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
+            joined[-1] = f"{joined[-1].split('=')[0]}={json.dumps(values)}"
             continue
         else:
             values = None  # a list in jsonargparse's own form: later arguments do not belong to it
-        gathered.append(argument)
-    return gathered
+        joined.append(argument)
+    return joined
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def _place(name: str) -> str:
 
 
 def _overview() -> str:
-    rows = [f"| [`grls {name}`]({name}.md) | {_cell(verb.what)} |" for name, verb in VERBS.items()]
+    rows = [f"| [`grls {name}`]({name}.md) | {_cell(verb.summary)} |" for name, verb in VERBS.items()]
     head = [
         "# Commands",
         "",
@@ -39,9 +39,9 @@ def _overview() -> str:
 
 
 def _page(name: str, verb: Verb) -> str:
-    parts = [f"# grls {name}", "", f"{verb.what[0].upper()}{verb.what[1:]}.", ""]
+    parts = [f"# grls {name}", "", f"{verb.summary[0].upper()}{verb.summary[1:]}.", ""]
     for words, one in _commands(name, verb):
-        heading = [f"## grls {' '.join(words)}", "", f"{one.what[0].upper()}{one.what[1:]}.", ""]
+        heading = [f"## grls {' '.join(words)}", "", f"{one.summary[0].upper()}{one.summary[1:]}.", ""]
         parts += heading if len(words) > 1 else []
         parts += ["```text", _help(words).rstrip(), "```", ""]
     return "\n".join(parts)

@@ -55,7 +55,7 @@ class HaystackRetriever:
         self.top_k = top_k
         self.filters = filters
         self.where = where
-        self.how = retriever.how if isinstance(retriever, Searcher) else Opening(device, precision)
+        self.how = retriever.opening if isinstance(retriever, Searcher) else Opening(device, precision)
 
     def warm_up(self) -> None:
         """Open the folder of the retriever."""
@@ -120,7 +120,7 @@ class HaystackRetriever:
             ConfigError: The folder is temporary.
         """
         folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
-        if isinstance(self.retriever, Searcher) and self.retriever.place.temporary:
+        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.temporary:
             raise ConfigError(
                 f"{folder} is temporary and goes with its retriever; a pipeline that is saved needs a folder "
                 "that stays: save the retriever, and open its folder."

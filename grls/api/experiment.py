@@ -128,15 +128,15 @@ def experiment(
 def _rows(
     values: Mapping[str, Mapping[str, Sequence[float]]], seconds: Mapping[str, float], baseline: str | None
 ) -> tuple[SystemScores, ...]:
-    """What systems scored, compared with the baseline in each measure; p is corrected for all systems."""
+    """Rows of the table: systems compared with the baseline in each measure, p corrected for all systems."""
     differences: dict[str, dict[str, Comparison]] = {system: {} for system in values}
     corrected: dict[str, dict[str, float]] = {system: {} for system in values}
     if baseline is not None:
-        others = [system for system in values if system != baseline]
+        compared = [system for system in values if system != baseline]
         for measure, scores in values[baseline].items():
-            comparisons = [compare(values[system][measure], scores) for system in others]
+            comparisons = [compare(values[system][measure], scores) for system in compared]
             p = holm([comparison.p for comparison in comparisons])
-            for system, comparison, corrected_p in zip(others, comparisons, p, strict=True):
+            for system, comparison, corrected_p in zip(compared, comparisons, p, strict=True):
                 differences[system][measure], corrected[system][measure] = comparison, corrected_p
     return tuple(
         SystemScores(
@@ -150,30 +150,26 @@ def _rows(
     )
 
 
-def _ids(hits: Any, place: str, k: int) -> list[str]:
+def _ids(hits: Any, label: str, k: int) -> list[str]:
     """The ids of the first k hits, which are passages; checked."""
     if isinstance(hits, str) or not hasattr(hits, "__iter__"):
-        raise DataError(f"the system {place}: expected a list of hits, got {short_repr(hits)}.")
+        raise DataError(f"the system {label}: expected a list of hits, got {short_repr(hits)}.")
     ids = []
     for hit in hits:
         first = hit[0] if isinstance(hit, tuple | list) and hit else hit
-        ids.append(id_text(getattr(hit, "id", first), f"{place}, a hit", "the results of a system"))
+        ids.append(id_text(getattr(hit, "id", first), f"{label}, a hit", "the results of a system"))
     passages = [name for name in ids if name != DONE_ID][:k]
     if len(set(passages)) < len(passages):
-        raise DataError(f"the system {place}: a passage is listed twice; a ranking holds each passage once.")
+        raise DataError(f"the system {label}: a passage is listed twice; a ranking holds each passage once.")
     return passages
 
 
-# What systems scored in an experiment, as a table: text, HTML, data frame or dict.
-#
-# Values are shares of 1; text and HTML show them in points (percent).
-
-
-_LEVEL = 0.05  # p below it are marked
+_LEVEL = 0.05
+"""P values below it are bold in HTML."""
 
 
 class SystemScores(NamedTuple):
-    """What one system scored.
+    """The means of a system, shares of 1; text and HTML show them in points (percent).
 
     Attributes:
         name: The name of the system.
@@ -209,11 +205,11 @@ class ExperimentTable:
     queries: int
 
     def __getitem__(self, name: str) -> SystemScores:
-        """What the system of this name scored."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(f"{name!r} is none of the systems {', '.join(row.name for row in self.rows)}")
+        """The scores of the system of this name."""
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise KeyError(f"{name!r} is none of the systems {', '.join(rows)}")
+        return rows[name]
 
     def __repr__(self) -> str:
         cells = [self._head(), *map(self._cells, self.rows)]
@@ -230,10 +226,10 @@ class ExperimentTable:
         rows = []
         for row in self.rows:
             cells = []
-            for place, text in enumerate(self._cells(row)):
-                marked = head[place] == "p" and text and row.p[names[place - 1]] < _LEVEL
+            for column, text in enumerate(self._cells(row)):
+                marked = head[column] == "p" and text and row.p[names[column - 1]] < _LEVEL
                 shown = f"<b>{escape(text)}</b>" if marked else escape(text)
-                cells.append(f"<th>{shown}</th>" if place == 0 else f"<td>{shown}</td>")
+                cells.append(f"<th>{shown}</th>" if column == 0 else f"<td>{shown}</td>")
             rows.append(f"<tr>{''.join(cells)}</tr>")
         titles = "".join(f"<th>{escape(text)}</th>" for text in head)
         return (
@@ -247,7 +243,8 @@ class ExperimentTable:
             row.name: {
                 "means": dict(row.means),
                 "differences": {
-                    name: {**one._asdict(), "p_holm": row.p[name]} for name, one in row.differences.items()
+                    measure: {**difference._asdict(), "p_holm": row.p[measure]}
+                    for measure, difference in row.differences.items()
                 },
                 "seconds": row.seconds,
             }

@@ -51,7 +51,7 @@ class ExplainedPassage:
 
     @property
     def rank(self) -> int | None:
-        """Its rank among the results, from 1; None if it is none of them."""
+        """Its rank among the results, from 1; None: it is not among them."""
         return (self.standing or self.details).rank
 
     @property
@@ -62,11 +62,11 @@ class ExplainedPassage:
     @property
     def above(self) -> tuple[str, ...]:
         """Ids of the first passages that stand above it, best first."""
-        stands = self.standing or self.details
-        if isinstance(stands, GoldStanding):
-            return tuple(one.id for one in stands.above)
-        before = len(stands.results) if stands.rank is None else stands.rank - 1
-        return tuple(one.id for one in stands.results[:before])
+        details = self.standing or self.details
+        if isinstance(details, GoldStanding):
+            return tuple(passage.id for passage in details.above)
+        end = None if details.rank is None else details.rank - 1
+        return tuple(result.id for result in details.results[:end])
 
     @property
     def parts(self) -> list[Part]:
@@ -84,12 +84,7 @@ class ExplainedPassage:
 
 @dataclass(frozen=True, repr=False)
 class ExplainedQuery(Sequence[ExplainedPassage]):
-    """The explanations of a query, one for each gold passage. Its text is the report of all.
-
-    Attributes:
-        query: The query.
-        passages: The explanations, in the order of the gold passages.
-    """
+    """The explanations of a query, in the order of its gold passages. Its text is the report of all."""
 
     query: Query
     passages: tuple[ExplainedPassage, ...]
@@ -97,8 +92,8 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
     def __len__(self) -> int:
         return len(self.passages)
 
-    def __getitem__(self, place):  # type: ignore[no-untyped-def]  # a passage, or several of a slice
-        return self.passages[place]
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # a passage, or several of a slice
+        return self.passages[index]
 
     def __iter__(self) -> Iterator[ExplainedPassage]:
         return iter(self.passages)
@@ -117,24 +112,26 @@ def explain_query(
     depth: int,
 ) -> ExplainedQuery:
     """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
-    asked, order = _asked(folder, query, gold)
+    query, order = _query_and_gold(folder, query, gold)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     decoding = explainable(single_steps(retriever))
     if decoding is None:
-        made = [ExplainedPassage(one) for one in standings(retriever, asked, order, depth)]
-    else:
-        k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-        stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
-        explainer = Explainer(decoding, k, stop=stop)
-        parts = hops_of(order, (), None, None, hops.chained)
-        facts = [one for part in parts for one in explainer.explain(asked, part.gold, part.evidence)]
-        ranked = standings(retriever, asked, order, depth) if hops.steps == "ranked" else []
-        places = {one.gold: one for one in ranked}
-        made = [ExplainedPassage(one, places.get(one.gold)) for one in facts]
-    return ExplainedQuery(asked, tuple(made))
+        ranked = standings(retriever, query, order, depth)
+        return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
+    k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
+    stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+    explainer = Explainer(decoding, k, stop=stop)
+    ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
+    by_gold = {standing.gold: standing for standing in ranked}
+    passages = [
+        ExplainedPassage(details, by_gold.get(details.gold))
+        for hop in hops_of(order, (), None, None, hops.chained)
+        for details in explainer.explain(query, hop.gold, hop.evidence)
+    ]
+    return ExplainedQuery(query, tuple(passages))
 
 
-def _asked(
+def _query_and_gold(
     folder: Path, query: str | Query, gold: str | int | Collection[str | int] | None
 ) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
@@ -148,16 +145,16 @@ def _asked(
             raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
         return query, order
     data = data_beside(folder)
-    known = {} if data is None else {one.id: one for one in read_queries(data)}
+    known = {} if data is None else {row.id: row for row in read_queries(data)}
     if data is not None and query in known:
-        found = known[query]
+        row = known[query]
         if not named:  # the split that judges it, or its evidence
             splits = map(read_qrels, sorted((data / "qrels").glob("*.tsv")))
-            judged = (gold_passages(found, qrels) for qrels in splits if query in qrels)
-            named = next(filter(None, judged), list(dict.fromkeys(found.evidence)))
+            judged = (gold_passages(row, qrels) for qrels in splits if query in qrels)
+            named = next(filter(None, judged), list(dict.fromkeys(row.evidence)))
         if not named:
             raise DataError(f"no gold passage of query {query!r} is known; name them: gold=[…].", data)
-        return found, named
+        return row, named
     if named:
         return Query(TEXT_ALONE, query), named
     if data is None:
@@ -171,7 +168,6 @@ def _asked(
 
 
 def data_beside(folder: Path) -> Path | None:
-    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
-    places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
-    found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
-    return found[0] if found else None
+    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: no data set."""
+    parents = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
+    return next((path / DATA for path in parents if (path / DATA / "queries.jsonl").is_file()), None)

@@ -1,4 +1,4 @@
-"""Training a generator from Python, and indexing a corpus for it."""
+"""Training generators and bi-encoders from Python, and indexing a corpus with them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
 from grls.train.signatures import STAGES
 
+Recipe = TypeVar("Recipe")
+
 
 class Generator:
     """A language model that writes passages: to train it, and to search a corpus with it.
@@ -65,7 +67,7 @@ class Generator:
         self.name = str(name)
         self.layers = layers
         self.results: dict[str, TrainingResult] = {}
-        self._place: HeldFolder | None = None
+        self._held_folder: HeldFolder | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -125,63 +127,65 @@ class Generator:
         require("train", "training a generator")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
-        stages, options = generator_recipe(recipe).stages, options or {}
+        stages = _recipe(recipe, GENERATOR_RECIPES, "generators")
+        stages = stages or (RecipeStage("chains", ("chains", str(recipe)), _HOPS),)
+        options = options or {}
         self._refuse_unfit(stages, options, teacher is not None)
         data = training_data(corpus, queries, gold, dev)
-        place = HeldFolder(output)
+        target = HeldFolder(output)
 
         from grls.models.load.opening import open_config
         from grls.train.cli import run_stage
         from grls.train.core.checkpoints import refuse_unfinished
 
         # Earlier stages have folders in the output, which is that of the last one.
-        folders = [*(place.path / stage.stage for stage in stages[:-1]), place.path]
+        folders = [*(target.path / stage.stage for stage in stages[:-1]), target.path]
         results: dict[str, TrainingResult] = {}
-        with place.named("Generator.fit"):
+        with target.named("Generator.fit"):
             if not resume:
                 for folder in folders:
                     refuse_unfinished(str(folder), warn=False)
-            placed, begun, name = place_data(data, place.path, resume), monotonic(), self._model.name
+            dataset, begun, model = place_data(data, target.path, resume), monotonic(), self._model.name
             for n, (stage, folder) in enumerate(zip(stages, folders, strict=True)):
-                before, name = name, str(folder / "model")
+                before, model = model, str(folder / "model")
                 last, written = folder / "checkpoints" / "last.ckpt", folder / "model" / "config.json"
                 has_begun = last.is_file()
                 is_done = has_begun and written.is_file() and written.stat().st_mtime >= last.stat().st_mtime
                 if resume and n < len(folders) - 1 and is_done:
                     continue
-                given: dict[str, Any] = {
+                settings: dict[str, Any] = {
                     "output": str(folder),
                     "resume": resume and (n == 0 or has_begun),
-                    "data.data": placed,
+                    "data.data": dataset,
                     "model.generator": self._model.loader,
                     "model.generator.name_or_path": before,
                 }
                 if n == 0 and self.layers is not None:
-                    given["model.generator.layers"] = self.layers
-                given |= stage.options
+                    settings["model.generator.layers"] = self.layers
+                settings |= stage.options
                 if stage.stage == _TAUGHT and not self._model.causal:
-                    given["model.freeze_embeddings"] = None
+                    settings["model.freeze_embeddings"] = None
                 if "rescore" in stage.layers:
                     # Rescoring freezes twelve layers, as in ``rescore.yaml``, and in small models two fifths.
-                    given["model.freeze_layers"] = 0
+                    settings["model.freeze_layers"] = 0
                     if self._model.causal:
                         source, more = language_source(self._model.name)
                         layers = self.layers or int(open_config(source, **more).num_hidden_layers)
-                        given["model.freeze_layers"] = min(12, 2 * layers // 5)
+                        settings["model.freeze_layers"] = min(12, 2 * layers // 5)
                 if teacher is not None:
-                    (given["data.teacher"],) = member_names([teacher])
+                    (settings["data.teacher"],) = member_names([teacher])
                 for option, value in options.items():
                     first, _, rest = option.partition(".")
                     if first == stage.stage or first not in STAGES:
-                        given[rest if first == stage.stage else option] = _with_folders(value)
+                        settings[rest if first == stage.stage else option] = _with_folders(value)
                 seconds = None
-                if max_seconds is not None:  # the stages that are left share what is left
+                if max_seconds is not None:  # the remaining stages share the remaining seconds
                     seconds = max((max_seconds - (monotonic() - begun)) / (len(folders) - n), 1e-3)
                 results[stage.stage] = run_stage(
-                    stage.stage, given, stage.layers, max_seconds=seconds, meter=meter
+                    stage.stage, settings, stage.layers, max_seconds=seconds, meter=meter
                 )
-        trained = Generator(place.path / "model")
-        trained.results, trained._place = results, place
+        trained = Generator(target.path / "model")
+        trained.results, trained._held_folder = results, target
         return trained
 
     def _refuse_unfit(self, stages: Sequence[RecipeStage], options: Mapping[str, Any], taught: bool) -> None:
@@ -198,15 +202,15 @@ class Generator:
                 raise ConfigError(
                     f"the option {name!r} is for the stage {stage}, and the recipe has {' and '.join(names)}."
                 )
-        others = [name for name in names if name != _TAUGHT]
-        if others and taught:
+        untaught = [name for name in names if name != _TAUGHT]
+        if untaught and taught:
             raise ConfigError(
-                f"a teacher teaches chains, and the recipe trains {' and '.join(others)}: leave teacher out, "
-                "or take the recipe spans or default."
+                f"a teacher teaches chains, and the recipe trains {' and '.join(untaught)}: leave teacher "
+                "out, or take the recipe spans or default."
             )
-        if others and self._model.causal:
+        if untaught and self._model.causal:
             raise ConfigError(
-                f"the recipe trains encoder-decoders ({' and '.join(others)}), and {self._model.name} is a "
+                f"the recipe trains encoder-decoders ({' and '.join(untaught)}), and {self._model.name} is a "
                 "causal language model: take the recipe spans, chains or default."
             )
 
@@ -229,192 +233,13 @@ class Generator:
             DataError: The corpus is malformed.
             WriteError: The folder cannot be written.
         """
-        of_limits = {one.name for one in fields(LimitOptions)}
-        limits = {name: value for name, value in options.items() if name in of_limits}
-        others = {name: value for name, value in options.items() if name not in of_limits}
-        place = HeldFolder(output)
-        how = Building(
-            str(place.path),
-            "generative",
-            IndexOptions(**others),
-            LimitOptions(**limits),
-            device=device,
-        )
-        with place.named("Generator.index"):
-            return build_searcher(self.name, corpus, place, how)
-
-
-_TAUGHT = "chains"
-"""The stage that learns from a teacher, and that trains causal models."""
-_ARGUMENTS = {
-    "output": "output",
-    "resume": "resume",
-    "data.data": "corpus, queries and gold",
-    "data.teacher": "teacher",
-}
-"""Options that are arguments of the call."""
-
-
-def _with_folders(value: Any) -> Any:
-    if isinstance(value, Searcher):
-        return str(value.folder)
-    if isinstance(value, Mapping):
-        return {name: _with_folders(one) for name, one in value.items()}
-    return [_with_folders(one) for one in value] if isinstance(value, list | tuple) else json_value(value)
-
-
-# The recipes by which bi-encoders and generators are trained from Python: names of what ``configs/`` holds.
-#
-# A recipe of ``configs/`` is a layer of options. A recipe here names the stages of a training, and the layers
-# of each.
-
-
-_HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
-"""Hops where a query has several gold passages."""
-
-Recipe = TypeVar("Recipe")
-
-
-class BiEncoderRecipe(NamedTuple):
-    """How a bi-encoder is trained.
-
-    Attributes:
-        what: The recipe in one line.
-        layers: Recipes of ``configs/``, later ones over earlier ones.
-    """
-
-    what: str
-    layers: tuple[str, ...]
-
-
-class RecipeStage(NamedTuple):
-    """A training stage of a generator.
-
-    Attributes:
-        stage: Its name (:data:`grls.train.signatures.STAGES`).
-        layers: Recipes of ``configs/``, later ones over earlier ones.
-        options: Options over the layers.
-    """
-
-    stage: str
-    layers: tuple[str, ...]
-    options: Mapping[str, Any] = MappingProxyType({})
-
-
-class GeneratorRecipe(NamedTuple):
-    """How a generator is trained.
-
-    Attributes:
-        what: The recipe in one line.
-        stages: Its stages; each begins with the model of the one before.
-    """
-
-    what: str
-    stages: tuple[RecipeStage, ...]
-
-
-BIENCODER_RECIPES = {
-    "default": BiEncoderRecipe(
-        "for any data, hops included: 3 epochs, at most 300 steps of 32 pairs",
-        ("biencoder", "default/biencoder"),
-    ),
-    "single-step": BiEncoderRecipe(
-        "for a search in a single step: 3 epochs, at most 300 steps of 32 pairs, texts of 256 tokens",
-        ("biencoder", "single-step/biencoder"),
-    ),
-    "local": BiEncoderRecipe(
-        "60 steps of short texts: minutes on two cores", ("biencoder", "local/biencoder")
-    ),
-    "paper": BiEncoderRecipe(
-        "the settings of arXiv 2204.13596: 30 epochs of batches of 120", ("biencoder", "paper/biencoder")
-    ),
-    "released": BiEncoderRecipe(
-        "the paper's released configuration: 150 epochs of batches of 120",
-        ("biencoder", "released/biencoder"),
-    ),
-}
-
-GENERATOR_RECIPES = {
-    "default": GeneratorRecipe(
-        "for any data, in minutes on a CPU: spans and hops, 5 epochs of at most 100 batches of 8 queries",
-        (RecipeStage("chains", ("chains", "default/chains")),),
-    ),
-    "single-step": GeneratorRecipe(
-        "spans, every passage from the query alone: 6 epochs of at most 100 batches of 16 queries",
-        (RecipeStage("chains", ("chains", "single-step/chains")),),
-    ),
-    "chains": GeneratorRecipe(
-        "whole passages, all hops of a query at once: 3 epochs of batches of 8 queries",
-        (RecipeStage("chains", ("chains",), _HOPS),),
-    ),
-    "spans": GeneratorRecipe(
-        "as chains, and writes spans of 8 words instead of whole passages",
-        (RecipeStage("chains", ("chains", "spans"), _HOPS),),
-    ),
-    "rescore": GeneratorRecipe(
-        "as spans, and learns to rescore whole passages that BM25 proposes",
-        (RecipeStage("chains", ("chains", "spans", "rescore"), _HOPS),),
-    ),
-    "retrieve": GeneratorRecipe(
-        "the second stage of arXiv 2204.13596 alone (encoder-decoders): 150 epochs of batches of 120",
-        (RecipeStage("retrieve", ("retrieve",), _HOPS),),
-    ),
-    "memorise": GeneratorRecipe(
-        "the first stage of arXiv 2204.13596 alone (encoder-decoders): writes passages, reads no query",
-        (RecipeStage("memorise", ("memorise",)),),
-    ),
-    "memorise+retrieve": GeneratorRecipe(
-        "both stages of arXiv 2204.13596 (encoder-decoders): 150 epochs of batches of 120 each",
-        (RecipeStage("memorise", ("memorise",)), RecipeStage("retrieve", ("retrieve",), _HOPS)),
-    ),
-    "paper": GeneratorRecipe(
-        "both stages with the paper's settings (encoder-decoders): 3 and 30 epochs",
-        (
-            RecipeStage("memorise", ("memorise", "paper/memorise")),
-            RecipeStage("retrieve", ("retrieve", "paper/retrieve"), _HOPS),
-        ),
-    ),
-}
-
-
-def biencoder_recipe(name: str | Path) -> BiEncoderRecipe:
-    """The recipe of a bi-encoder: one of :data:`BIENCODER_RECIPES`, or a YAML file over ``biencoder.yaml``.
-
-    Raises:
-        ConfigError: There is no such recipe.
-    """
-    if _is_file(name):
-        return BiEncoderRecipe(str(name), ("biencoder", str(name)))
-    return _named(str(name), BIENCODER_RECIPES, "bi-encoders")
-
-
-def generator_recipe(name: str | Path) -> GeneratorRecipe:
-    """The recipe of a generator: one of :data:`GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
-
-    Raises:
-        ConfigError: There is no such recipe.
-    """
-    if _is_file(name):
-        return GeneratorRecipe(str(name), (RecipeStage("chains", ("chains", str(name)), _HOPS),))
-    return _named(str(name), GENERATOR_RECIPES, "generators")
-
-
-def _is_file(name: str | Path) -> bool:
-    return isinstance(name, Path) or (name.endswith((".yaml", ".yml")) and Path(name).is_file())
-
-
-def _named(name: str, recipes: Mapping[str, Recipe], what: str) -> Recipe:
-    if name in recipes:
-        return recipes[name]
-    near = get_close_matches(name, recipes, 2)
-    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    raise ConfigError(
-        f"there is no recipe {name!r} for {what}{meant} There are {', '.join(recipes)}; or give the path of "
-        "a YAML file."
-    )
-
-
-# Training a bi-encoder from Python, and indexing a corpus with it.
+        names = {field.name for field in fields(LimitOptions)}
+        limits = LimitOptions(**{name: value for name, value in options.items() if name in names})
+        index = IndexOptions(**{name: value for name, value in options.items() if name not in names})
+        folder = HeldFolder(output)
+        building = Building(str(folder.path), "generative", index, limits, device=device)
+        with folder.named("Generator.index"):
+            return build_searcher(self.name, corpus, folder, building)
 
 
 class BiEncoder:
@@ -457,7 +282,7 @@ class BiEncoder:
         self.max_tokens = max_tokens
         self.similarity = similarity
         self.results: dict[str, TrainingResult] = {}
-        self._place: HeldFolder | None = None
+        self._held_folder: HeldFolder | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -514,29 +339,31 @@ class BiEncoder:
             WriteError: The output cannot be written.
         """
         require("train", "training a bi-encoder")
-        values = recipe_values(biencoder_recipe(recipe).layers)
-        usual, most = values.get("max_tokens"), find_encoder(self.name).positions
+        layers = _recipe(recipe, BIENCODER_RECIPES, "bi-encoders")
+        values = recipe_values(layers or ("biencoder", str(recipe)))
+        recipe_tokens, positions = values.get("max_tokens"), find_encoder(self.name).positions
+        max_tokens = min(recipe_tokens, positions) if recipe_tokens and positions else recipe_tokens
         # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
-        chosen = {**values.get("fit", {}), "scale": None, "similarity": self.similarity, **options}
-        fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
+        settings = {**values.get("fit", {}), "scale": None, "similarity": self.similarity, **options}
+        fit = options_of(BiEncoderOptions, settings, "BiEncoder.fit")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
         (miner,) = member_names([negatives])
         data = training_data(corpus, queries, gold, dev)
-        place = HeldFolder(output)
+        folder = HeldFolder(output)
 
         from grls.train.biencoder.run import run_biencoder
         from grls.train.core.checkpoints import refuse_unfinished
 
-        with place.named("BiEncoder.fit"):
+        with folder.named("BiEncoder.fit"):
             if not resume:  # before its data are replaced
-                refuse_unfinished(str(place.path), warn=False, model="modules.json")
-            made = run_biencoder(
-                data=place_data(data, place.path, resume),
-                output=str(place.path),
+                refuse_unfinished(str(folder.path), warn=False, model="modules.json")
+            result = run_biencoder(
+                data=place_data(data, folder.path, resume),
+                output=str(folder.path),
                 source=self.name,
                 kind=self.kind,
-                max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
+                max_tokens=self.max_tokens or max_tokens,
                 fit=fit,
                 negatives=miner,
                 teacher=None if teacher is None else str(teacher),
@@ -544,8 +371,8 @@ class BiEncoder:
                 max_seconds=max_seconds,
                 meter=meter,
             )
-        trained = BiEncoder(made.model)
-        trained.results, trained._place = {"biencoder": made}, place
+        trained = BiEncoder(result.model)
+        trained.results, trained._held_folder = {"biencoder": result}, folder
         return trained
 
     @checked
@@ -565,17 +392,109 @@ class BiEncoder:
             DataError: The corpus is malformed.
             WriteError: The folder cannot be written.
         """
-        place = HeldFolder(output)
-        asked, limits = "st5" if self.kind == "st5" else "dense", LimitOptions(input=self.max_tokens)
-        how = Building(
-            str(place.path), asked, limits=limits, batch_size=batch_size, device=device,
+        folder = HeldFolder(output)
+        building = Building(
+            str(folder.path),
+            "st5" if self.kind == "st5" else "dense",
+            limits=LimitOptions(input=self.max_tokens),
+            batch_size=batch_size,
+            device=device,
             similarity=self.similarity,
-        )  # fmt: skip
-        with place.named("BiEncoder.index"):
-            return build_searcher(self.name, corpus, place, how)
+        )
+        with folder.named("BiEncoder.index"):
+            return build_searcher(self.name, corpus, folder, building)
 
 
-# The data set of a training from what a user has, and its folder.
+_HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
+"""Hops where a query has several gold passages."""
+
+
+class RecipeStage(NamedTuple):
+    """A training stage (:mod:`grls.train.cli`): layers of ``configs/``, and options over them."""
+
+    stage: str
+    layers: tuple[str, ...]
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+BIENCODER_RECIPES = {
+    # for any data, hops included: 3 epochs, at most 300 steps of 32 pairs
+    "default": ("biencoder", "default/biencoder"),
+    # for a search in a single step: 3 epochs, at most 300 steps of 32 pairs, texts of 256 tokens
+    "single-step": ("biencoder", "single-step/biencoder"),
+    # 60 steps of short texts: minutes on two cores
+    "local": ("biencoder", "local/biencoder"),
+    # the settings of arXiv 2204.13596: 30 epochs of batches of 120
+    "paper": ("biencoder", "paper/biencoder"),
+    # the paper's released configuration: 150 epochs of batches of 120
+    "released": ("biencoder", "released/biencoder"),
+}
+"""Recipe -> its layers, of ``configs/``; later ones over earlier ones."""
+
+_RETRIEVE = RecipeStage("retrieve", ("retrieve",), _HOPS)
+_MEMORISE = RecipeStage("memorise", ("memorise",))
+
+GENERATOR_RECIPES = {
+    # for any data, in minutes on a CPU: spans and hops, 5 epochs of at most 100 batches of 8 queries
+    "default": (RecipeStage("chains", ("chains", "default/chains")),),
+    # spans, every passage from the query alone: 6 epochs of at most 100 batches of 16 queries
+    "single-step": (RecipeStage("chains", ("chains", "single-step/chains")),),
+    # whole passages, all hops of a query at once: 3 epochs of batches of 8 queries
+    "chains": (RecipeStage("chains", ("chains",), _HOPS),),
+    # as chains, and writes spans of 8 words instead of whole passages
+    "spans": (RecipeStage("chains", ("chains", "spans"), _HOPS),),
+    # as spans, and learns to rescore whole passages that BM25 proposes
+    "rescore": (RecipeStage("chains", ("chains", "spans", "rescore"), _HOPS),),
+    # the second stage of arXiv 2204.13596 alone (encoder-decoders): 150 epochs of batches of 120
+    "retrieve": (_RETRIEVE,),
+    # the first stage of arXiv 2204.13596 alone (encoder-decoders): writes passages, reads no query
+    "memorise": (_MEMORISE,),
+    # both stages of arXiv 2204.13596 (encoder-decoders): 150 epochs of batches of 120 each
+    "memorise+retrieve": (_MEMORISE, _RETRIEVE),
+    # both stages with the paper's settings (encoder-decoders): 3 and 30 epochs
+    "paper": (
+        RecipeStage("memorise", ("memorise", "paper/memorise")),
+        RecipeStage("retrieve", ("retrieve", "paper/retrieve"), _HOPS),
+    ),
+}
+"""Recipe -> its stages; each begins with the model of the stage before."""
+
+
+def _recipe(name: str | Path, recipes: Mapping[str, Recipe], kind: str) -> Recipe | None:
+    """A recipe by its name; None: the name is the path of a YAML file.
+
+    Raises:
+        ConfigError: There is no such recipe.
+    """
+    if isinstance(name, Path) or (name.endswith((".yaml", ".yml")) and Path(name).is_file()):
+        return None
+    if name in recipes:
+        return recipes[name]
+    near = get_close_matches(name, recipes, 2)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise ConfigError(
+        f"there is no recipe {name!r} for {kind}{meant} There are {', '.join(recipes)}; or give the path of "
+        "a YAML file."
+    )
+
+
+_TAUGHT = "chains"
+"""The stage that learns from a teacher, and that trains causal models."""
+_ARGUMENTS = {
+    "output": "output",
+    "resume": "resume",
+    "data.data": "corpus, queries and gold",
+    "data.teacher": "teacher",
+}
+"""Options that are arguments of the call."""
+
+
+def _with_folders(value: Any) -> Any:
+    if isinstance(value, Searcher):
+        return str(value.folder)
+    if isinstance(value, Mapping):
+        return {name: _with_folders(item) for name, item in value.items()}
+    return [_with_folders(item) for item in value] if isinstance(value, list | tuple) else json_value(value)
 
 
 DATA = "data"
@@ -584,13 +503,7 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A corpus, with queries to train on and queries to choose by.
-
-    Attributes:
-        corpus: The passages.
-        train: Training queries with their gold passages.
-        dev: Dev queries with their gold passages.
-    """
+    """A corpus, with queries to train on and dev queries to choose by, and their gold passages."""
 
     corpus: Corpus
     train: Gold
@@ -598,7 +511,7 @@ class TrainingData:
 
 
 def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingData:
-    """Read and check what a user has.
+    """Read and check the data of a training.
 
     Args:
         corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
@@ -624,7 +537,7 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
 
 
 class SplitNames(NamedTuple):
-    """What the splits of a data set folder are called there."""
+    """The names of the splits in a data set folder."""
 
     train: str = "train"
     dev: str = "dev"
@@ -643,19 +556,19 @@ def given_splits(
     test: Any = None,
     names: SplitNames = USUAL_NAMES,
 ) -> dict[str, Gold]:
-    """The splits that a user has: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
+    """The splits that the user gives: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
 
     Args:
-        corpus: What the corpus was read from.
+        corpus: The argument that the corpus was read from.
         passages: The corpus.
         queries: See :func:`training_data`.
         gold: See :func:`training_data`.
         dev: See :func:`training_data`.
         test: The same for the split ``test``.
-        names: What the splits are called in a data set folder, where nothing else is given.
+        names: The names of the splits in a data set folder, where the arguments are None.
 
     Returns:
-        The splits; those of a data set folder where nothing else is given. None at all without queries.
+        The splits; those of a data set folder where the arguments are None. Empty without queries.
 
     Raises:
         ConfigError: A split of a folder is named, and there is no folder, or the split is given otherwise.
@@ -665,35 +578,35 @@ def given_splits(
     folder = existing_path(corpus if queries is None else queries, "corpus or queries")
     if folder is not None and not (folder / "queries.jsonl").is_file():
         folder = None
-    for usual, called, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
-        if called == usual or (folder is not None and value is None):
+    for split, name, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
+        if name == split or (folder is not None and value is None):
             continue
-        instead = f"{'gold' if usual == 'train' else usual} is given, too"
+        reason = f"{'gold' if split == 'train' else split} is given, too"
         raise ConfigError(
-            f"{usual}_split={called!r} names a split of a data set folder, and "
-            f"{'the queries are of none' if folder is None else instead}: leave {usual}_split out."
+            f"{split}_split={name!r} names a split of a data set folder, and "
+            f"{'the queries are of none' if folder is None else reason}: leave {split}_split out."
         )
-    asked = folder or queries
+    source = folder or queries
     splits: dict[str, Gold] = {}
-    if asked is not None:
+    if source is not None:
         named = names.train != USUAL_NAMES.train
         judged = gold is None and folder is not None and (named or has_qrels(folder))
-        splits["train"] = gold_of(names.train if judged else gold, asked, passages)
+        splits["train"] = gold_of(names.train if judged else gold, source, passages)
     elif gold is not None or dev is not None:
         raise DataError(
             f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
             "queries, too, or the folder of a data set.",
             "queries",
         )
-    for name, called, value in (("dev", names.dev, dev), ("test", names.test, test)):
-        there = folder is not None and (called != name or (folder / "qrels" / f"{name}.tsv").is_file())
-        part = called if value is None and there else value
-        if part is not None:
-            splits[name] = _renamed(_part(name, part, asked, passages), splits, name)
+    for split, name, value in (("dev", names.dev, dev), ("test", names.test, test)):
+        if value is None and folder is not None:
+            value = name if name != split or (folder / "qrels" / f"{split}.tsv").is_file() else None
+        if value is not None:
+            splits[split] = _with_new_ids(_gold_of_split(split, value, source, passages), splits, split)
     return splits
 
 
-def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
+def _gold_of_split(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
     """The queries of a split: a pair, or the name of a split of the folder of the queries."""
     if isinstance(value, str) and existing_path(queries, "queries") is not None:
         return gold_of(value, queries, corpus)
@@ -709,8 +622,8 @@ def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
     )
 
 
-def _renamed(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
-    """A split with other ids, where an id is that of another query (lists have places as ids)."""
+def _with_new_ids(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
+    """A split with other ids, where another query has the same id (the ids of a list are its numbers)."""
     known = {query.id: query for gold in splits.values() for query in gold.queries}
     if all(known.get(query.id, query) == query for query in part.queries):
         return part
@@ -722,12 +635,7 @@ def _renamed(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
 
 
 def place_data(data: TrainingData, output: Path, resume: bool) -> str:
-    """Write the data set of a training, and return its folder.
-
-    Args:
-        data: The data set.
-        output: The output of the training.
-        resume: The data set that is there must be the same.
+    """Write the data set of a training into its output, and return the folder.
 
     Raises:
         MismatchError: The run to resume had other data.
@@ -737,8 +645,8 @@ def place_data(data: TrainingData, output: Path, resume: bool) -> str:
     if not (resume and folder.is_dir()):
         write_splits(folder, data.corpus, splits)
         return str(folder)
-    held = HeldFolder()
-    new = held.path / DATA
+    temporary = HeldFolder()
+    new = temporary.path / DATA
     write_splits(new, data.corpus, splits)
     for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
         if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):

@@ -44,8 +44,8 @@ def load(
 
     Args:
         name: A retriever folder, the folder of a run of ``grls fit``, or the name of a repository on the hub
-            (``user/name``) where there is no such folder. What comes from the hub is compared with its
-            checksums, and no code of it is run.
+            (``user/name``) where there is no such folder. Files from the hub are compared with their
+            checksums, and no code among them is run.
         revision: Branch, tag or commit on the hub; None: the newest.
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: Precision of its models; see :class:`~grls.retrieve.registry.Opening`.
@@ -56,17 +56,14 @@ def load(
         DataError: There is no retriever.
         MismatchError: The folder is damaged, or its parts do not belong together.
     """
-    how = Opening(device, precision, truncate_queries=truncate_queries)
+    opening = Opening(device, precision, truncate_queries=truncate_queries)
     if is_on_the_hub(name):
         from grls.retrieve.hub import download
 
-        name, how = download(str(name), revision), replace(how, verify=True)
+        name, opening = download(str(name), revision), replace(opening, verify=True)
     elif revision is not None:
         raise ConfigError(f"{name} is no repository on the hub, so it has no revision: leave revision out.")
-    return Searcher(load_retriever(name, how), name, how)
-
-
-# BM25 over any corpus, without training: ``grls.BM25(["otters eat fish .", …]).search("…")``.
+    return Searcher(load_retriever(name, opening), name, opening)
 
 
 class BM25(Searcher):
@@ -103,14 +100,11 @@ class BM25(Searcher):
         if output is not None:
             refuse_foreign(output, MANIFEST)
             refuse_unwritable(output, folder=True)
-        place = HeldFolder(output)
-        with place.named("BM25"):
+        folder = HeldFolder(output)
+        with folder.named("BM25"):
             retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
-            retriever.save_pretrained(place.path)
-        super().__init__(retriever, place)
-
-
-# Fusing searchers.
+            retriever.save_pretrained(folder.path)
+        super().__init__(retriever, folder)
 
 
 @checked_options(Fusion)
@@ -131,7 +125,7 @@ def fuse(
             them.
         method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.retriever`).
         weights: The weight of each; None: equal weights.
-        depth: Number of hits of each that give scores (``rrf``, ``sum``); None: 20.
+        depth: Number of hits of each retriever that give scores (``rrf``, ``sum``); None: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
             member, from 0, whose length it has.
         output: The folder to write; None: a temporary folder.
@@ -141,29 +135,26 @@ def fuse(
         ConfigError: An option cannot be used, or there is no searcher among the members.
         MismatchError: The members are over different corpora.
     """
-    held = [member for member in searchers if isinstance(member, Searcher)]
-    if not held or len(searchers) < 2:
+    members = [member for member in searchers if isinstance(member, Searcher)]
+    if not members or len(searchers) < 2:
         raise ConfigError(
             "fuse: searchers must be a list of at least two retrievers, one of them a searcher: open a "
             "folder with grls.load(folder)."
         )
     fusion = Fusion(method=method, weights=None if weights is None else tuple(weights), **options)
-    given = (member_names(searchers), fusion, depth, length)
+    arguments = (member_names(searchers), fusion, depth, length)
     names = argument_names("searchers", searchers)
-    return held[0].composed("fuse", compose_fusion, given, held, output, names)
+    return members[0].composed("fuse", compose_fusion, arguments, members, output, names)
 
 
-# Building the folder of a retriever from a model and a corpus, and opening it.
-
-
-def build_searcher(model: str, corpus: Any, place: HeldFolder, how: Building) -> Searcher:
+def build_searcher(model: str, corpus: Any, folder: HeldFolder, building: Building) -> Searcher:
     """Build a retriever folder from a model, and open it.
 
     Args:
         model: A folder or hub name.
         corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
-        place: The folder of the retriever.
-        how: The options; their output is ``place``.
+        folder: The folder of the retriever.
+        building: The options; their output is ``folder``.
 
     Raises:
         ConfigError: There is no such model, it is of another kind, or an option has no effect on it.
@@ -173,12 +164,12 @@ def build_searcher(model: str, corpus: Any, place: HeldFolder, how: Building) ->
     from grls.retrieve.build import build  # the hub and models, which take a second
 
     quiet()
-    refuse_foreign(place.path, MANIFEST)
-    refuse_unwritable(place.path, folder=True)
-    path, copy = existing_path(corpus, "corpus"), HeldFolder()
+    refuse_foreign(folder.path, MANIFEST)
+    refuse_unwritable(folder.path, folder=True)
+    path, temporary = existing_path(corpus, "corpus"), HeldFolder()
     if path is None:
-        path = copy.path / "corpus.jsonl"
+        path = temporary.path / "corpus.jsonl"
         corpus_of(corpus).write(path)
-    log.info("%s", build(model, str(path), how))
-    opening = Opening(how.device)
-    return Searcher(load_retriever(place.path, opening), place, opening)
+    log.info("%s", build(model, str(path), building))
+    opening = Opening(building.device)
+    return Searcher(load_retriever(folder.path, opening), folder, opening)

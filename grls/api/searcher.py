@@ -1,8 +1,8 @@
 """A retriever of any kind, as users hold it: it searches, at once, asynchronously, or hop by hop.
 
-A searcher holds a retriever and the folder it was opened from; what is tuned stands in that folder, so a
-searcher has no options of its own. It knows no kind of retriever. What a search does not need (tuning,
-explanations, uploads) is imported when it is used.
+A searcher holds a retriever and the folder it was opened from. Tuned settings stand in that folder, so a
+searcher has no options of its own. It knows no kind of retriever. Tuning, explanations and uploads are
+imported when they are used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from grls.api.streaming import Batches, StreamedHop, stream_hops
-from grls.api.texts import with_texts
+from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
 from grls.data.filters import Filter, Only, both, where
@@ -47,14 +46,17 @@ from grls.tune.options import TuneOptions
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
 
+Ids = Collection[str | int]
+"""Ids of passages."""
+
 
 class Searcher:
     """A retriever that is ready to search, to be composed with others, and to be kept.
 
-    What is composed is another searcher, with a folder of its own that names those of its members and opens
-    them anew. Threads may share a searcher: their searches take turns, and each gets what it would get alone.
-    A searcher can be pickled and copied: it is opened again from its folder, which must stay; a copy in the
-    same process holds a temporary folder as well.
+    A composite is another searcher; its folder names the folders of its members and opens them anew. Threads
+    may share a searcher: their searches take turns, and the results are those of a search alone. A searcher
+    can be pickled and copied: it is opened again from its folder, which must stay; a copy in the same process
+    holds a temporary folder as well.
 
     Attributes:
         folder: The folder that it was opened from.
@@ -63,42 +65,42 @@ class Searcher:
         retriever: The retriever.
         folder: The folder that it was opened from; a :class:`~grls.api.searcher.HeldFolder` is held as
             long as the searcher.
-        how: How it was opened; composites open it again in the same way.
+        opening: The options of opening; composites open the retriever again with them.
     """
 
-    def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, how: Opening | None = None):
+    def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, opening: Opening | None = None):
         self.retriever = retriever
-        self.place = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
-        self.folder = self.place.path
-        self.how = how or Opening()
-        self.turn = RLock()
+        self.held_folder = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
+        self.folder = self.held_folder.path
+        self.opening = opening or Opening()
+        self.lock = RLock()
         self._batches = Batches()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: its folder, and how it was opened; so it is opened again where it is unpickled.
+        """For pickle: the folder and the options of opening, since unpickling opens the folder.
 
         Raises:
             ConfigError: The folder is temporary.
         """
-        return {"folder": self.place, "how": self.how}
+        return {"folder": self.held_folder, "opening": self.opening}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        folder, how = state["folder"], state["how"]
-        Searcher.__init__(self, load_retriever(folder.path, how), folder, how)
+        folder, opening = state["folder"], state["opening"]
+        Searcher.__init__(self, load_retriever(folder.path, opening), folder, opening)
 
     def __copy__(self) -> Self:
         """A searcher of its own over the same retriever, which also holds a temporary folder."""
-        again = object.__new__(type(self))
-        Searcher.__init__(again, self.retriever, self.place, self.how)
-        return again
+        copy = object.__new__(type(self))
+        Searcher.__init__(copy, self.retriever, self.held_folder, self.opening)
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()  # a search changes nothing in a retriever
 
     def __repr__(self) -> str:
-        what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
-        where = "" if self.place.path_is_temporary else f"{str(self.folder)!r}: "
-        return f"{type(self).__name__}({where}{what})"
+        folder = "" if self.held_folder.path_is_temporary else f"{str(self.folder)!r}: "
+        content = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
+        return f"{type(self).__name__}({folder}{content})"
 
     @property
     def corpus(self) -> Corpus:
@@ -106,43 +108,28 @@ class Searcher:
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """What it is: system, meaning of its scores, options, members."""
+        """The system, the meaning of its scores, its options and members."""
         return self.retriever.describe()
 
     def reopen(self) -> None:
-        """Open the folder again, as after its options have changed; searches that run end as they began."""
-        retriever = load_retriever(self.folder, self.how)
-        with self.turn:
+        """Open the folder again, as after its options have changed; a running search keeps its retriever."""
+        retriever = load_retriever(self.folder, self.opening)
+        with self.lock:
             self.retriever = retriever
 
     @overload
     def search(
-        self,
-        queries: str | Query,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: str | Query, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit]: ...
 
     @overload
     def search(
-        self,
-        queries: Any,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[list[Hit]]: ...
 
     @checked
     def search(
-        self,
-        queries: Any,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit] | list[list[Hit]]:
         """The best passages of a query, or of each of several; with ``fixed`` and ``dynamic`` hops the chain.
 
@@ -163,52 +150,36 @@ class Searcher:
             ConfigError: ``k`` is no positive number, or a filter cannot be read.
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
-        hits = self._search(_listed(queries), k, filter_of(where, allow))
-        found = with_texts(hits, self.corpus)
-        return found[0] if isinstance(queries, str | Query) else found
+        rankings = with_texts(self._search(_listed(queries), k, filter_of(where, allow)), self.corpus)
+        return rankings[0] if isinstance(queries, str | Query) else rankings
 
     @overload
     async def asearch(
-        self,
-        queries: str | Query,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: str | Query, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit]: ...
 
     @overload
     async def asearch(
-        self,
-        queries: Any,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[list[Hit]]: ...
 
     @checked
     async def asearch(
-        self,
-        queries: Any,
-        k: Count = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str | int] | None = None,
+        self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit] | list[list[Hit]]:
-        """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
+        """:meth:`search` in asynchronous code; requests that come in at the same time form a batch.
 
         Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
         disturb the others. A thread searches, which starts with the first request and ends with the searcher.
         """
         allowed = filter_of(where, allow)
         hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
-        found = with_texts(hits, self.corpus)
-        return found[0] if isinstance(queries, str | Query) else found
+        rankings = with_texts(hits, self.corpus)
+        return rankings[0] if isinstance(queries, str | Query) else rankings
 
     @checked
     def stream(
-        self, query: str | Query, *, where: str | None = None, allow: Collection[str | int] | None = None
+        self, query: str | Query, *, where: str | None = None, allow: Ids | None = None
     ) -> Iterator[StreamedHop]:
         """The hops of a query as they are found, until DONE or the most hops.
 
@@ -226,13 +197,14 @@ class Searcher:
             ConfigError: A filter cannot be read.
             DataError: The query is empty.
         """
-        (asked,) = _listed(query)
-        return self._streamed(asked, filter_of(where, allow))
+        (checked_query,) = _listed(query)
+        allowed = filter_of(where, allow)
 
-    def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
-        """The hops; it holds the searcher, and so its folder."""
-        with self.place.named("this retriever"):
-            yield from stream_hops(self.retriever, query, allow, self.turn)
+        def hops() -> Iterator[StreamedHop]:  # holds the searcher, and so its folder
+            with self.held_folder.named("this retriever"):
+                yield from stream_hops(self.retriever, checked_query, allowed, self.lock)
+
+        return hops()
 
     def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
         """The rankings of queries that measures read: chains are pooled, and hits have no texts.
@@ -241,11 +213,11 @@ class Searcher:
             ConfigError: ``k`` is no positive number.
             DataError: A query is empty.
         """
-        with self.turn, self.place.named("this retriever"):
+        with self.lock, self.held_folder.named("this retriever"):
             return self.retriever.retrieve(_listed(queries), k)
 
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.turn, self.place.named("this retriever"):
+        with self.lock, self.held_folder.named("this retriever"):
             return search_hits(self.retriever, queries, k, allow)
 
     @checked_options(PriorOptions)
@@ -279,8 +251,8 @@ class Searcher:
         ]
         members = [self, *(prior for prior in priors if isinstance(prior, Searcher))]
         names = {**self._named(), **argument_names("priors", priors)}
-        given = (self.folder, specs, PriorOptions(**options))
-        return self.composed("with_priors", compose_hybrid, given, members, output, names)
+        arguments = (self.folder, specs, PriorOptions(**options))
+        return self.composed("with_priors", compose_hybrid, arguments, members, output, names)
 
     @checked_options(HopOptions)
     def hops(
@@ -297,8 +269,8 @@ class Searcher:
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        given = (self.folder, HopOptions(max=max, steps=steps, **options))
-        return self.composed("hops", compose_hops, given, [self], output, self._named())
+        arguments = (self.folder, HopOptions(max=max, steps=steps, **options))
+        return self.composed("hops", compose_hops, arguments, [self], output, self._named())
 
     @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
@@ -312,23 +284,23 @@ class Searcher:
         Raises:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
-        given = (self.folder, str(model), Rereading(**{"passages": PASSAGES, **options}))
+        arguments = (self.folder, str(model), Rereading(**{"passages": PASSAGES, **options}))
         names = {**self._named(), **argument_names("model", [model])}
-        return self.composed("rescored", compose_rescored, given, [self], output, names)
+        return self.composed("rescored", compose_rescored, arguments, [self], output, names)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
-        """Tune all that the folder has on development queries, and write it there.
+        """Tune the retriever on development queries, and write the settings into its folder.
 
-        Weights of priors or of a fusion, rescoring, hops, where chains or rankings end. What is tried and
-        what it gains is printed. The searcher searches with the result.
+        Tuned are weights of priors or of a fusion, rescoring, hops, and where chains or rankings end. The
+        settings that are tried are printed with their gains. The searcher searches with the result.
 
         Args:
             queries: Development queries, in any form of :func:`~grls.data.inputs.entries.queries_from`; not
                 those that results will be reported for.
             gold: Their gold passages, in any form of :func:`~grls.data.inputs.gold.gold_of`; None: the
                 evidence of the queries.
-            options: What is tried; see :class:`~grls.tune.options.TuneOptions`.
+            options: The settings to try; see :class:`~grls.tune.options.TuneOptions`.
 
         Returns:
             This searcher.
@@ -340,7 +312,7 @@ class Searcher:
         from grls.tune.run import tune_folder
         from grls.tune.step import DevQueries
 
-        with self.place.named("this retriever", self._named()):
+        with self.held_folder.named("this retriever", self._named()):
             grid = TuneOptions(**options)
             folder = followed(self.folder)
             if (folder / CHECKSUMS).is_file():
@@ -351,10 +323,10 @@ class Searcher:
             joined = gold_of(gold, queries, self.corpus)
             passages = [gold_passages(query, joined.qrels) for query in joined.queries]
             dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus)
-            opened = self.retriever
+            retriever = self.retriever
             if read_spec(folder).get("kind") != "hops":  # as the command opens it
-                opened = single_steps(opened)
-            tune_folder(folder, dev, grid, self.how, untuned_fingerprint(opened))
+                retriever = single_steps(retriever)
+            tune_folder(folder, dev, grid, self.opening, untuned_fingerprint(retriever))
         self.reopen()
         return self
 
@@ -362,7 +334,7 @@ class Searcher:
     def updated(
         self,
         add: Any = None,
-        remove: Collection[str | int] | None = None,
+        remove: Ids | None = None,
         *,
         output: str | Path | None = None,
         merge: bool = False,
@@ -370,13 +342,13 @@ class Searcher:
     ) -> Searcher:
         """This retriever with passages removed, then others added behind the rest; this one stays as it is.
 
-        Nothing is made again: of a generator the index is changed, of an encoder only the added passages are
-        encoded. A composite becomes a copy whose members are inside and are changed. What is tuned stays.
-        Models are not trained on the added passages.
+        Of a generator the index is changed, of an encoder only the added passages are encoded. A composite
+        becomes a copy whose members are inside and are changed. Tuned settings stay. Models are not trained
+        on the added passages.
 
         Args:
-            add: Passages, in any form of :func:`~grls.data.inputs.entries.corpus_of`; None: none.
-            remove: Ids of passages to remove; None: none.
+            add: Passages to add, in any form of :func:`~grls.data.inputs.entries.corpus_of`.
+            remove: Ids of passages to remove.
             output: The folder to write; None: a temporary folder.
             merge: Merge the index of a generator, which then searches as fast as a new one.
             batch_size: Passages encoded together.
@@ -388,28 +360,29 @@ class Searcher:
         """
         from grls.retrieve.update import Changes, update_folder
 
-        place = HeldFolder(output)
-        with place.named("updated", self._named()):
-            gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
-            new = None if add is None else corpus_of(add, "add")
-            if new is None and not gone and not merge:
+        folder = HeldFolder(output)
+        with folder.named("updated", self._named()):
+            removed = list(dict.fromkeys(map(str, () if remove is None else remove)))
+            added = None if add is None else corpus_of(add, "add")
+            if added is None and not removed and not merge:
                 raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
-            update_folder(self.folder, place.path, Changes(new, gone, merge, self.how.device, batch_size))
-            return Searcher(load_retriever(place.path, self.how), place, self.how)
+            changes = Changes(added, removed, merge, self.opening.device, batch_size)
+            update_folder(self.folder, folder.path, changes)
+            return Searcher(load_retriever(folder.path, self.opening), folder, self.opening)
 
     @checked
     def explain(
         self,
         query: str | Query,
-        gold: str | int | Collection[str | int] | None = None,
+        gold: str | int | Ids | None = None,
         *,
         depth: Count = 100,
     ) -> ExplainedQuery:
         """Explain why the gold passages of a query are found, or why not.
 
-        For a search that decodes whole passages: at which step a passage left the beam and by how much, hop
-        by hop where the retriever goes so. For other searches: rank and score, what stands above it and by
-        how much, and for BM25 the words in common. What is returned prints as a report.
+        For a search that decodes whole passages: at which step a passage left the beam and by how much, in
+        each hop of the retriever. For other searches: rank and score, the passages above it and by how much,
+        and for BM25 the words in common. The explanation prints as a report.
 
         Args:
             query: The text of a query, a ``Query``, or the id of a query of the data set that `grls fit` left
@@ -424,7 +397,7 @@ class Searcher:
         """
         from grls.api.explaining import explain_query
 
-        with self.turn, self.place.named("this retriever", self._named()):
+        with self.lock, self.held_folder.named("this retriever", self._named()):
             return explain_query(self.retriever, self.folder, query, gold, depth)
 
     @checked
@@ -441,11 +414,11 @@ class Searcher:
 
         Raises:
             ConfigError: The folder holds something else, or a member of the retriever.
-            WriteError: The disk is full or the place cannot be written.
+            WriteError: The disk is full, or the folder cannot be written.
         """
         from grls.retrieve.hub import pack_folder
 
-        with self.place.named("this retriever", self._named()):
+        with self.held_folder.named("this retriever", self._named()):
             pack_folder(self.folder, folder)
         return Path(folder)
 
@@ -453,11 +426,11 @@ class Searcher:
     def push_to_hub(self, name: str, private: bool = False, **options: Any) -> str:
         """Upload a copy of the retriever that needs nothing else, with a model card.
 
-        The card is the ``README.md`` in the folder, such as that of a run of ``grls fit``; where there is
-        none, one is written, with the measures of ``metrics.json``.
+        The card is the ``README.md`` in the folder, such as that of a run of ``grls fit``; a folder without
+        one gets a card with the measures of ``metrics.json``.
 
         Args:
-            name: The repository: ``user/name``. It is made where it is missing; what it held is replaced.
+            name: The repository: ``user/name``. A missing one is made; files in it are replaced.
             private: Whether a new repository is private.
             options: See :class:`~grls.retrieve.hub.CardOptions`; they make a card anew.
 
@@ -469,16 +442,16 @@ class Searcher:
         """
         from grls.retrieve.hub import card_of, upload
 
-        given = CardOptions(**options)
+        card_options = CardOptions(**options)
         if not is_hub_name(name):
             raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
-        return upload(self.folder, name, private, card_of(self.retriever, self.folder, name, given))
+        return upload(self.folder, name, private, card_of(self.retriever, self.folder, name, card_options))
 
     def composed(
         self,
         call: str,
         compose: Callable[..., Retriever],
-        given: Sequence[Any],
+        arguments: Sequence[Any],
         members: Sequence[Searcher],
         output: str | Path | None,
         names: Mapping[Path, str],
@@ -488,14 +461,15 @@ class Searcher:
         Args:
             call: The name of the call, for errors.
             compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
-            given: Its arguments between the folder and the options of search.
+            arguments: Its arguments between the folder and the options of search.
             members: The searchers that it is made of.
             output: The folder; None: a temporary folder.
-            names: The folders of members -> what the caller calls them, for errors.
+            names: The folders of members -> their names in the call, for errors.
         """
-        place = HeldFolder(output, [one.place for one in members])
-        with place.named(call, names):
-            return Searcher(compose(place.path, *given, USUAL_SEARCH, self.how), place, self.how)
+        folder = HeldFolder(output, [member.held_folder for member in members])
+        with folder.named(call, names):
+            retriever = compose(folder.path, *arguments, USUAL_SEARCH, self.opening)
+            return Searcher(retriever, folder, self.opening)
 
     def _named(self) -> dict[Path, str]:
         return argument_names("this retriever", [self])
@@ -503,30 +477,31 @@ class Searcher:
 
 def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
     """The folders of members."""
-    return [str(one.folder if isinstance(one, Searcher) else one) for one in members]
+    return [str(member.folder if isinstance(member, Searcher) else member) for member in members]
 
 
 def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> dict[Path, str]:
-    """The folders of members -> what the caller calls them: the path written, or the place in the arguments.
+    """The folders of members -> their names in the call: the path, or the number of the argument.
 
     Args:
         argument: The name of the argument.
         members: Its values.
     """
     names = {}
-    for place, one in enumerate(members):
-        number = f"{argument}[{place}]" if len(members) > 1 or argument == "priors" else argument
-        held = isinstance(one, Searcher) and one.place.path_is_temporary
-        folder = one.folder if isinstance(one, Searcher) else Path(one)
-        names[folder] = number if held else str(folder)
+    for number, member in enumerate(members):
+        name = f"{argument}[{number}]" if len(members) > 1 or argument == "priors" else argument
+        if isinstance(member, Searcher):
+            names[member.folder] = name if member.held_folder.path_is_temporary else str(member.folder)
+        else:
+            names[Path(member)] = str(Path(member))
     return names
 
 
 def _listed(queries: Any) -> list[Query]:
-    """Queries as a list; a query alone becomes a list of one.
+    """Queries as a list, of one item for a query alone.
 
     Raises:
-        DataError: There is something else, a query without text, or the name of a file as a text.
+        DataError: An item is no query, a query has no text, or a text is the name of a file.
     """
     if isinstance(queries, str) and queries.endswith(".jsonl") and existing_path(queries, SOURCE):
         raise DataError(
@@ -537,7 +512,7 @@ def _listed(queries: Any) -> list[Query]:
     return queries_of([queries] if isinstance(queries, str | Query) else queries)
 
 
-def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Filter | None:
+def filter_of(condition: str | None, allow: Ids | None) -> Filter | None:
     """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
 
     Raises:
@@ -547,17 +522,7 @@ def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Fil
         rule = None if condition is None else where(condition)
     except ConfigError as error:
         raise ConfigError(f"where: {error.text}") from None
-    return both(
-        rule,
-        None if allow is None else Only(frozenset(map(str, allow))),
-    )
-
-
-# Temporary folders of objects: what an object keeps on disk goes when the object goes.
-#
-# A retriever is a folder. The folder of one that is made without ``output`` is temporary, and belongs to the
-# object that users hold; errors name the object in its place. What a killed process leaves is removed when
-# the next temporary folder is made.
+    return both(rule, None if allow is None else Only(frozenset(map(str, allow))))
 
 
 _PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^\s/:;,'\"()\[\].]")
@@ -565,11 +530,12 @@ _PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^
 
 
 class HeldFolder:
-    """The folder of a retriever that is made, with those of its members.
+    """The folder of a new retriever, with the folders of its members.
 
-    A temporary folder is removed with this object, or at the end of the process; a forked process does not
-    remove the folders of its parent. A composite retriever holds the objects of its members, so their folders
-    stay as long as it names them.
+    A folder made without ``output`` is temporary. It is removed with this object, or at the end of the
+    process; a forked process does not remove the folders of its parent. A composite retriever holds the
+    objects of its members, so their folders stay as long as it names them. Folders that a killed process
+    leaves are removed when the next temporary folder is made.
 
     Attributes:
         path: The folder.
@@ -590,17 +556,17 @@ class HeldFolder:
         if output is not None:
             self.path = Path(output)
             return
-        held = ExitStack()
+        stack = ExitStack()
         try:
-            self.path = held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            self.path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
             self.path.mkdir()
         except OSError as error:
-            held.close()
+            stack.close()
             raise WriteError(
                 f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
                 "be written, or say where by output=."
             ) from error
-        weakref.finalize(self, held.close)
+        weakref.finalize(self, stack.close)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which may be read in another working directory.
@@ -631,48 +597,41 @@ class HeldFolder:
     def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
         """A context whose errors name folders as the caller does.
 
-        The library names ``../../tmp/x/grls.json``. The caller finds the call in its place, or the argument
-        that the temporary folder belongs to.
+        Where the library names ``../../tmp/x/grls.json``, the caller reads the name of the call, or of the
+        argument that the temporary folder belongs to.
 
         Args:
             call: The name of the call that writes this folder, or is about it.
-            names: The folders of other retrievers -> what the caller calls them.
+            names: The folders of other retrievers -> their names in the call.
         """
         try:
             yield
         except GrlsError as error:
-            text, here = error.text, _plain(self.path)
-            folders = self._names("this retriever") | {
-                _plain(one): name for one, name in (names or {}).items()
-            }
+            text, root = error.text, _plain(self.path)
+            folders = self._names("this retriever")
+            folders |= {_plain(folder): name for folder, name in (names or {}).items()}
             if self.path_is_temporary:
-                folders[here] = call
-                for place in (self.path, here, here.resolve()):
-                    if text.startswith(f"{place}/{MANIFEST}: "):
+                folders[root] = call
+                for folder in (self.path, root, root.resolve()):
+                    if text.startswith(f"{folder}/{MANIFEST}: "):
                         text = f"{call}: {text.partition(': ')[2]}"
-            text = _PATH.sub(lambda path: _called(path[0], here, folders), text)
+            text = _PATH.sub(lambda path: _called(path[0], root, folders), text)
             error.args = (text, *error.args[1:])
             raise
 
     def _names(self, name: str) -> dict[Path, str]:
-        """Its temporary folder and those of its members -> their names."""
+        """The temporary folders of this object and of its members -> their names."""
         names = {_plain(self.path): name} if self.path_is_temporary else {}
         for member in self.members:
             names |= member._names(f"a member of {name.removeprefix('a member of ')}")
         return names
 
 
-def _called(path: str, here: Path, names: Mapping[Path, str]) -> str:
-    """What the caller calls a path: the name of its folder, or the path as it would be written.
-
-    Args:
-        path: The path, which may be relative to a folder.
-        here: The folder.
-        names: Folders -> what the caller calls them.
-    """
-    if not path.startswith(("/", "..")) and here / path not in names and Path(path) not in names:
+def _called(path: str, root: Path, names: Mapping[Path, str]) -> str:
+    """The caller's name of a path, which may be relative to ``root``: that of its folder, or a plain path."""
+    if not path.startswith(("/", "..")) and root / path not in names and Path(path) not in names:
         return path
-    plain = _plain(here / path)
+    plain = _plain(root / path)
     for folder in (plain, *plain.parents):
         if folder in names:
             name, rest = names[folder], plain.relative_to(folder).as_posix()

@@ -1,4 +1,4 @@
-"""Hops of one query as they are found, from a retriever of any kind."""
+"""The hops of a search as they are found, and searches in batches of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import islice
 from threading import Lock, RLock
 from typing import NamedTuple, cast
 
-from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Chain, FullHit, Hit, Query
@@ -17,14 +16,28 @@ from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retrieve
 from grls.retrieve.hops.retriever import returns_chain
 
 
+def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
+    """The hits with text, title and metadata of their passages, which are read once.
+
+    Args:
+        rankings: Hits of the corpus, by id.
+        corpus: The corpus.
+    """
+    ids = list({hit.id for hits in rankings for hit in hits})
+    numbers = [number for number in corpus.numbers(ids) if number is not None]
+    passages = corpus.with_metadata(numbers) if numbers else ()
+    read = {passage.id: (passage, metadata) for passage, metadata in passages}
+    return [[FullHit.of(hit, *read[hit.id]) for hit in hits] for hits in rankings]
+
+
 class StreamedHop(NamedTuple):
     """A hop of a query, with the best chain so far.
 
     Attributes:
         number: The number of hops so far, from 1.
-        hit: The passage that the hop adds to the best chain, with text, title and its hop; None: the hop adds
-            none (the chain ended with DONE, or nothing more was found). Its score is that of this hop, after
-            the passages before it; a search that ranks by hops gives the passage another one, of all chains.
+        hit: The passage that the hop adds to the best chain, with text, title and its hop; None: the chain
+            ended with DONE, or no further passage was found. Its score is that of this hop, after the
+            passages before it; a search that ranks by hops gives the passage another score, of all chains.
         chain: The passages of the best chain so far, in the order of hops. Where several chains are kept, a
             later hop may prefer another chain, with other passages from its first hop on.
         score: The score of that chain so far.
@@ -41,26 +54,26 @@ class StreamedHop(NamedTuple):
 
 
 def stream_hops(
-    retriever: Retriever, query: str | Query, allow: Filter | None, turn: RLock
+    retriever: Retriever, query: str | Query, allow: Filter | None, lock: RLock
 ) -> Iterator[StreamedHop]:
     """The hops of a query, each as soon as it is known.
 
-    A retriever of single steps has one hop, its best passage. Of one that ends rankings as sets, or fuses
-    chains, all hops come at the end.
+    A retriever of single steps has one hop, its best passage. A retriever that ends rankings as sets, or
+    fuses chains, yields all hops at the end.
 
     Args:
         retriever: A retriever of any kind.
         query: The query.
         allow: The filter of every hop.
-        turn: Held while the retriever works, and not between two hops.
+        lock: Held while the retriever works, and not between two hops.
     """
     states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
-        with turn:
+        with lock:
             state = next(states, None)
-            chain = None if state is None else state.chains()[0][0]
-        if state is None or chain is None:
-            return
+            if state is None:
+                return
+            chain = state.chains()[0][0]
         yield _hop(state, chain, retriever.corpus, numbered)
 
 
@@ -75,7 +88,6 @@ def plan_hops(
         allow: The filter of every hop.
         emit: Called with each hop.
     """
-
     numbered = _in_hops(cast(Retriever, retriever))
 
     def tell(state: SoFar) -> None:
@@ -108,20 +120,17 @@ def _only(hits: Sequence[Hit]) -> SoFar:
 
 
 def _in_hops(retriever: Retriever) -> bool:
-    """Whether the hits of a chain carry their hops: those of a set, or of a single step, have none."""
+    """Whether the hits of a chain carry their hops; hits of a set, or of a single step, have no hop."""
     return returns_chain(retriever) or (isinstance(retriever, WalksHops) and not retriever.describe().sets)
 
 
 def _hop(state: SoFar, chain: Chain, corpus: Corpus, numbered: bool) -> StreamedHop:
-    found: Sequence[Hit] = chain.hits
+    hits: Sequence[Hit] = chain.hits
     if numbered:
-        found = [FullHit.in_hop(hit.id, hit.score, hop) for hop, hit in enumerate(found, 1)]
-    hits = tuple(with_texts([found], corpus)[0])
+        hits = [FullHit.in_hop(hit.id, hit.score, hop) for hop, hit in enumerate(hits, 1)]
+    hits = tuple(with_texts([hits], corpus)[0])
     hit = hits[state.hop - 1] if len(hits) >= state.hop else None
     return StreamedHop(state.hop, hit, hits, chain.score, chain.done, state.last)
-
-
-# Searches that come in at the same time are answered as one batch, by a thread of their own.
 
 
 Answer = Callable[[Sequence[str | Query], int, Filter | None], list[list[Hit]]]
@@ -129,14 +138,7 @@ Answer = Callable[[Sequence[str | Query], int, Filter | None], list[list[Hit]]]
 
 
 class _Request(NamedTuple):
-    """A search that waits.
-
-    Attributes:
-        queries: Its queries.
-        k: Largest number of hits of a query.
-        allow: Its filter.
-        future: Gets the hits, or the error.
-    """
+    """A search that waits; its future gets the hits, or the error."""
 
     queries: Sequence[str | Query]
     k: int
@@ -145,7 +147,7 @@ class _Request(NamedTuple):
 
 
 class Batches:
-    """Requests that wait for the thread that answers them.
+    """Requests that wait for a thread, which answers them in batches.
 
     The thread starts with the first request, and ends when this object goes.
     """
@@ -172,16 +174,16 @@ class Batches:
         future: Future[list[list[Hit]]] = Future()
         with self._lock:
             self._waiting.append(_Request(queries, k, allow, future))
-        asyncio.get_running_loop().call_soon(self._hand_over, answer)
+        asyncio.get_running_loop().call_soon(self._submit, answer)
         return await asyncio.wrap_future(future)
 
-    def _hand_over(self, answer: Answer) -> None:
+    def _submit(self, answer: Answer) -> None:
         with self._lock:
             if self._waiting:
                 self._pool = self._pool or ThreadPoolExecutor(1, "grls-search")
-                self._pool.submit(self._work, answer)
+                self._pool.submit(self._answer_waiting, answer)
 
-    def _work(self, answer: Answer) -> None:
+    def _answer_waiting(self, answer: Answer) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         groups: dict[tuple[int, Filter | None], list[_Request]] = {}
@@ -196,14 +198,15 @@ def _answer(answer: Answer, requests: Sequence[_Request]) -> None:
     """Answer requests of one k and filter; where that fails, each alone, so that errors find their caller."""
     first = requests[0]
     try:
-        found = iter(answer([query for one in requests for query in one.queries], first.k, first.allow))
-        rankings = [list(islice(found, len(one.queries))) for one in requests]
+        queries = [query for request in requests for query in request.queries]
+        hits = iter(answer(queries, first.k, first.allow))
+        rankings = [list(islice(hits, len(request.queries))) for request in requests]
     except Exception as error:  # whatever a retriever raises belongs to the caller
         if len(requests) == 1:
             first.future.set_exception(error)
             return
-        for one in requests:
-            _answer(answer, [one])
+        for request in requests:
+            _answer(answer, [request])
         return
-    for one, hits in zip(requests, rankings, strict=True):
-        one.future.set_result(hits)
+    for request, ranking in zip(requests, rankings, strict=True):
+        request.future.set_result(ranking)

@@ -1,4 +1,4 @@
-"""Where the workers are and how many: the options ``--ray`` and ``--workers``. Light to import."""
+"""The cluster and the number of workers: the options ``--ray`` and ``--workers``. Light to import."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Workers(NamedTuple):
     Attributes:
         address: Address of the Ray cluster, ``HOST:PORT`` or ``auto``; :data:`LOCAL`: one on this machine;
             None: no cluster, this process does the shards one after the other.
-        options: How many workers, and how large a shard is.
+        options: Number of workers, and size of a shard.
     """
 
     address: str | None = None
@@ -54,11 +54,7 @@ class Workers(NamedTuple):
 
 
 def workers_of(ray: str | None, options: WorkerOptions) -> Workers | None:
-    """The workers that the options of a command ask for; None: the command does its work itself.
-
-    Args:
-        ray: The option ``--ray``.
-        options: The options ``--workers``.
+    """The workers that the options ``--ray`` and ``--workers`` name; None: the command does its work itself.
 
     Raises:
         ConfigError: Options of workers without ``--ray``, or an address of another kind.

@@ -31,13 +31,7 @@ FORMAT = 1
 
 
 class Shard(NamedTuple):
-    """A range of items.
-
-    Attributes:
-        number: The number of the shard, from 0.
-        first: The first item.
-        end: The end of the range, exclusive.
-    """
+    """A range of items, without its end; the first shard has the number 0."""
 
     number: int
     first: int
@@ -45,20 +39,14 @@ class Shard(NamedTuple):
 
 
 Work = Callable[[Shard, Path], dict[str, Any]]
-"""Does a shard: writes files to an empty folder and returns its result as JSON values."""
+"""The work on a shard: it writes files to an empty folder and returns a result as JSON values."""
 
 Maker = Callable[[], Work]
-"""Opens what the work needs. It is sent to the workers, so it may hold only names, numbers and options."""
+"""Opens models and files of the work. It is sent to workers, so it holds only names, numbers and options."""
 
 
 class Done(NamedTuple):
-    """A finished shard.
-
-    Attributes:
-        shard: Its range.
-        folder: The folder of its files.
-        result: The JSON values that its work returned.
-    """
+    """A finished shard: its range, the folder of its files, and the result of its work."""
 
     shard: Shard
     folder: Path
@@ -89,20 +77,21 @@ class ShardPlan:
     def of_rest(
         cls, folder: Path, settings: dict[str, Any], items: int, done: int, size: int, step: int = 1
     ) -> ShardPlan:
-        """The items that an output lacks which grows at its end; ``settings["first"]`` is the first of them.
+        """The items that a growing output lacks; ``settings["first"]`` is the first of them.
 
         Args:
             folder: The folder of the finished shards.
             settings: The settings that the results depend on.
             items: Number of items of the whole output.
-            done: Items that it holds. A killed run may have begun at an earlier one, and added shards since.
+            done: Items that it holds. A killed run may have begun at an earlier item, and added shards since.
             size: Items of a shard; it is raised to a multiple of ``step``.
             step: Items that are made together, so that the results are those of one process.
         """
         plan = _read_plan(folder / PLAN)
         begun = plan.get("settings") if isinstance(plan, dict) else None
-        earlier = begun.get("first") if isinstance(begun, dict) else None
-        first = earlier if isinstance(earlier, int) and 0 <= earlier <= done else done // step * step
+        first = begun.get("first") if isinstance(begun, dict) else None
+        if not isinstance(first, int) or not 0 <= first <= done:
+            first = done // step * step
         return cls(folder, {**settings, "first": first}, items - first, -(-size // step) * step)
 
     @property
@@ -112,7 +101,7 @@ class ShardPlan:
         return [Shard(n, first, min(first + self.size, self.items)) for n, first in enumerate(firsts)]
 
     def begin(self) -> list[Shard]:
-        """Make the folder, or take up that of a killed run; returns the shards that are missing.
+        """Make the folder, or open the folder of a killed run; returns the missing shards.
 
         Raises:
             MismatchError: The folder was begun with other settings.
@@ -123,13 +112,13 @@ class ShardPlan:
             log.warning("%s: the shards there are of other work, and are dropped.", self.folder)
             for folder in self.folder.glob("shard-*"):
                 shutil.rmtree(folder)
-            file.unlink()  # last: no shard is taken for one of a new plan
+            file.unlink()  # last, so that no earlier shard belongs to a new plan
         if file.is_file():
-            begun, now = read_json(file), self._record()
+            begun, record = read_json(file), self._record()
             if not isinstance(begun, dict):
                 raise DataError(f"expected the plan of a sharded run; remove {self.folder}.", file)
-            if begun != now:
-                old, new = ({**value, **(value.get("settings") or {})} for value in (begun, now))
+            if begun != record:
+                old, new = ({**value, **(value.get("settings") or {})} for value in (begun, record))
                 names = sorted(name for name in {*old, *new} - {"settings"} if old.get(name) != new.get(name))
                 raise MismatchError(
                     f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; "
@@ -137,15 +126,15 @@ class ShardPlan:
                 )
         else:
             write_json(file, self._record())
-        return [shard for shard in self.shards if not (self.place(shard) / RECEIPT).is_file()]
+        return [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
 
-    def place(self, shard: Shard) -> Path:
+    def folder_of(self, shard: Shard) -> Path:
         """The folder of a shard."""
         return self.folder / f"shard-{shard.number:05}"
 
     def do(self, shard: Shard, work: Work) -> None:
         """Do one shard; its folder appears once it is complete. Any process may call this."""
-        with atomic_folder(self.place(shard), RECEIPT) as new:
+        with atomic_folder(self.folder_of(shard), RECEIPT) as new:
             result = work(shard, new)
             files = sorted(file for file in new.rglob("*") if file.is_file())
             sums = {str(file.relative_to(new)): [file.stat().st_size, sha256(file)] for file in files}
@@ -159,7 +148,7 @@ class ShardPlan:
             DataError: A shard is missing or damaged.
             MismatchError: A shard is of other work: another corpus, model, or option.
         """
-        missing = [shard for shard in self.shards if not (self.place(shard) / RECEIPT).is_file()]
+        missing = [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
         if missing:
             shard = missing[0]
             raise DataError(
@@ -170,11 +159,11 @@ class ShardPlan:
             )
         done = []
         for shard in self.shards:
-            folder = self.place(shard)
+            folder = self.folder_of(shard)
             receipt = read_json(folder / RECEIPT)
             fields = {"settings": str, "range": list, "result": dict, "files": dict}
-            good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
-            if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
+            known = isinstance(receipt, dict) and receipt.get("format") == FORMAT
+            if not known or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
                 raise DataError(f"this is no receipt of a shard; {_again(folder)}.", folder / RECEIPT)
             if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
                 raise MismatchError(
@@ -202,7 +191,7 @@ class ShardPlan:
 
 
 def _read_plan(file: Path) -> Any:
-    """The plan of a killed run; None: there is none, or :meth:`ShardPlan.begin` refuses it."""
+    """The plan of a killed run; None: a missing plan, or one that :meth:`ShardPlan.begin` refuses."""
     try:
         return read_json(file) if file.is_file() else None
     except DataError:
@@ -213,48 +202,44 @@ def _again(folder: Path) -> str:
     return f"remove {folder} and run the command again"
 
 
-# Places of work in shards: the folder beside an output, and names that other machines can read.
-
-
 def shards_folder(output: str | Path) -> Path:
     """The folder of the shards of an output, beside it."""
-    place = Path(output).absolute()
-    return place.with_name(f".{place.name}.shards")
+    path = Path(output).absolute()
+    return path.with_name(f".{path.name}.shards")
 
 
 def alone_at_shards(output: str | Path) -> AbstractContextManager[None]:
     """Hold the folder of the shards of an output, from before the plan until the shards are saved elsewhere.
 
     Raises:
-        WriteError: Another run holds it, in this process or another, or it cannot be made.
+        WriteError: Another run of any process holds the folder, or it cannot be made.
     """
     return alone_in(shards_folder(output))
 
 
-def seen_elsewhere(place: str) -> str:
+def seen_elsewhere(path: str) -> str:
     """A path in its absolute form, since a worker runs in another folder; a hub name stays as it is."""
-    return str(Path(place).absolute()) if Path(place).exists() else place
+    return str(Path(path).absolute()) if Path(path).exists() else path
 
 
-def other_on_worker(place: str, what: str) -> str:
-    """The error text for a worker that reads something else under the same name."""
-    return f"{place}: a worker reads another {what} there; all machines must see the same files."
+def other_on_worker(path: str, kind: str) -> str:
+    """The error text for a worker that reads another file under the same name."""
+    return f"{path}: a worker reads another {kind} there; all machines must see the same files."
 
 
 def refuse_other_reading(
-    held: Mapping[str, Any], wanted: Mapping[str, Any], places: Mapping[str, tuple[str, str]]
+    read: Mapping[str, Any], expected: Mapping[str, Any], paths: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Refuse work on a worker that reads something else than the command.
+    """Refuse work on a worker that reads other files than the command.
 
     Args:
-        held: Fingerprints and options, as the worker has read them.
-        wanted: Those of the command.
-        places: Name of a fingerprint -> the path, and what is there.
+        read: Fingerprints and options, as the worker has read them.
+        expected: The fingerprints and options of the command.
+        paths: Name of a fingerprint -> the path, and the kind of its content.
 
     Raises:
-        MismatchError: One differs.
+        MismatchError: A fingerprint or an option differs.
     """
-    for name, value in wanted.items():
-        if held.get(name) != value:
-            place, what = places.get(name, (name, name))
-            raise MismatchError(other_on_worker(place, what))
+    for name, value in expected.items():
+        if read.get(name) != value:
+            raise MismatchError(other_on_worker(*paths.get(name, (name, name))))

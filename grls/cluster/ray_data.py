@@ -1,6 +1,6 @@
 """A Ray cluster: opened, checked, and its workers doing shards as a stage of Ray Data.
 
-A worker that dies is started again, and its shard with it; the other shards are not touched. Errors of grls
+A worker that dies is started again, and its shard is done again; other shards stay. Errors of grls
 in a worker end the command with the same text as in one process.
 """
 
@@ -24,19 +24,15 @@ from grls.errors import ConfigError, GrlsError, Option
 from grls.io.ending import require
 
 RESTARTS = 3
-"""How often a shard is done again after its worker has died."""
+"""Most times that a shard is done again after its worker has died."""
 _SECONDS = 5.0
-"""How long an address may take to answer."""
+"""Seconds within which an address must answer."""
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 """Packages whose versions are compared, since results depend on them."""
 
 
 class Cluster:
-    """An open Ray cluster; see :meth:`opened`.
-
-    Args:
-        options: How many workers.
-    """
+    """An open Ray cluster; see :meth:`opened`."""
 
     def __init__(self, options: WorkerOptions):
         self._options = options
@@ -44,7 +40,7 @@ class Cluster:
     @classmethod
     @contextmanager
     def opened(cls, workers: Workers) -> Iterator[Self]:
-        """A context in which the cluster is open; one that was open before is used and stays open.
+        """A context in which the cluster is open; a cluster that was open before stays open.
 
         Raises:
             ConfigError: The packages are not installed here, or there is no cluster at the address.
@@ -76,7 +72,7 @@ class Cluster:
             mark.unlink(missing_ok=True)
 
     def check_sees(self, mark: Path) -> None:
-        """Check every machine as :meth:`check` does; it must see a file that is there.
+        """Check every machine as :meth:`check` does; it must see the file ``mark``.
 
         Raises:
             ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
@@ -96,12 +92,12 @@ class Cluster:
                 f"for a worker: lower {Option('workers.cpus')} or {Option('workers.gpus')}."
             )
         probe = ray.remote(num_cpus=1, max_retries=0)(_complaint)
-        asked = {}
+        replies = {}
         for node in nodes:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            remote = probe.options(scheduling_strategy=there)
-            asked[remote.remote(_versions(), str(mark.absolute()))] = node["NodeManagerAddress"]
-        for reply, name in asked.items():
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            remote = probe.options(scheduling_strategy=strategy)
+            replies[remote.remote(_versions(), str(mark.absolute()))] = node["NodeManagerAddress"]
+        for reply, name in replies.items():
             try:
                 complaint = str(ray.get(reply, timeout=120))
             except RayError as error:  # the check itself fails there
@@ -129,10 +125,10 @@ class Cluster:
         context.print_on_execution_start = False
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         resources = ray.cluster_resources()
-        room = int(resources.get("CPU", 1) // self._options.cpus)
+        slots = int(resources.get("CPU", 1) // self._options.cpus)
         if self._options.gpus:
-            room = min(room, int(resources.get("GPU", 0) / self._options.gpus))
-        count = min(len(shards), max(1, min(room, self._options.count or room)))
+            slots = min(slots, int(resources.get("GPU", 0) / self._options.gpus))
+        count = min(len(shards), max(1, min(slots, self._options.count or slots)))
         rows = [shard._asdict() for shard in shards]
         stage = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _Stage,
@@ -156,7 +152,7 @@ class Cluster:
 
 
 class _Stage:
-    """A worker: opens what the work needs with its first shard, and does shards."""
+    """A worker, which opens its models and files with its first shard."""
 
     def __init__(self, plan: ShardPlan, make: Maker):
         self._plan = plan
@@ -178,8 +174,8 @@ class _Stage:
     @contextmanager
     def _tried(self, shard: Shard) -> Iterator[None]:
         """Count the tries of a shard in a file, since Ray starts a worker that dies again and again."""
-        place = self._plan.place(shard)
-        tries = place.with_name(f"{place.name}.tries")
+        folder = self._plan.folder_of(shard)
+        tries = folder.with_name(f"{folder.name}.tries")
         count = tries.stat().st_size if tries.exists() else 0
         try:
             if count > RESTARTS:
@@ -217,9 +213,9 @@ def _open(workers: Workers) -> None:
         raise ConfigError(_no_cluster(workers.address, _last_line(error))) from None
 
 
-def _no_cluster(address: str, why: str) -> str:
+def _no_cluster(address: str, reason: str) -> str:
     return (
-        f"there is no Ray cluster at {address} ({why.rstrip('.')}): start one with `ray start --head`, or "
+        f"there is no Ray cluster at {address} ({reason.rstrip('.')}): start one with `ray start --head`, or "
         f"use {Option('ray', 'local')}."
     )
 
@@ -243,12 +239,12 @@ def _versions() -> dict[str, str]:
 
 
 def _complaint(expected: dict[str, str], mark: str) -> str:
-    """On a worker: why it cannot do the work; empty if it can."""
-    here = _versions()
+    """On a worker: the reason why it cannot do the work; empty if it can."""
+    versions = _versions()
     for name, wanted in expected.items():
-        if here[name] != wanted:
+        if versions[name] != wanted:
             return (
-                f"it has {name} {here[name]} and this machine {wanted}; install the same there "
+                f"it has {name} {versions[name]} and this machine {wanted}; install the same there "
                 f'(pip install "grls[ray]", with {sys.executable}).'
             )
     if not Path(mark).is_file():

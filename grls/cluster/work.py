@@ -9,27 +9,27 @@ from grls.cluster.options import Workers
 from grls.cluster.plan import Done, Maker, ShardPlan
 from grls.io.progress import Progress
 
-Telling = Callable[[Callable[[int], object]], AbstractContextManager[None]]
-"""Gives a context in which a function is called with the number of items after each batch of a shard."""
+Reporting = Callable[[Callable[[int], object]], AbstractContextManager[None]]
+"""A context in which a function is called with the number of items after each batch of a shard."""
 
 
 def done_by_workers(
-    plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, telling: Telling | None = None
+    plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, reporting: Reporting | None = None
 ) -> list[Done]:
     """Do the missing shards and gather all.
 
     Args:
         plan: The shards.
-        make: Opens what the work needs, once a worker.
+        make: Opens models and files of the work, once a worker.
         workers: The workers.
         label: Text of the progress bar.
         unit: The items, in the plural.
-        telling: Shows the progress within a shard where this process does it; None: only whole shards count.
+        reporting: Reports the progress within a shard of this process; None: only whole shards count.
 
     Raises:
-        ConfigError: The cluster is not there, or a machine of it cannot do the work.
+        ConfigError: There is no cluster, or a machine of it cannot do the work.
         DataError: A shard is damaged.
-        MismatchError: A shard is of other work.
+        MismatchError: A shard has other settings.
     """
     missing = plan.begin()
     before = plan.items - sum(shard.end - shard.first for shard in missing)
@@ -37,9 +37,9 @@ def done_by_workers(
         if missing and workers.address is None:
             work = make()
             for shard in missing:
-                with telling(bar.update) if telling else nullcontext():
+                with reporting(bar.update) if reporting else nullcontext():
                     plan.do(shard, work)
-                if telling is None:
+                if reporting is None:
                     bar.update(shard.end - shard.first)
         elif missing:
             from grls.cluster.ray_data import Cluster

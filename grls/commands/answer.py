@@ -1,4 +1,4 @@
-"""``grls answer direct``: answers without retrieval, or from retrieved passages."""
+"""``grls answer``: answers to the questions of a data set, by a language model and a retriever."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def answer_direct(
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
     reads = {} if source is None else {"k": k, "depth": reader.depth}
-    how = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
+    method = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
     settings = {
-        **model_settings(model, loaded, tokenizer), **how, **retrieval_settings(retriever, opened),
+        **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
         "run": None if run is None else sha256(run), **questions.fingerprints,
     }  # fmt: skip
     direct = DirectReader(writer, questions.corpus, reader.chat)
@@ -89,12 +89,9 @@ def answer_direct(
         lambda queries, decided: direct.retrieve_and_answer(queries, source, k, reader.depth, decided),
     )  # fmt: skip
     system, label, mode, recorded = origin_of(source)
-    seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **how})
+    seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **method})
     named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
     save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
-
-
-# ``grls answer dsp``: the programs of demonstrate-search-predict, and their baselines.
 
 
 def answer_dsp(
@@ -157,9 +154,6 @@ def answer_dsp(
     answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
 
 
-# ``grls answer follow-up``: answers with follow-up questions, each of which is retrieved for.
-
-
 def answer_follow_up(
     *,
     data: str,
@@ -210,24 +204,22 @@ def answer_follow_up(
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
     asking = IterativeReader(writer, opened, questions.corpus, k, reader.questions, reader.chat)
-    how = {
+    method = {
         "method": "follow-up", "k": k, "questions": reader.questions, "chat": reader.chat,
         "max_new_tokens": reader.max_new_tokens,
     }  # fmt: skip
     settings = {
-        **model_settings(model, loaded, tokenizer), **how, **retrieval_settings(retriever, opened),
+        **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
         **questions.fingerprints,
     }  # fmt: skip
     readings, file = read_all(questions, output, settings, writer, asking.answer)
     described = opened.describe()
-    seconds, options = spent_options(readings, file, {"model": Path(model).name, **described.options, **how})
+    recorded = {"model": Path(model).name, **described.options, **method}
+    seconds, options = spent_options(readings, file, recorded)
     named = name or f"follow-up, {described.name}, k={k}"
     save_readings(
         questions, output, readings, questions.info(described.system, named, "rank", seconds, options)
     )
-
-
-# ``grls answer riches``: answers with the evidence retrieved while they are written.
 
 
 _PORTION = 8

@@ -79,11 +79,11 @@ def check(
     passages = Corpus.read(data)
     report = check_corpus(passages, codec, max_passage_tokens, examples)
     print(format_check(report))
-    whole = Path(data).is_dir()
-    faults = check_data(data, passages) if whole else []
-    files = checked_files(data, faults) if whole else []
-    gold = count_gold(data) if whole else None
-    if whole:
+    is_folder = Path(data).is_dir()
+    faults = check_data(data, passages) if is_folder else []
+    files = checked_files(data, faults) if is_folder else []
+    gold = count_gold(data) if is_folder else None
+    if is_folder:
         print(format_checked(data, files))
     if gold is not None:
         print(format_gold(data, gold))

@@ -1,4 +1,4 @@
-"""``grls evaluate``: every metric that applies to runs, or to answers."""
+"""``grls evaluate``: every metric that applies to runs, or to answers; ``grls report``: a page of runs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def evaluate(
         report = _answers(runs, data, split, ks, autoais, limit, device)
     else:
         names = None if measures is None else measure_names(measures)
-        pairs = _priced(runs, price)  # what cannot be priced is refused before anything is scored
+        pairs = _priced(runs, price)  # runs without a price are refused before runs are scored
         corpus = Corpus.read(data)
         reports = []
         for number, run in enumerate(runs):
@@ -121,26 +121,22 @@ def evaluate(
 
 
 def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
-    """Runs whose ends have a price, each with one run or the one that belongs to it.
-
-    Raises:
-        ConfigError: The run that is named gives no price.
-    """
+    """Runs whose ends have a price, each with its run without an end; refuses a run without a price."""
     from grls.evaluation.price import refuse_no_pair, runs_without_end
     from grls.runs.comparable import load_runs
     from grls.runs.portions import read_info
 
     if unended is None:
         pairs = runs_without_end([read_info(run) for run in runs])
-        return [(runs[ended], runs[other]) for ended, other in pairs.items()]
-    others = [run for run in runs if run != unended]
-    if not others:
+        return [(runs[run], runs[other]) for run, other in pairs.items()]
+    ended = [run for run in runs if run != unended]
+    if not ended:
         raise ConfigError(
             f"--price {unended} is the run itself: give a run of the same system without an end."
         )
-    for run in others:
+    for run in ended:
         refuse_no_pair(*load_runs([run, unended]))
-    return [(run, unended) for run in others]
+    return [(run, unended) for run in ended]
 
 
 def _answers(
@@ -159,17 +155,14 @@ def _answers(
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
-    made_for, limit = split_and_limit(files, limit)
-    split = split or made_for
+    split_of_answers, limit = split_and_limit(files, limit)
+    split = split or split_of_answers
     queries, qrels = read_split(data, split, corpus, limit)
     nli = autoais.model
     judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
     rows = [score_file(file, queries, qrels, corpus, ks, judge, autoais.premise) for file in files]
     print("\n".join(table(rows)))
     return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
-
-
-# ``grls report``: one page that compares runs.
 
 
 def report(

@@ -91,7 +91,7 @@ def explain(
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
         )
-    first_queries([], limit)  # a limit that is none is refused before a model is loaded
+    first_queries([], limit)  # refuses a limit below 1 before a model is loaded
     if output is not None:
         refuse_unwritable(output)
     if hops.done_bias and hops.steps != "dynamic":
@@ -100,37 +100,39 @@ def explain(
         )
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
-        beside = data_beside(Path(retriever))
-        if beside and (query == EVERY or any(known.id == query for known in read_queries(beside))):
-            data = str(beside)
+        folder = data_beside(Path(retriever))
+        if folder and (query == EVERY or any(row.id == query for row in read_queries(folder))):
+            data = str(folder)
     if is_bm25:
-        whole = open_for(retriever, data, None, device, precision, None, None, Analyzer())
+        opened = open_for(retriever, data, None, device, precision, None, None, Analyzer())
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
-        whole = load_retriever(retriever, opening)
-    opened = explainable(single_steps(whole))
-    if opened is None:
-        refuse_stepwise(whole, retriever, case, search, hops)
-        _print_standings(whole, query, data, split, case, k, limit, output)
+        opened = load_retriever(retriever, opening)
+    decoding = explainable(single_steps(opened))
+    if decoding is None:
+        refuse_stepwise(opened, retriever, case, search, hops)
+        _print_standings(opened, query, data, split, case, k, limit, output)
         return
-    wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    stop = stop_rule(single_steps(whole), hops) if hops.steps == "dynamic" else Never()
-    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, stop)
+    if k is None:
+        k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
+    stop = stop_rule(single_steps(opened), hops) if hops.steps == "dynamic" else Never()
+    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop)
     if query == EVERY:
         queries, qrels = read_split(_data_of_all(data), split)
         summary = summarise(explainer, asks_of(first_queries(queries, limit), qrels, hops.chained))
         print(format_summary(summary))
         _write(output, summary._asdict())
         return
-    asked, order = query_and_gold(query, data, split, case.gold is not None)
+    question, order = query_and_gold(query, data, split, case.gold is not None)
     corpus = explainer.generator.corpus
-    before = None if case.evidence is None else ids_of(case.evidence, corpus)
-    asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence)]
+    evidence = None if case.evidence is None else ids_of(case.evidence, corpus)
+    asks = hops_of(order, ids_of(case.gold, corpus), evidence, case.hop, hops.chained)
+    explanations = [e for ask in asks for e in explainer.explain(question, ask.gold, ask.evidence)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if hops.steps == "ranked":  # the explanations above are of single hops
-        for ranked in standings(hop_by_hop(whole, hops), asked, [e.gold for e in explanations], DEPTH):
+        golds = [explanation.gold for explanation in explanations]
+        for ranked in standings(hop_by_hop(opened, hops), question, golds, DEPTH):
             print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
@@ -166,25 +168,25 @@ def _print_standings(
     depth = DEPTH if k is None else k
     check_counts(**{"--k": depth})
     if query != EVERY:
-        asked, order = query_and_gold(query, data, split, case.gold is not None)
+        question, order = query_and_gold(query, data, split, case.gold is not None)
         (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
-        golds = standings(opened, asked, hop.gold, depth)
+        golds = standings(opened, question, hop.gold, depth)
         print("\n\n".join(parts_text(standing_parts(gold)) for gold in golds))
         _write(output, [standing_record(gold) for gold in golds])
         return
     queries, qrels = read_split(_data_of_all(data), split, limit=limit)
     ranks: list[int | None] = []
-    each: list[dict[str, object]] = []
+    records: list[dict[str, object]] = []
     for golds in standings_of(opened, queries, qrels, depth):
         print(line_of(golds))
         ranks += [gold.rank for gold in golds]
-        each.append(rank_record(golds))
+        records.append(rank_record(golds))
     if not ranks:
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
     print("\n" + format_ranks(ranks, depth))
     described = opened.describe()
-    named = {"retriever": described.name, "scores": described.score_mode}
-    _write(output, named | rank_counts(ranks, depth) | {"queries": each})
+    summary = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
+    _write(output, summary | {"queries": records})
 
 
 def _write(output: str | None, facts: object) -> None:

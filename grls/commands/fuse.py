@@ -1,4 +1,4 @@
-"""``grls fuse``: fuse runs that were retrieved already.
+"""``grls fuse``: fuse runs, or cut a run where F1 is expected to be highest.
 
 The paper's ensembles (arXiv 2204.13596) interleave; the weights of the other methods can be tuned on runs for
 development queries.
@@ -65,25 +65,19 @@ def fuse_runs(
     if len(runs) < 2:
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)
-    how = RunFusion.of(members, k, length)
-    asked = find_asked(members, data, split)
-    refuse_to_replace(output, [*runs, *(tune.runs or [])], asked)
-    members = complete_runs(members, None if asked is None else asked.ids, missing)
+    run_fusion = RunFusion.of(members, k, length)
+    queries = find_asked(members, data, split)
+    refuse_to_replace(output, [*runs, *(tune.runs or [])], queries)
+    members = complete_runs(members, None if queries is None else queries.ids, missing)
     tuned: dict[str, object] = {}
     if tune.runs is not None:
-        dev = DevRuns.load(tune.runs, members, asked, tune.split)
+        dev = DevRuns.load(tune.runs, members, queries, tune.split)
         dev.refuse_shared_queries(members[0])
-        fusion, recall = tune_run_weights(fusion, dev, how, tune.k)
+        fusion, recall = tune_run_weights(fusion, dev, run_fusion, tune.k)
         tuned = {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}
         weights = shown_weights(fusion.weights)
         print(f"weights {weights}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
-    print(save_for(how.ensemble(members, fusion, name, tuned), output, asked))
-
-
-# ``grls fuse cut``: end rankings where F1 is expected to be highest, by development queries.
-#
-# Any ranking can be cut: of a generator, of BM25, of an ensemble, of another tool. Where, says
-# :mod:`grls.retrieve.fusion.runs`.
+    print(save_for(run_fusion.ensemble(members, fusion, name, tuned), output, queries))
 
 
 def fuse_cut(
@@ -118,12 +112,12 @@ def fuse_cut(
 
     members = load_runs([run])
     refuse_uncuttable(members[0])
-    asked = find_asked(members, data, split)
-    refuse_to_replace(output, [run, tune], asked)
-    dev = DevRuns.load([tune], members, asked, tune_split)
-    (member,) = complete_runs(members, None if asked is None else asked.ids, "refuse")
+    queries = find_asked(members, data, split)
+    refuse_to_replace(output, [run, tune], queries)
+    dev = DevRuns.load([tune], members, queries, tune_split)
+    (member,) = complete_runs(members, None if queries is None else queries.ids, "refuse")
     cut = cut_run(member, dev, name)
     fitted = f"set F1 {100 * cut.fitted:.1f} on {dev.split}, which it was fitted to"
     known = f"{100 * cut.known:.1f} there with the known number of passages"
     print(f"{cut.mean:.1f} passages a query; {fitted}, {known}")
-    print(save_for(cut.run, output, asked))
+    print(save_for(cut.run, output, queries))

@@ -111,9 +111,9 @@ def split_index(
     workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
     opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
-    where = "a process each" if processes else "in one process"
-    where = where if ray is None else f"on the Ray cluster {ray}"
-    print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {where}")
+    workers = "a process each" if processes else "in one process"
+    workers = workers if ray is None else f"on the Ray cluster {ray}"
+    print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {workers}")
 
 
 def make_bm25(
@@ -240,8 +240,8 @@ def make_rescored(
     from grls.retrieve.registry import Opening
     from grls.retrieve.rescored.options import Rereading
 
-    how = Rereading(passages, weight)
-    _quietly(compose_rescored, output, retriever, model, how, search, Opening(device))
+    rereading = Rereading(passages, weight)
+    _quietly(compose_rescored, output, retriever, model, rereading, search, Opening(device))
 
 
 def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = _SEARCH) -> None:
@@ -262,20 +262,17 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
     print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
 
 
-def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None:
-    """Write the folder, and print what it is."""
+def _quietly(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
+    """Write the folder, and print its kind."""
     from grls.io.ending import quiet
 
     quiet()
-    made = compose(output, *more)
-    described, passages = made.describe(), counted(len(made.corpus), "passage")
+    retriever = compose(output, *arguments)
+    described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already
-    if made.kind not in re.findall(r"[\w-]+", label):
-        label = f"{made.kind}, {label}"
+    if retriever.kind not in re.findall(r"[\w-]+", label):
+        label = f"{retriever.kind}, {label}"
     print(f"{output}: {label}, score mode {described.score_mode}, {passages}")
-
-
-# ``grls index update``: passages are added to a retriever folder, or removed from it.
 
 
 def update(
@@ -319,12 +316,11 @@ def update(
     quiet()
     if add is None and remove is None and not merge:
         raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
-    gone: list[str] = []
-    if remove is not None:
-        gone = list(dict.fromkeys(line for _, line in named_lines(remove, "a passage id a line")))
-    new = None if add is None else Corpus.read(add)
+    removed = [] if remove is None else named_lines(remove, "a passage id a line")
+    ids = list(dict.fromkeys(line for _, line in removed))
+    added = None if add is None else Corpus.read(add)
     start = perf_counter()
-    count = update_folder(retriever, output, Changes(new, gone, merge, device, batch_size))
-    left = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
-    where, seconds = output or followed(retriever), perf_counter() - start
-    print(f"{where}: {counted(count.passages, 'passage')} to be found, {left}{seconds:.1f} s")
+    count = update_folder(retriever, output, Changes(added, ids, merge, device, batch_size))
+    unmerged = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
+    folder, seconds = output or followed(retriever), perf_counter() - start
+    print(f"{folder}: {counted(count.passages, 'passage')} to be found, {unmerged}{seconds:.1f} s")

@@ -39,12 +39,12 @@ def open_for(
         retriever: The folder, or ``bm25``.
         data: The data set folder, for ``bm25``.
         corpus: Its corpus, where it is read already.
-        device: Of the models.
-        precision: Of the models.
-        search: How to search; None: as the folder says.
-        hops: How to go hop by hop; None: as the folder says.
-        analyzer: How ``bm25`` splits texts into words.
-        bm25: How ``bm25`` scores passages.
+        device: Device of the models.
+        precision: Precision of the models.
+        search: Options of search; None: those of the folder.
+        hops: Options of the hops; None: those of the folder.
+        analyzer: Splits texts into words, for ``bm25``.
+        bm25: Options of ``bm25``.
 
     Raises:
         ConfigError: BM25 has no corpus, or an option cannot be used.
@@ -79,11 +79,11 @@ def refuse_other_corpus(
     Args:
         opened: The retriever.
         data: The data set.
-        split: Which queries; None: any, then the corpus may be another one.
+        split: The split of the queries; None: queries of no split, for which any corpus will do.
         corpus: The corpus of the data set, where it is read already.
 
     Raises:
-        MismatchError: It is over another one.
+        MismatchError: It is over another corpus.
     """
     if split is None or not corpus_file(data).is_file():
         return

@@ -1,4 +1,4 @@
-"""``grls prepare propositions``: statements of one fact each, as keys for ``grls answer riches``."""
+"""``grls prepare propositions``, keys for ``grls answer riches``; ``grls prepare pseudo-queries``."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ def propositions(
     at_least(1, limit=limit, batch_size=batch_size)
     refuse_unwritable(output)
     reading = (data, model, chat, examples, template, fallback)
-    asked = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
-    opened = asked.opened()
+    work = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
+    opened = work.opened()
     file = PropositionFile(output, opened.origin)
     tally = file.tally
     names = sorted(tally.passages)
     numbers = opened.corpus.numbers(names)
-    strange = [name for name, number in zip(names, numbers, strict=True) if number is None]
-    if strange:
+    unknown = [name for name, number in zip(names, numbers, strict=True) if number is None]
+    if unknown:
         raise DataError(
-            f"{strange[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
+            f"{unknown[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
         )
     before = len(tally.passages)
     start = perf_counter()
@@ -87,7 +87,7 @@ def propositions(
         with Progress(opened.passages, "propositions", "passages", before) as bar:
             opened.write(opened.batches, file, bar.update)
     else:
-        propositions_by_workers(opened, asked, file, sharing)
+        propositions_by_workers(opened, work, file, sharing)
     written, seconds = opened.passages - before, perf_counter() - start
     passages = len(tally.passages)
     print(
@@ -100,9 +100,6 @@ def propositions(
         print(f"left out of what the model wrote: {reasons}")
     if written:
         print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
-
-
-# ``grls prepare pseudo-queries``: queries for passages that have none, by a trained query generator.
 
 
 def pseudo_queries(
@@ -155,8 +152,8 @@ def pseudo_queries(
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     sharing = workers_of(ray, workers)
     refuse_unwritable(output)
-    asked = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
-    opened = asked.opened()
+    work = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
+    opened = work.opened()
     corpus, tasks = opened.corpus, opened.tasks
     judge = None
     if retriever is not None:
@@ -174,7 +171,7 @@ def pseudo_queries(
                 f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}"
             )
     else:
-        write_by_workers(opened, asked, file, sharing, output)
+        write_by_workers(opened, work, file, sharing, output)
     sifted = sift(file.records, corpus, judge, k)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())

@@ -82,25 +82,22 @@ def retrieve(
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
-    asked = AskedAgain(
+    options = RetrieveOptions(
         retriever, data, split, limit, k, search, hops, filter, bm25, analyzer, device, precision
     )
-    run = asked.opened()
+    run = options.opened()
     if sharing is None:
         print(run.save(output, name))
         return
     with alone_at_shards(output):
-        print(run.save(output, name, share_queries(run, asked, sharing, output)))
-
-
-# A run whose queries are shared by workers: each opens the retriever and answers shards of the queries.
+        print(run.save(output, name, _by_workers(run, options, sharing, output)))
 
 
 _FILE = "retrieved.jsonl"
 
 
 @dataclass(frozen=True)
-class AskedAgain:
+class RetrieveOptions:
     """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
 
     The attributes are named like the options.
@@ -140,40 +137,34 @@ class AskedAgain:
                 "--limit counts the queries of a split: name one with --split, or give fewer queries."
             )
         filters = filters_of(self.filter, queries)
-        where = (self.retriever, self.data, corpus, self.device, self.precision)
-        opened = open_for(*where, self.search, self.hops, self.analyzer, self.bm25)
+        opening = (self.retriever, self.data, corpus, self.device, self.precision)
+        opened = open_for(*opening, self.search, self.hops, self.analyzer, self.bm25)
         refuse_other_corpus(opened, self.data, self.split, corpus)
-        which = (self.data, self.split, self.k, self.hops.pool)
-        return RetrieverRun(opened, queries, *which, filters, self.filter, self.precision, self.limit)
+        options = (self.data, self.split, self.k, self.hops.pool)
+        return RetrieverRun(opened, queries, *options, filters, self.filter, self.precision, self.limit)
 
-    def elsewhere(self) -> AskedAgain:
+    def elsewhere(self) -> RetrieveOptions:
         """The same with absolute paths: a worker runs in another folder."""
         plain_bm25 = self.retriever == BM25 and not (Path(BM25) / MANIFEST).is_file()
         retriever = self.retriever if plain_bm25 else seen_elsewhere(self.retriever)
         allow = None if self.filter.allow is None else seen_elsewhere(self.filter.allow)
-        inside = replace(self.filter, allow=allow)
-        return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=inside)
+        filters = replace(self.filter, allow=allow)
+        return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=filters)
 
     def work(self, fingerprints: dict[str, str]) -> Work:
-        """Open the retriever and the queries on a worker.
-
-        Args:
-            fingerprints: Those of the retriever and the queries, which the worker must read, too.
-
-        Returns:
-            What answers the queries of a shard, and writes the results to its folder.
+        """The work on a shard by a worker, which opens the retriever and the queries once.
 
         Raises:
-            MismatchError: The worker reads another retriever, or other queries.
+            MismatchError: The worker reads another retriever or other queries, by their fingerprints.
         """
         run = self.opened()
-        places = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}
-        refuse_other_reading(_fingerprints(run), fingerprints, places)
+        paths = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}
+        refuse_other_reading(_fingerprints(run), fingerprints, paths)
 
         def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
             begun = perf_counter()
-            where = slice(shard.first, shard.end)
-            results = retrieve_results(run.retriever, run.queries[where], run.k, run.pool, run.filters[where])
+            rows = slice(shard.first, shard.end)
+            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.pool, run.filters[rows])
             write_retrieved(results, folder / _FILE)
             return {"seconds": perf_counter() - begun}
 
@@ -184,23 +175,16 @@ def _fingerprints(run: RetrieverRun) -> dict[str, str]:
     return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
 
 
-def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output: str) -> Elsewhere:
-    """Let workers answer the queries of a run.
-
-    Args:
-        run: The run, as this process opened it.
-        asked: The options of the command.
-        workers: The workers.
-        output: Path of the results; the shards stand beside it.
-    """
+def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, output: str) -> Elsewhere:
+    """The function with which workers answer the queries of a run; the shards stand beside the output."""
 
     def share(settings: dict[str, Any]) -> Portions:
         size = workers.options.shard or PORTION
         plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
         begun = perf_counter()
-        make = partial(asked.elsewhere().work, _fingerprints(run))
+        make = partial(options.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
-        files = [one.folder / _FILE for one in done]
+        files = [shard.folder / _FILE for shard in done]
         return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)
 
     return share

@@ -21,9 +21,9 @@ INPUT = "-"
 """The QUERY that stands for the lines of standard input."""
 _RANKED = "Ranked hops: this ranking is the answer, not the chain."
 IN_HOP = " in this hop"
-"""What the score of a streamed passage belongs to: after other evidence the passage has another one."""
+"""Said of the score of a streamed passage: after other evidence the passage has another score."""
 IN_CHAIN = " up to this hop"
-"""What the score of a passage of a chain belongs to: the chain so far."""
+"""Said of the score of a passage of a chain: it is the score of the chain so far."""
 _LINES = 3
 """Lines of a passage that are shown."""
 _INDENT = " " * 5
@@ -88,9 +88,9 @@ def search_command(
     else:
         searcher = load(retriever, device=device, precision=precision)
     stored = HopOptions(**stored_options(searcher.folder).get("hops", {}))
-    # The options of a folder on the hub are known only now: where none are given, its own are the default.
+    # The options of a folder on the hub are known only now; they are the defaults.
     if hops != stored and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):
-        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.place, searcher.how)
+        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.held_folder, searcher.opening)
     form = _Form(json, metadata)
     for number, question in enumerate(questions):
         if number and not json:
@@ -104,7 +104,7 @@ def search_command(
 
 
 class _Form(NamedTuple):
-    """How passages are printed: as JSON, with metadata."""
+    """The form in which passages are printed: as JSON, with metadata."""
 
     as_json: bool
     metadata: bool
@@ -114,14 +114,15 @@ class _Form(NamedTuple):
         hop = {} if hit.hop is None else {"hop": hit.hop}
         return hit._asdict() | hop | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
-    def shown(self, rank: int, hit: Hit, width: int, where: str = "") -> str:
-        """A hit for the terminal, with what its score belongs to and the first lines of its text."""
+    def shown(self, rank: int, hit: Hit, width: int, of_score: str = "") -> str:
+        """A hit for the terminal, with the words after its score and the first lines of its text."""
         title = " ".join(hit.title.split())
-        head = f"{rank:>3}  {hit.score:>9.4f}{where}  {hit.id:<{width}}  {title}".rstrip()
+        head = f"{rank:>3}  {hit.score:>9.4f}{of_score}  {hit.id:<{width}}  {title}".rstrip()
         columns = max(40, get_terminal_size((100, 24)).columns)
         rows = wrap(hit.text, columns - len(_INDENT), max_lines=_LINES, placeholder=" …")
-        more = [json_line(dict(hit.metadata))] if self.metadata and hit.metadata else []
-        return "\n".join([head, *(f"{_INDENT}{row}" for row in [*rows, *more])])
+        if self.metadata and hit.metadata:
+            rows.append(json_line(dict(hit.metadata)))
+        return "\n".join([head, *(f"{_INDENT}{row}" for row in rows)])
 
 
 def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:

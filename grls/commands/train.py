@@ -1,7 +1,8 @@
-"""``grls train STAGE``: the stages of generators, RICHES and the query generator, with LightningCLI.
+"""``grls train``: stages of generators, RICHES, the query generator; bi-encoders and rerankers.
 
-Each stage has a model class and a data class; a config may name others. ``--help`` is read from the source of
-these classes, since their parser needs torch and Lightning, which take seconds to load.
+A stage that Lightning's parser reads has a model class and a data class; a config may name others. Its
+``--help`` is read from the source of these classes, since their parser needs torch and Lightning, which take
+seconds to load.
 """
 
 from __future__ import annotations
@@ -28,45 +29,27 @@ _RUN = {
     "--ckpt_path": "Resume from this checkpoint file instead.",
     "--seed_everything": "Value of all seeds that are not set (default: 0).",
 }
-_OTHERS = {
+_CALLBACKS = {
     "trainer": "grls.train.core.trainer.Trainer",
     "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }
-_MORE = (
-    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
-    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.build. `{prog} "
-    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
-    "the options of classes of your own."
+_EPILOG = (
+    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5, WarmStart, PretrainedLM "
+    "or CausalLM of grls.models.load.build. `{prog} --model.generator.help CLASS` lists the options of "
+    "CLASS. --model.help CLASS and --data.help CLASS list the options of classes of your own."
 )
+_STAGES = {
+    "memorise": "Train a generator to write each passage of a corpus, given its front, keywords or a "
+    "neighbour.",
+    "retrieve": "Train a generator to write the next passage, given the query and the evidence so far.",
+    "chains": "Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring.",
+    "riches": "Train a language model to answer with quotes, for `grls answer riches`.",
+    "doc2query": "Train a query generator, for `grls prepare pseudo-queries`.",
+}
 
 
-def train_memorise(arguments: Sequence[str]) -> None:
-    """Train a generator to write each passage of a corpus, given its front, keywords or a neighbour."""
-    _run("memorise", train_memorise.__doc__, arguments)
-
-
-def train_retrieve(arguments: Sequence[str]) -> None:
-    """Train a generator to write the next passage, given the query and the evidence so far."""
-    _run("retrieve", train_retrieve.__doc__, arguments)
-
-
-def train_chains(arguments: Sequence[str]) -> None:
-    """Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring."""
-    _run("chains", train_chains.__doc__, arguments)
-
-
-def train_riches(arguments: Sequence[str]) -> None:
-    """Train a language model to answer with quotes, for `grls answer riches`."""
-    _run("riches", train_riches.__doc__, arguments)
-
-
-def train_doc2query(arguments: Sequence[str]) -> None:
-    """Train a query generator, for `grls prepare pseudo-queries`."""
-    _run("doc2query", train_doc2query.__doc__, arguments)
-
-
-def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
+def train_stage(name: str, arguments: Sequence[str]) -> None:
     """Train a stage; for ``--help``, print its options, read from the source of its classes."""
     prog = f"grls train {name}"
     if "-h" not in arguments and "--help" not in arguments:
@@ -77,11 +60,13 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
         return
     from grls.train.signatures import class_options, class_summary
 
-    what = what or ""
+    description = _STAGES[name]
     if "train" in lacking_extras():
-        what += ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'
+        description += (
+            ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'
+        )
     parser = argparse.ArgumentParser(
-        prog, "%(prog)s [options]", what, _MORE.format(prog=prog), add_help=False
+        prog, "%(prog)s [options]", description, _EPILOG.format(prog=prog), add_help=False
     )
     run = parser.add_argument_group("the run")
     run.add_argument("-h", "--help", action="help", help="Show this and end.")
@@ -89,7 +74,7 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
         action = "store_true" if option == "--print_config" else "store"
         run.add_argument(option, help=text, action=action)
     stage = STAGES[name]
-    for title, path in {"model": stage.model, "data": stage.data, **stage.measured, **_OTHERS}.items():
+    for title, path in {"model": stage.model, "data": stage.data, **stage.measured, **_CALLBACKS}.items():
         group = parser.add_argument_group(f"{title} ({path})", class_summary(path))
         for field in class_options(path, f"{title}."):
             facts = [f"type: {field.kind}"] if field.kind else []
@@ -100,9 +85,6 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
             group.add_argument(f"--{field.name}", metavar=metavar, help=text)
     parser.print_help()
     raise SystemExit(0)
-
-
-# ``grls train biencoder``: fine-tune a bi-encoder on a data set.
 
 
 def train_biencoder(
@@ -167,9 +149,6 @@ def train_biencoder(
     )
     if is_first():
         print(f"{output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")
-
-
-# ``grls train reranker``: train a reranker of documents for a language model, or of a data set's hops.
 
 
 def train_reranker(

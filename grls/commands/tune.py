@@ -52,14 +52,14 @@ def tune(
 
     quiet()
     dev = DevQueries.read(data, split, limit)
-    given = recorded(search)
+    search_options = recorded(search)
     opened = load_retriever(retriever, Opening(device, precision, search, hop_by_hop=False))
     refuse_other_corpus(opened, data, split, dev.corpus)
     tell_unlike_training(opened)
-    made_of = untuned_fingerprint(opened)
+    fingerprint = untuned_fingerprint(opened)
     del opened
-    options = {"search": given} if given else {}
+    options = {"search": search_options} if search_options else {}
     single = hops.steps == "single"
     options |= {} if single else {"hops": recorded(hops)}
-    tune_folder(retriever, dev, grid, Opening(device, precision), made_of, options, single)
+    tune_folder(retriever, dev, grid, Opening(device, precision), fingerprint, options, single)
     print(f"{retriever}: tuned on {counted(len(dev.queries), 'query')} of {split} of {data}")

@@ -271,7 +271,7 @@ class FitStages:
         opening = Opening(self.options.device, self.candidates.precision)
         fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
-        tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, found=found)
+        tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, memory=found)
         try:
             choices = tune()
         except MismatchError:  # its journal was begun with other models or queries

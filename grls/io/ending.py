@@ -63,9 +63,9 @@ def reported(
 
     Args:
         run: The command.
-        saving: Returns a sentence that says what saves memory; called when memory has run out.
-        again: What to do once there is enough disk space.
-        stands: What an interrupted command leaves behind; the end of the line that reports the interruption.
+        saving: Returns a sentence on how to save memory; called when memory has run out.
+        again: The remedy once there is enough disk space.
+        stands: The end of the line that reports an interruption: what the command leaves on disk.
         signals: The signals that end the command cleanly. A signal that is ignored (``nohup``) or has a
             handler already is left alone.
 
@@ -86,7 +86,7 @@ def reported(
         return _say(line, 1)
     except (MemoryError, OSError, RuntimeError) as error:
         if out_of_memory(error):
-            allocated = _ASKED.search(str(error))
+            allocated = _ALLOCATED.search(str(error))
             size = f" ({allocated[1]} more were asked for)" if allocated else ""
             return _say(f"there is not enough memory{size}. {saving()}", 1)
         if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
@@ -124,27 +124,27 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
         raise _Ended(128 + number)
 
-    def hook(given: threading.ExceptHookArgs) -> None:
-        if given.exc_value is None or not is_write_failure(given.exc_value):
-            before(given)
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is None or not is_write_failure(args.exc_value):
+            before(args)
 
-    taken = []
+    numbers = []
     if threading.current_thread() is threading.main_thread():
         known = [getattr(signal, name) for name in names if hasattr(signal, name)]
-        taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
-    for one in taken:
-        signal.signal(one, end)
+        numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
     threading.excepthook = hook
     try:
         yield
     finally:
         threading.excepthook = before
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
-_ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
-"""How NumPy and torch say how much memory was asked for."""
+_ALLOCATED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
+"""The size of the request in the errors of NumPy and torch."""
 
 
 def _unread() -> bool:
@@ -157,28 +157,25 @@ def _unread() -> bool:
         gone = True
     else:
         try:
-            watched = select.poll()
-            watched.register(sys.stdout.fileno(), select.POLLERR)
-            gone = any(event & select.POLLERR for _, event in watched.poll(0))
+            poll = select.poll()
+            poll.register(sys.stdout.fileno(), select.POLLERR)
+            gone = any(event & select.POLLERR for _, event in poll.poll(0))
         except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
             gone = False
     if gone:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     return gone
-
-
-# Keeps notes of other libraries out of the output of commands. It imports next to nothing.
 
 
 _lock = Lock()
 _contexts: list[Callable[[], None]] = []
-"""One entry for each open context of :func:`without_weight_bars`: what shows the bars again."""
+"""For each open context of :func:`without_weight_bars` the function that shows the bars again."""
 
 
 def quiet() -> None:
-    """Silence notes that are not for users; warnings and errors that matter stay.
+    """Silence notes of other libraries that are not for users; warnings and errors that matter stay.
 
     transformers takes half a second to import, and a search by BM25 needs none of it. So a process that has
     not imported it finds the settings in the environment.
@@ -227,7 +224,7 @@ def without_weight_bars() -> Iterator[None]:
 
 
 def _hide_bars() -> Callable[[], None]:
-    """Hide the bars; what is returned shows them again."""
+    """Hide the bars; the returned function shows them again."""
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -257,7 +254,7 @@ def _hide_bars() -> Callable[[], None]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """A context in which our own warnings are not printed: what they are about is thrown away."""
+    """A context in which warnings of grls are not printed, since their objects are thrown away."""
     log = logging.getLogger("grls")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -265,12 +262,6 @@ def without_warnings() -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
-
-
-# The extras of grls: packages that a part of it needs, and a search does not.
-#
-# Code of such a part calls :func:`require` before it begins, or imports the packages within :func:`needing`.
-# A test compares the extras with those of ``pyproject.toml``.
 
 
 EXTRAS: dict[str, tuple[str, ...]] = {
@@ -289,30 +280,22 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "pyterrier": ("pyterrier",),
     "mteb": ("mteb",),
 }
-"""Extra -> the packages that it brings, as they are imported."""
+"""Extra -> the packages that it brings, as they are imported. ``pyproject.toml`` has the same extras."""
 
 
-def require(extra: str, what: str) -> None:
-    """Refuse to begin without the packages of an extra.
-
-    Args:
-        extra: The extra.
-        what: What needs it, for the error.
+def require(extra: str, feature: str) -> None:
+    """Refuse to begin without the packages of an extra; ``feature`` needs them.
 
     Raises:
         ConfigError: A package is not installed.
     """
     if packages := _lacking(extra):
-        raise ConfigError(_remedy(extra, what, packages, "not installed"))
+        raise ConfigError(_remedy(extra, feature, packages, "not installed"))
 
 
 @contextmanager
-def needing(extra: str, what: str) -> Iterator[None]:
-    """A block of imports that need an extra.
-
-    Args:
-        extra: The extra.
-        what: What needs it, for the error.
+def needing(extra: str, feature: str) -> Iterator[None]:
+    """A block of imports that need an extra for a feature.
 
     Raises:
         ConfigError: A package of the extra is not installed, or cannot be imported.
@@ -322,7 +305,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
     except ImportError as error:
         if _package(error) == "grls":  # a fault of ours
             raise
-        raise ConfigError(_remedy(extra, what, EXTRAS[extra], str(error))) from None
+        raise ConfigError(_remedy(extra, feature, EXTRAS[extra], str(error))) from None
 
 
 def missing(error: ImportError) -> str | None:
@@ -341,7 +324,7 @@ def lacking_extras() -> list[str]:
 def _lacking(extra: str) -> list[str]:
     lacking = []
     for package in EXTRAS[extra]:
-        with suppress(ValueError):  # it stands in sys.modules without a specification: its import is blocked
+        with suppress(ValueError):  # in sys.modules without a specification, so its import is blocked
             if find_spec(package) is not None:
                 continue
         lacking.append(package)
@@ -352,5 +335,5 @@ def _package(error: ImportError) -> str:
     return (error.name or "").partition(".")[0]
 
 
-def _remedy(extra: str, what: str, packages: Sequence[str], why: str) -> str:
-    return f'{what} needs {" and ".join(packages)} ({why}): pip install "grls[{extra}]".'
+def _remedy(extra: str, feature: str, packages: Sequence[str], reason: str) -> str:
+    return f'{feature} needs {" and ".join(packages)} ({reason}): pip install "grls[{extra}]".'

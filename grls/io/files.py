@@ -1,7 +1,8 @@
-"""Atomic writing: a file name holds the whole content, or the file does not exist. Temporary folders for it.
+"""Atomic writing: a file name holds the whole content, or the file does not exist.
 
 Content is written under a temporary name beside its destination and renamed at the end. If the destination
-is a symbolic link, its target is written. The module does not know what it writes.
+is a symbolic link, its target is written. Below are the seconds of the parts of a search, and the locks of
+objects that serve one thread at a time.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     """
     final = _through(path)
     try:
-        with temporary(final) as place:
-            with (place / NEW).open("w", encoding="utf-8") as stream:
+        with temporary(final) as folder:
+            with (folder / NEW).open("w", encoding="utf-8") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            (place / NEW).replace(final)
+            (folder / NEW).replace(final)
     except OSError as error:
         raise _write_error(final, error) from error
 
@@ -91,15 +92,15 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
             f"the name {name[:40]}… has {len(os.fsencode(name))} bytes, at most {_NAME - _ENDING} leave room "
             "for the endings that are added: choose a shorter name."
         )
-    there = Path(path).parent
+    parent = Path(path).parent
     try:
-        while not there.exists():
-            there = there.parent
-        writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+        while not parent.exists():
+            parent = parent.parent
+        writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
     except OSError:  # a folder above it that cannot be entered
         writable = False
     if not writable:
-        raise _write_error(Path(path), OSError(errno.EACCES, "the folder cannot be written", str(there)))
+        raise _write_error(Path(path), OSError(errno.EACCES, "the folder cannot be written", str(parent)))
 
 
 @contextmanager
@@ -118,10 +119,10 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
     try:
-        with temporary(final) as place:
-            (place / NEW).mkdir()
-            yield place / NEW
-            put(place / NEW, final, place)
+        with temporary(final) as folder:
+            (folder / NEW).mkdir()
+            yield folder / NEW
+            put(folder / NEW, final, folder)
     except Exception as error:
         if isinstance(error, OSError) or is_write_failure(error):
             raise _write_error(final, error) from error
@@ -144,11 +145,11 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
     if exists and not folder.is_dir():
         raise ConfigError(f"{path} is a file and no folder can replace it; choose another place.")
     try:
-        here, there = Path.cwd().resolve(), folder.resolve()
-        around_us = there == here or there in here.parents
+        current, target = Path.cwd().resolve(), folder.resolve()
+        holds_current = target == current or target in current.parents
     except OSError:
-        around_us = False
-    if around_us:
+        holds_current = False
+    if holds_current:
         raise ConfigError(
             f"{path} is the folder that this command runs in, or holds it, so it cannot be replaced; choose "
             "another place, or run the command elsewhere."
@@ -161,8 +162,8 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
 
 def _through(path: str | Path) -> Path:
     """The target of a symbolic link, so that the target is written; any other path as it is."""
-    place = Path(path)
-    return Path(os.path.realpath(place)) if os.path.islink(place) else place  # noqa: PTH114  no error if the name is too long
+    target = Path(path)
+    return Path(os.path.realpath(target)) if os.path.islink(target) else target  # noqa: PTH114  no error if the name is too long
 
 
 @contextmanager
@@ -174,9 +175,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     """
     final = _through(path)
     try:
-        with temporary(final) as place:
-            yield place / final.name
-            (place / final.name).replace(final)
+        with temporary(final) as folder:
+            yield folder / final.name
+            (folder / final.name).replace(final)
     except GrlsError:
         raise
     except Exception as error:
@@ -192,8 +193,8 @@ def scratch_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         OSError: The folder cannot be made.
     """
-    with temporary(_through(Path(path).absolute())) as place:
-        yield place
+    with temporary(_through(Path(path).absolute())) as folder:
+        yield folder
 
 
 def _write_error(path: Path, error: Exception) -> WriteError:
@@ -298,23 +299,18 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def other_format(found: Any, known: int) -> str:
-    """What an error says of a folder whose format is not the one that is read."""
-    if isinstance(found, int) and found < known:
-        return f"format {found}: it was made by a version before 0.2; build it again with `grls index`."
+def other_format(version: Any, known: int) -> str:
+    """The error text for a folder whose format is not the format that this version reads."""
+    if isinstance(version, int) and version < known:
+        return f"format {version}: it was made by a version before 0.2; build it again with `grls index`."
     remedy = "install a newer grls, or build it again with `grls index`"
-    return f"format {found!r}, and this version reads {known}: {remedy}."
+    return f"format {version!r}, and this version reads {known}: {remedy}."
 
 
-def read_count(value: Any, name: str, what: str, example: int, file: Path) -> int | None:
+def read_count(value: Any, name: str, content: str, example: int, file: Path) -> int | None:
     """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
 
-    Args:
-        value: The JSON value.
-        name: The key of the count.
-        what: What is counted, for the error text.
-        example: A usual count, for the error text.
-        file: The file, for the error text.
+    The error text names the counted content, and an example of a count.
 
     Raises:
         DataError: The value is something else.
@@ -323,16 +319,8 @@ def read_count(value: Any, name: str, what: str, example: int, file: Path) -> in
         return None
     count = value.get(name) if isinstance(value, dict) else None
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise DataError(f'expected {what} as {{"{name}": {example}}}, got {value!r}.', file)
+        raise DataError(f'expected {content} as {{"{name}": {example}}}, got {value!r}.', file)
     return count
-
-
-# Temporary folders beside a destination, and the removal of those whose process has died.
-#
-# A writer works in a separate folder, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A
-# kill or a power cut leaves the folder, but the lock ends with the process. So the next writer of the same
-# name on the same machine removes folders without a lock, and first moves back what a dead writer had moved
-# away.
 
 
 try:
@@ -342,6 +330,11 @@ except ImportError:  # Windows: no writer is ever taken for dead
 else:
     _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
+
+# A writer works in a separate folder, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A
+# kill or a power cut leaves the folder, but the lock ends with the process. So the next writer of the same
+# name on the same machine removes folders without a lock. Where a dead writer had moved the old content into
+# its folder, the content is moved back first.
 
 NEW = "new"
 """The name of the new content while it is written."""
@@ -353,11 +346,10 @@ _HELD = b"held"
 _YOUNG = 60
 """Seconds within which a live writer may not have its lock yet."""
 _LONGEST = 200
-"""The longest name in bytes that leaves room for the rest of a temporary name."""
+"""The longest name in bytes that can be part of a temporary name."""
 _OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp")
 """The part of a temporary name after the destination's name."""
-_EXCHANGE, _HERE = 2, -100
-"""The system's RENAME_EXCHANGE and AT_FDCWD."""
+_RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 @contextmanager
@@ -393,7 +385,7 @@ def is_temporary(path: str | Path) -> bool:
 
 
 def clean(final: Path) -> None:
-    """Remove the folders that dead writers of ``final`` left beside it; first put back what they moved."""
+    """Remove the folders of dead writers of ``final``; content that they moved is put back first."""
     begin = f".{_stem(final)}."
     try:
         folders = [entry for entry in final.parent.iterdir() if entry.name.startswith(begin)]
@@ -403,9 +395,8 @@ def clean(final: Path) -> None:
         match = _OURS.fullmatch(folder.name.removeprefix(begin))
         if match is None:
             continue
-        # The identity decides whether it is of this machine, since the name of a container changes. The name
-        # decides as well if the identity is a boot id, which changes at a restart, or if the network card is
-        # unknown.
+        # The identity tells this machine, since the name of a container changes. The name tells it as well if
+        # the identity is a boot id, which changes at a restart, or if the network card is unknown.
         namesake = match["host"] == _machine()[:4] and bool(_boot() or not _card())
         if not (namesake or match["boot"] == _machine()[4:]) or not _is_dead(folder, int(match["pid"])):
             continue
@@ -418,8 +409,8 @@ def clean(final: Path) -> None:
         log.info("removed %s, which a run that died has left.", folder)
 
 
-def put(new: Path, final: Path, room: Path) -> None:
-    """Rename a folder to its final name; what had this name before is left in ``room``, to be removed.
+def put(new: Path, final: Path, work: Path) -> None:
+    """Rename a folder to its final name; an earlier folder of this name is left in ``work``, to be removed.
 
     Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first. A
     failure moves it back; after a kill :func:`clean` does.
@@ -432,21 +423,21 @@ def put(new: Path, final: Path, room: Path) -> None:
         return
     if exchange(new, final):
         return
-    final.rename(room / OLD)
+    final.rename(work / OLD)
     try:
         new.rename(final)
     except OSError:
-        (room / OLD).rename(final)
+        (work / OLD).rename(final)
         raise
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange two names in one step; False if the system or the file system cannot."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
+    return bool(call(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0)
 
 
 def _stem(final: Path) -> str:
@@ -483,16 +474,16 @@ def _is_dead(folder: Path, process: int) -> bool:
     """Whether the writer of a folder has died.
 
     A young folder may not be locked yet. It counts as live if its process lives, or if its lock file does not
-    say that the lock was held (the process may run in another container and be invisible here).
+    say that the lock was held (a process in another container is invisible).
     """
-    young = True  # a folder that has gone meanwhile
+    young = True  # as of a folder that is removed meanwhile
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG
         if _ALONE is None:
             return False
         if young:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, 0)  # an error of another kind: the process lives, and is another user's
+                os.kill(process, 0)  # another error: the process of another user, which lives
                 return False
         with (folder / _LOCK).open("rb+") as lock:
             fcntl.flock(lock, _ALONE)
@@ -503,36 +494,23 @@ def _is_dead(folder: Path, process: int) -> bool:
         return False
 
 
-# Seconds of the parts of a search, and tokens, counted for a thread that asks for it.
-#
-# :func:`counting` asks for the counts; then every :class:`PartTimer` block in this thread adds to them. In a
-# thread without it, a block costs a look-up. A search has the parts
-#
-# * ``encoder``: models read queries,
-# * ``decoder``: models write, and score what they may write,
-# * ``constraint``: the index and the filters say what may be written.
-#
-# What remains of the seconds of a search is choosing beams, and everything that is no model.
-
-
 Part = Literal["encoder", "decoder", "constraint"]
+"""The parts of a search: models read queries; models write, and score tokens; index and filters allow tokens.
+
+The other seconds of a search go into the choice of beams, and into code without models.
+"""
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class PartSpent(NamedTuple):
-    """What a part has come to.
-
-    Attributes:
-        seconds: Its seconds.
-        tokens: The tokens that it read or wrote; of a constraint: those that it allowed.
-    """
+    """Seconds of a part, and the tokens that it read or wrote; of a constraint the allowed tokens."""
 
     seconds: float
     tokens: int
 
 
 class PartCounts:
-    """The counts of all parts; several threads may add to them."""
+    """The counts of all parts of a search; several threads may add to them."""
 
     def __init__(self) -> None:
         self._parts = dict.fromkeys(PARTS, PartSpent(0.0, 0))
@@ -557,7 +535,10 @@ _thread = _Local()
 
 @contextmanager
 def counting(spent: PartCounts) -> Iterator[None]:
-    """Add what this thread does to these counts."""
+    """A context in which every :class:`PartTimer` block of this thread adds to these counts.
+
+    In a thread without it, such a block costs a look-up.
+    """
     before, _thread.spent = _thread.spent, spent
     try:
         yield
@@ -566,13 +547,9 @@ def counting(spent: PartCounts) -> Iterator[None]:
 
 
 class PartTimer:
-    """A block that belongs to a part.
+    """A block that belongs to a part; it may set ``tokens`` when it knows them.
 
     Blocks of the same thread must not lie in each other, or their seconds count twice.
-
-    Args:
-        part: The part.
-        tokens: Its tokens; a block may set ``tokens`` when it knows them.
     """
 
     __slots__ = ("_begun", "_part", "_spent", "tokens")
@@ -591,22 +568,19 @@ class PartTimer:
             self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
 
 
-# One thread at a time for an object whose state is changed for the time of a call.
-#
-# For the time of a step, the fast search replaces the attention of a model, and the output head is replaced
-# as well. A tokenizer keeps the padding, the truncation and the splitting of special tokens of its last call.
-# Two threads with one of them would get each other's state. So a thread takes the turn of the object first.
-# The same thread may take it again, and other objects are not blocked. Who holds the turn of a tokenizer
-# takes no other one. Functions of the user are called outside of a turn, because they may wait for a thread
-# that needs the object. The module does not know what is computed.
-
-
 _turns: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
 def turn(shared: Any) -> threading.RLock:
-    """The lock of a model or tokenizer, for ``with``; the same lock for the same object."""
+    """The lock of a model or tokenizer, for ``with``; the same lock for the same object.
+
+    The fast search replaces the attention and the output head of a model for the time of a step. A tokenizer
+    keeps the padding, the truncation and the splitting of special tokens of its last call. So two threads
+    with one object would get each other's state. A thread may take a turn twice, and a turn blocks no other
+    object. A thread with the turn of a tokenizer takes no other turn. Functions of the user are called
+    outside of a turn, because they may wait for a thread that needs the object.
+    """
     with _making:
         if shared not in _turns:
             _turns[shared] = threading.RLock()

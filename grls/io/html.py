@@ -43,14 +43,7 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 
 
 def document(title: str, style: str, body: str, script: str = "") -> str:
-    """A whole page.
-
-    Args:
-        title: The title, as plain text.
-        style: CSS rules of this page, after those that all pages share.
-        body: The content, as HTML.
-        script: What runs once the content is there; empty: nothing.
-    """
+    """A whole page from a plain title, CSS rules, HTML, and a script that runs once the content is there."""
     parts = [body, f"<script>{script}</script>"] if script else [body]
     return "".join(framed(title, style, parts, script))
 
@@ -60,7 +53,7 @@ def framed(title: str, style: str, parts: Iterable[str], script: str = "") -> It
 
     Args:
         title: The title, as plain text.
-        style: CSS rules of this page, after those that all pages share.
+        style: CSS rules of this page, after those of all pages.
         parts: The content, as HTML; each part is one line or more.
         script: The one script among the parts.
     """

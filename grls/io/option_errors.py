@@ -69,28 +69,23 @@ class PlainParser(ArgumentParser):
 
 
 def plain_option_error(message: str, parser: ArgumentParser) -> str:
-    """An error of jsonargparse in one line, with the option that may be meant.
-
-    Args:
-        message: What jsonargparse says.
-        parser: The parser, which knows the options and the command as it is typed.
-    """
+    """An error of jsonargparse in one line, with the option of the parser that may be meant."""
     line = plain_error(message, parser.prog)
     actions = {name: action for action in parser._actions for name in action.option_strings}
     options = [name[2:] for name in actions if name.startswith("--")]
-    places = [action.dest for action in parser._actions if not action.option_strings]
+    positionals = [action.dest for action in parser._actions if not action.option_strings]
     if match := _UNRECOGNIZED.fullmatch(line):
         words = match[1].split()
         wrong = next((word for word in words if word.startswith("-")), None)
         if wrong is not None:
             return _no_option(wrong.partition("=")[0].removeprefix("--"), options)
-        takes = f"takes {' and '.join(places)}, and options" if places else "takes only options"
+        takes = f"takes {' and '.join(positionals)}, and options" if positionals else "takes only options"
         needed = [f"{Option(name, name.upper())}" for name in options if actions[f"--{name}"].required]
-        form = " ".join([parser.prog, *map(str.upper, places), *needed])
+        form = " ".join([parser.prog, *map(str.upper, positionals), *needed])
         return f"the argument {words[0]!r} has no place: `{parser.prog}` {takes}. Write `{form}`."
     if match := _MISSING.fullmatch(line):
         names = match[1].split(", ")
-        return _needed(f"the argument {name}" if name in places else name.lstrip("-") for name in names)
+        return _needed(f"the argument {name}" if name in positionals else name.lstrip("-") for name in names)
     if match := re.fullmatch(r"argument --([\w.]+): expected (?:one|at least one) argument", line):
         truth = "bool" in str(getattr(actions.get(f"--{match[1]}"), "_typehint", ""))
         return f"{Option(match[1])} needs a value" + (
@@ -109,13 +104,7 @@ def plain_option_error(message: str, parser: ArgumentParser) -> str:
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
-    """That there is no such option, with those that may be meant.
-
-    Args:
-        wrong: Its name.
-        options: The names of all options.
-        written: Writes an option.
-    """
+    """The error of an unknown option, with the options that may be meant; ``written`` writes an option."""
     names = [name for name in options if not name.endswith(".help")]
     last = wrong.rpartition(".")[2]
     elsewhere = [name for name in names if name.rpartition(".")[2] == last]
@@ -125,12 +114,12 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     return f"there is no option {written(wrong)}{meant}"
 
 
-def plain_error(message: str, called: str = "grls train") -> str:
+def plain_error(message: str, command: str = "grls train") -> str:
     """Shorten an error of jsonargparse to the option and the reason; other messages stay as they are.
 
     Args:
         message: The message: a line for each type that was tried, and for each class around the option.
-        called: The command as it is typed.
+        command: The command as it is typed.
     """
     if not any(mark in message for mark in _MARKS):
         return message
@@ -159,10 +148,10 @@ def plain_error(message: str, called: str = "grls train") -> str:
     if tried and all(match and match[2] is None for match in expected):  # the value has none of these types
         kinds = tried.removeprefix("[").removesuffix("]").replace("<class 'NoneType'>, ", "")
         reasons = [f"Expected a {kinds}. Got value: {value}"]
-    return "; ".join(dict.fromkeys(_plain_reason(reason, path, owner, called) for reason in reasons))
+    return "; ".join(dict.fromkeys(_plain_reason(reason, path, owner, command) for reason in reasons))
 
 
-def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
+def _plain_reason(reason: str, path: list[str], owner: str, command: str) -> str:
     """One reason, with the whole name of the option."""
     name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
@@ -172,7 +161,7 @@ def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
         near = get_close_matches(match[1], options - {"self", "args", "kwargs"}, 1)
         hint = f"; did you mean {Option(f'{name}.{near[0]}')}?" if near else "."
         if len(path) == 1:
-            hint += f" `{called} {Option(f'{name}.help')} {owner}` lists them."
+            hint += f" `{command} {Option(f'{name}.help')} {owner}` lists them."
         return f"{Option(f'{name}.{match[1]}')} is no option of {owner}{hint}"
     if path and (match := _UNRECOGNIZED.fullmatch(reason)):
         return f"unrecognized arguments: --{name}.{match[1].removeprefix('--')}"  # see plain_option_error
@@ -186,7 +175,7 @@ def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
         kind = re.sub(r"<class '([\w.]+)'>", r"\1", match[1]).replace("typing.", "")
         for pattern, words in _KINDS:
             kind = re.sub(pattern, words, kind)
-        kind = re.sub(r"Literal\[([^\]]*)\]", lambda found: f"one of {found[1].replace(_QUOTE, '')}", kind)
+        kind = re.sub(r"Literal\[([^\]]*)\]", lambda match: f"one of {match[1].replace(_QUOTE, '')}", kind)
         return f"{Option(name)}: expected {kind}{got}"
     return f"{Option(name)}: {reason}" if path else reason
 
@@ -196,20 +185,12 @@ def _needed(names: Iterable[str]) -> str:
     return f"{' and '.join(named)} must be given."
 
 
-# The texts of ``--help``: lists and paragraphs in the width of the terminal, and no command cut in two.
-
-
 _WIDEST_NAME = 16
 _MARGIN = "  "
 
 
 def name_lines(texts: Mapping[str, str], width: int | None = None) -> str:
-    """Lines of names with their texts beside them; a text that is too long goes on below itself.
-
-    Args:
-        texts: Name -> text.
-        width: Characters of a line; None: those of the terminal.
-    """
+    """Lines of names with their texts beside them, in the width of the terminal; long texts are wrapped."""
     columns = width or _columns()
     edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
     lines = []
@@ -253,25 +234,22 @@ class InParagraphs(DefaultHelpFormatter):
         return paragraphs(text, width, indent)
 
 
-# Makes the control characters of foreign text visible, so that they cannot control the terminal.
-#
-# A passage, a query or an id may hold escape sequences. They could clear the screen, change its title, hide
-# the text that follows, or write to the clipboard. The module does not know what is shown.
-
-
-_KEPT = "\n\t"
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in _KEPT} | {0x7F: "\u2421"}
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 
 
 def visible(text: str) -> str:
-    """A text with visible signs for its control characters; line breaks and tabs stay."""
+    """A text with visible signs for its control characters; line breaks and tabs stay.
+
+    Escape sequences in a passage, a query or an id could clear the screen, change its title, hide the text
+    that follows, or write to the clipboard.
+    """
     return text.translate(_VISIBLE)
 
 
 def json_line(value: Any) -> str:
-    """A value as one line of JSON, whose control characters are escaped, so that it is read as it was."""
+    """A value as one line of JSON, with its control characters escaped."""
     return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
 
 

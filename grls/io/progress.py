@@ -47,10 +47,9 @@ def showing() -> Iterator[None]:
 
 @contextmanager
 def reporting(listener: Callable[[Progress], None]) -> Iterator[None]:
-    """The context of a run of many steps: its loops show nothing and report to the run.
+    """The context of a run of many steps: its loops show nothing, and report to a listener.
 
-    Args:
-        listener: Called with a loop of several items when it begins and whenever it has done something.
+    The listener is called with a loop of several items when it begins, and after its updates.
     """
     before = _listener.set(listener)
     try:
@@ -63,10 +62,10 @@ class Progress:
     """The progress of a loop, as a context.
 
     Args:
-        total: How many items there are; None if unknown.
-        label: What is done to the items, such as ``embed``.
+        total: Number of items; None: unknown.
+        label: The work on the items, such as ``embed``.
         unit: The items, in the plural, such as ``passages``.
-        done: How many items an earlier run has done already.
+        done: Number of items that an earlier run has done.
         shown: False shows nothing; None shows progress within :func:`showing`, if there are several items.
     """
 
@@ -109,12 +108,7 @@ class Progress:
             _open.remove(self)
 
     def update(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
-        """Count items as done.
-
-        Args:
-            count: How many.
-            note: Returns a text for the next line; called only when a line is written.
-        """
+        """Count items as done; ``note`` returns a text for the next line, if one is written."""
         global _last_line
         if self.total is not None:
             count = min(count, self.total - self.done)
@@ -161,9 +155,7 @@ class Progress:
 def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
     """Report a long step that is no loop: on a terminal at once, elsewhere every minute.
 
-    Args:
-        label: The step, such as ``sort 12,000 passages``.
-        shown: False shows nothing; None shows progress within :func:`showing`.
+    ``shown``: see :class:`Progress`.
     """
     if shown is None:
         shown = _showing.get()
@@ -174,20 +166,20 @@ def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
     terminal = sys.stderr.isatty()
     begun = monotonic()
 
-    def tell() -> None:
+    def write() -> None:
         while not ended.wait(1.0 if terminal else EVERY):
             line = f"{label}: {duration(monotonic() - begun)} so far"
             write_to_stderr(f"\r{line}", "") if terminal else write_to_stderr(line)
 
     if terminal:
         write_to_stderr(label, "")
-    teller = Thread(target=tell, daemon=True)
-    teller.start()
+    writer = Thread(target=write, daemon=True)
+    writer.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        writer.join()
         if terminal:
             write_to_stderr("\r\x1b[K", "")
 
@@ -206,20 +198,17 @@ def write_to_stderr(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
 
 
-# Counts in printed texts: ``1 query``, ``1,200 queries``.
-
-
 _SIBILANT = re.compile(r"(?:s|x|z|ch|sh)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
-    """A number with its noun, which is in the singular for 1.
+    """A number with its noun: ``1 query``, ``1,200 queries``.
 
     Args:
         count: The number.
         noun: The noun in the singular, of one word or several; its last word changes.
-        several: What follows another number than 1, where more than the last word changes
+        several: The words after other numbers than 1, where more than the last word changes
             (``counted(n, "query is", "queries are")``); None: the plural of the noun.
     """
     return f"{count:,} {noun if count == 1 else several or plural(noun)}"
@@ -232,23 +221,18 @@ def plural(noun: str) -> str:
     return f"{noun}es" if _SIBILANT.search(noun) else f"{noun}s"
 
 
-# What this process may use of its machine: cores, memory, and threads that wait for their turn asleep.
-#
-# What counts are the cores of its affinity and of its control group, and the memory that is free within them.
-
-
 _GROUP = Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _GIB = 2**30
 
-_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+_SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """OpenMP's threads sleep while they wait."""
-_MAY_BE_BUSY_LATER = {"GOMP_SPINCOUNT": "1000"}
+_SPINNING_BRIEFLY = {"GOMP_SPINCOUNT": "1000"}
 """They spin for microseconds and then sleep: other processes may come later."""
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use, by its affinity and its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _read(_GROUP / "cpu.max").split()
     if len(quota) == 2 and quota[0].isdigit():
@@ -281,12 +265,12 @@ def wait_asleep_if_busy() -> None:
     library is imported. Settings of the user stay as they are.
     """
     busy = mean_load() > usable_cores()
-    for name, value in (_WAITING if busy else _MAY_BE_BUSY_LATER).items():
+    for name, value in (_SLEEPING if busy else _SPINNING_BRIEFLY).items():
         os.environ.setdefault(name, value)
 
 
 def _read(file: Path) -> str:
-    """The text of a file of the kernel; empty if there is none."""
+    """The text of a file of the kernel; empty without such a file."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):

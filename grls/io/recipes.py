@@ -1,7 +1,7 @@
 """Recipes (files of ``configs/`` that ``--config`` finds by name), plugins, and names imported on first use.
 
-A wheel holds them inside the package (``setup.py`` puts them there); a checkout holds them in its top folder.
-The module knows their places and names, but not their content.
+A wheel holds recipes inside the package (``setup.py`` puts them there); a checkout has them in its top
+folder. The module knows the folders and names of recipes, but not their content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from grls.errors import ConfigError, Option, OptionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_PLACES = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
+_FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 """The folder in a wheel, and in a checkout."""
 _OPTION = "--config"
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
@@ -46,25 +46,22 @@ def rare_options(name: str, options: object, every: bool = False) -> list[str]:
 
     Args:
         name: The name of the group.
-        options: Its type: a class of options, or None beside it; others have none.
-        every: Count all as such.
+        options: Its type: a class of options, or None beside it; other types have no options.
+        every: Count all as rare.
     """
     kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
     names: list[str] = []
     for kind in kinds:
         types = get_type_hints(kind)
-        for own in fields(kind):
-            whole = every or bool(own.metadata.get(_RARE))
-            names += [f"{name}.{own.name}"] if whole else []
-            names += rare_options(f"{name}.{own.name}", types[own.name], whole)
+        for option in fields(kind):
+            is_rare = every or bool(option.metadata.get(_RARE))
+            names += [f"{name}.{option.name}"] if is_rare else []
+            names += rare_options(f"{name}.{option.name}", types[option.name], is_rare)
     return names
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, with the path of a file in place of each ``--config NAME``.
-
-    Args:
-        arguments: The arguments after the name of the command.
+    """The arguments after a command, with the path of a file in place of each ``--config NAME``.
 
     Raises:
         OptionError: There is neither a local file nor a recipe of a name.
@@ -93,12 +90,12 @@ def config_file(name: str) -> str:
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
         return name
-    folder = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
+    folder = next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
     recipes = {_short(file.relative_to(folder)): file for file in sorted(folder.rglob("*.yaml"))}
-    wanted = _short(path)
-    if wanted in recipes:
-        return str(recipes[wanted])
-    near = get_close_matches(wanted, recipes, 3) or [key for key in recipes if "/" not in key]
+    recipe = _short(path)
+    if recipe in recipes:
+        return str(recipes[recipe])
+    near = get_close_matches(recipe, recipes, 3) or [key for key in recipes if "/" not in key]
     raise OptionError(
         f"{Option('config', name)}: there is no such file here, and no recipe of that name. "
         f"Near names: {', '.join(near) or 'none, for this installation has no recipes'}. "
@@ -137,11 +134,11 @@ def recipe_values(names: Sequence[str]) -> dict[str, Any]:
 
 def _refuse_endless(options: Any) -> None:
     """Raise ValueError where aliases of YAML make more values than any options have, or endless ones."""
-    waiting, count = [options], 0
-    while waiting:
-        value = waiting.pop()
+    stack, count = [options], 0
+    while stack:
+        value = stack.pop()
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        waiting += inner
+        stack += inner
         count += 1 + len(inner)
         if count > _MOST_VALUES:
             raise ValueError(f"its aliases make more than {_MOST_VALUES:,} values")
@@ -160,14 +157,6 @@ def _short(path: Path) -> str:
     return _ENDING.sub("", path.as_posix()).removeprefix("configs/")
 
 
-# Modules outside the package that add kinds of retrievers, index backends, measures and data sets.
-#
-# Every command knows what they add. A plugin is a module that registers what it adds when it is imported.
-# ``GRLS_PLUGINS`` names modules, with commas between them. An installed package names its module in its
-# ``pyproject.toml``, as an entry point of the group ``grls.plugins``. Plugins are imported when a name is
-# asked for that the package does not have, so a command that needs none does not wait for them.
-
-
 VARIABLE = "GRLS_PLUGINS"
 GROUP = "grls.plugins"
 
@@ -175,9 +164,12 @@ logger = logging.getLogger(__name__)
 
 
 def load_plugins() -> None:
-    """Import the plugins; a module is imported once in a process.
+    """Import the modules outside the package that add kinds, index backends, measures and data sets.
 
-    A plugin of an installed package that cannot be imported is a warning: a command may not need it.
+    A plugin registers its additions when it is imported. ``GRLS_PLUGINS`` names modules, with commas between
+    them. An installed package names its module in its ``pyproject.toml``, as an entry point of the group
+    ``grls.plugins``; if that cannot be imported, a warning says so, since a command may not need it. Plugins
+    are imported when the package does not know a name, so other commands do not wait for them.
 
     Raises:
         ConfigError: A module of ``GRLS_PLUGINS`` cannot be imported.
@@ -202,27 +194,21 @@ def definition(plugin: object) -> tuple[str, str]:
     return getattr(plugin, "__module__", ""), getattr(plugin, "__qualname__", repr(plugin))
 
 
-# Imports the names of a folder on first use, so that importing the folder itself loads nothing.
-
-
-def on_demand(folder: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a folder whose names are defined in its modules.
+def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a folder whose names are imported on first use.
 
     Args:
         folder: The folder's ``__name__``.
-        places: Name -> the module of the folder that defines it. A name must differ from every module's name:
-            once imported, the module would hide it.
+        modules: Name -> the module of the folder that defines it. A name must differ from every module's
+            name: once imported, the module would hide it.
     """
 
     def attribute(name: str) -> Any:
-        if name not in places:
+        if name not in modules:
             raise AttributeError(f"module {folder!r} has no attribute {name!r}")
-        return getattr(import_module(f"{folder}.{places[name]}"), name)
+        return getattr(import_module(f"{folder}.{modules[name]}"), name)
 
     return attribute
-
-
-# Options that are lists of texts: a single text is a list of one, and not a list of its letters.
 
 
 def list_texts(options: Any, *names: str) -> None:

@@ -1,8 +1,8 @@
-"""A JSONL file that grows as work is done, so that a killed run resumes where it stopped.
+"""JSONL: a file that grows with a run, and that a killed run resumes; reading; one writer at a time.
 
-Its first line holds the settings of the run. Only a run with the same settings resumes it, and one process at
-a time writes it. A last line that a kill or a full disk cut off is dropped. The module does not know what the
-records mean.
+The first line of a growing file holds the settings of the run. Only a run with the same settings resumes it,
+and one process at a time writes it. A last line that a kill or a full disk cut off is dropped. Errors name
+file, line and the wrong value. The module does not know the fields of the records.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ Record = dict[str, Any]
 
 
 class GrowingFile:
-    """Records that are written as they are made.
+    """A file of records that grows with a run.
 
     Args:
         path: The file; if missing, it is made with the first records.
-        settings: What the records depend on, as JSON values.
-        whole: Whether a record is the last one of a group that is made together. An incomplete group at the
-            end of the file is dropped and made again; None: each record is a group.
+        settings: The settings that the records depend on, as JSON values.
+        ends_group: Whether a record ends its group. An incomplete group at the end of the file is dropped, so
+            the run makes it again; None: each record is a group.
         keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
             memory does not grow.
-        alone: Whether a file that another object of this process has open is refused, as one of another
+        alone: Whether a file that another object of this process has open is refused, as a file of another
             process is.
         fields: The fields that every record has, with their types.
 
     Attributes:
-        records: All records so far, those that the file held before first; empty without ``keep``.
-        count: How many records there are.
+        records: All records, the earlier records of the file first; empty without ``keep``.
+        count: Number of records.
 
     Raises:
         MismatchError: The file was begun with other settings.
@@ -58,7 +58,7 @@ class GrowingFile:
         self,
         path: str | Path,
         settings: dict[str, Any],
-        whole: Callable[[Record], bool] | None = None,
+        ends_group: Callable[[Record], bool] | None = None,
         keep: bool = True,
         alone: bool = False,
         fields: Mapping[str, Any] = {},
@@ -75,7 +75,7 @@ class GrowingFile:
         if self.path.exists():
             self._file = LockedFile(self.path, alone)
             try:
-                self._read(whole)
+                self._read(ends_group)
             except BaseException:  # an object that was not made holds no file
                 self.close()
                 raise
@@ -117,10 +117,10 @@ class GrowingFile:
         Raises:
             DataError: A record is repeated, missing, or of another run.
         """
-        wanted = iter(expected)
+        identities = iter(expected)
         for line, record in enumerate(self.each(), 2):
-            due = next(wanted, None)
-            if due is None or [record.get(name) for name in fields] != list(due):
+            values = next(identities, None)
+            if values is None or [record.get(name) for name in fields] != list(values):
                 identity = ", ".join(f"{name} {record.get(name)!r}" for name in fields)
                 raise DataError(
                     f"the record of {identity} is not expected here: another run wrote into this file, or it "
@@ -140,50 +140,51 @@ class GrowingFile:
         self.path.unlink(missing_ok=True)
         self.close()
 
-    def _read(self, whole: Callable[[Record], bool] | None) -> None:
+    def _read(self, ends_group: Callable[[Record], bool] | None) -> None:
         """Read the records, and cut off an incomplete end."""
-        place = complete = count = 0
-        waiting: list[Record] = []
+        position = complete = count = 0
+        group: list[Record] = []
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
                 if not raw.endswith(b"\n"):  # a killed run was writing this line
                     break
-                place += len(raw)
-                line = self._line(raw, number)
+                position += len(raw)
+                record = self._record(raw, number)
                 count += number > 1
                 if self._keep and number > 1:
-                    waiting.append(line)
-                if number == 1 or whole is None or whole(line):
-                    complete, self.count = place, count
-                    self.records += waiting
-                    waiting = []
+                    group.append(record)
+                if number == 1 or ends_group is None or ends_group(record):
+                    complete, self.count = position, count
+                    self.records += group
+                    group = []
         if self._file is not None and complete < self._file.size:
             self._file.cut(complete)
 
-    def _line(self, raw: bytes, number: int) -> Record:
+    def _record(self, raw: bytes, number: int) -> Record:
+        """The record of a line; checked."""
         try:
-            line = json.loads(raw)
+            record = json.loads(raw)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"expected JSON lines ({error}); move the file away.", self.path, number
             ) from None
-        if not isinstance(line, dict):
+        if not isinstance(record, dict):
             raise DataError("expected JSON objects; move the file away.", self.path, number)
         if number == 1:
-            if not isinstance(line.get(_HEAD), dict):
+            if not isinstance(record.get(_HEAD), dict):
                 raise DataError(
                     "its first line holds no settings, so it is another kind of file; move it away.",
                     self.path,
                 )
-            if line != self._head:
-                old, new = line[_HEAD], self._head[_HEAD]
-                other = sorted(n for n in {*old, *new} if old.get(n, _HEAD) != new.get(n, _HEAD))
+            if record != self._head:
+                old, new = record[_HEAD], self._head[_HEAD]
+                names = sorted(n for n in {*old, *new} if old.get(n, _HEAD) != new.get(n, _HEAD))
                 raise MismatchError(
-                    f"{self.path} was begun with other settings ({', '.join(other)}); give another output, "
+                    f"{self.path} was begun with other settings ({', '.join(names)}); give another output, "
                     "or remove it."
                 )
-            return line
-        wrong = [name for name, kind in self._fields.items() if not isinstance(line.get(name, self), kind)]
+            return record
+        wrong = [name for name, kind in self._fields.items() if not isinstance(record.get(name, self), kind)]
         if wrong:
             raise DataError(
                 f"the field {wrong[0]!r} is missing or malformed, so the file is damaged: remove this line "
@@ -191,19 +192,13 @@ class GrowingFile:
                 self.path,
                 number,
             )
-        return line
+        return record
 
 
 def _lines(records: Sequence[Record]) -> bytes:
     # Models sometimes write half of a surrogate pair: it becomes an escape, which JSON can read.
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return text.encode("utf-8", "backslashreplace")
-
-
-# Reads and writes files of one JSON object a line. Every error names file, line and the wrong value.
-#
-# The module does not know which fields there are. Passages: :mod:`grls.data.corpus`. Queries:
-# :mod:`grls.data.dataset`.
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a lone one
@@ -286,8 +281,8 @@ def string_of(
         return value
     if value is None and default is not None:
         return default
-    what = "the key is missing" if key not in record else f"got {value!r}"
-    raise DataError(f"expected {key!r} to be a {'' if empty else 'non-empty '}string, {what}.", file, line)
+    fault = "the key is missing" if key not in record else f"got {value!r}"
+    raise DataError(f"expected {key!r} to be a {'' if empty else 'non-empty '}string, {fault}.", file, line)
 
 
 def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | None) -> dict[str, Any]:
@@ -305,11 +300,7 @@ def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | No
 
 
 def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int | None = None) -> None:
-    """Refuse an object with half of a surrogate pair, which JSON can escape and UTF-8 cannot hold.
-
-    Raises:
-        DataError: It holds one.
-    """
+    """Refuse (DataError) an object with half of a surrogate pair, which UTF-8 cannot hold."""
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -319,15 +310,6 @@ def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int |
             file,
             line,
         ) from None
-
-
-# Files that are appended to, and folders of trainings, each written by one process at a time.
-#
-# Two runs that append to one file (a requeued job whose first copy still runs) would write everything twice.
-# So a writer holds a lock on the file itself. The lock ends with the process, however the process ends, and
-# leaves nothing behind. Within one process, the object that opened the file last may write it, unless it is
-# told to refuse a file that another object has open. A folder is locked as a whole, by a lock on itself. The
-# module does not know what is written.
 
 
 try:
@@ -345,10 +327,13 @@ _held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
 class LockedFile:
     """A file to which only this process appends, until the object is deleted or the process ends.
 
+    Two runs that append to one file (a requeued job whose first copy still runs) would write everything
+    twice. So a writer holds a lock on the file itself, which ends with the process, however the process ends.
+
     Args:
         path: The file; it and its folder are made if missing.
-        alone: Whether a file that another object of this process has open is refused. Otherwise it is taken
-            over, and the other object may not write it any more.
+        alone: Whether a file that another object of this process has open is refused. Otherwise the earlier
+            object may not write the file any more.
 
     Raises:
         WriteError: Another process, or another object, writes the file, or it cannot be written.
@@ -427,45 +412,45 @@ def alone_in(folder: str | Path) -> Iterator[None]:
     Raises:
         WriteError: Another run holds the folder, or it cannot be made.
     """
-    place = Path(folder)
+    path = Path(folder)
     try:
-        made = [each for each in (place, *place.parents) if not each.exists()]
-        held = _held_folder(place)
+        new = [parent for parent in (path, *path.parents) if not parent.exists()]
+        descriptor = _locked_folder(path)
     except OSError as error:
         raise WriteError(f"cannot write {folder}: {error.strerror}; choose another place.") from error
     try:
         yield
     finally:
         with contextlib.suppress(OSError):  # not empty
-            for each in made:
-                each.rmdir()
-        if held is not None:
+            for parent in new:
+                parent.rmdir()
+        if descriptor is not None:
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(held, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
-            os.close(held)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
+            os.close(descriptor)
 
 
-def _held_folder(place: Path) -> int | None:
-    """A folder that is made if missing, open and locked; None where there are no locks.
+def _locked_folder(path: Path) -> int | None:
+    """The descriptor of a folder that is made if missing, and locked; None where there are no locks.
 
     Another run may remove the folder, as it ends, between the opening and the lock: then it is made anew.
 
     Raises:
-        OSError: It cannot be made.
-        WriteError: Another run holds it.
+        OSError: The folder cannot be made.
+        WriteError: Another run holds the folder.
     """
     while True:
-        place.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         if _ALONE is None:
             return None
         with contextlib.suppress(FileNotFoundError):
-            held = os.open(place, os.O_RDONLY)
-            if not _lock(held, place):
-                os.close(held)
-                raise _written(place)
-            if place.is_dir() and _number(place.stat()) == _number(os.fstat(held)):
-                return held
-            os.close(held)
+            descriptor = os.open(path, os.O_RDONLY)
+            if not _lock(descriptor, path):
+                os.close(descriptor)
+                raise _written(path)
+            if path.is_dir() and _number(path.stat()) == _number(os.fstat(descriptor)):
+                return descriptor
+            os.close(descriptor)
 
 
 def _written(path: Path) -> WriteError:
@@ -479,12 +464,12 @@ def _number(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _lock(stream: int, path: Path) -> bool:
+def _lock(descriptor: int, path: Path) -> bool:
     """Whether the lock was acquired; True if the file system has no locks."""
     if _ALONE is None:
         return True
     try:
-        fcntl.flock(stream, _ALONE)
+        fcntl.flock(descriptor, _ALONE)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -52,7 +53,7 @@ def create_app(
     hosts: frozenset[str] | None = None,
     tools: bool = False,
 ) -> FastAPI:
-    """The application of a server, with all that a request passes before.
+    """The application of a server, with its middleware.
 
     Args:
         serving: Its retrievers and limits; its threads end with the application.
@@ -67,13 +68,7 @@ def create_app(
 
 
 def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middleware] = ()) -> FastAPI:
-    """The application of a server.
-
-    Args:
-        serving: Its retrievers and limits; its threads end with the application.
-        tools: Offer the tools of an agent at /mcp.
-        middleware: What a request passes before.
-    """
+    """The application of a server, which ends its threads at its end. ``tools``: see :func:`create_app`."""
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -107,10 +102,7 @@ async def _ending(app: FastAPI) -> AsyncIterator[None]:
     await run_in_threadpool(app.state.serving.close)
 
 
-# The addresses of the server, with their methods, responses and errors; its page, its state.
-
-
-_ASKED = (400, 401, 404, 408, 413, 422, 429, 503)
+_OF_RETRIEVER = (400, 401, 404, 408, 413, 422, 429, 503)
 """Errors of a request to a retriever."""
 _OF_ADMIN = (400, 401, 403, 404, 408, 413, 422, 503)
 """Errors of a request of the administrator."""
@@ -127,20 +119,19 @@ register_url_convertor("any_id", _AnyId())
 
 def add_addresses(app: FastAPI) -> None:
     """Add all addresses to an application."""
-    _post(app, "/v1/search", answer_search, *_ASKED, response_model=FoundBody)
-    _post(app, "/v1/explain", answer_explain, *_ASKED, response_model=ExplainedBody)
-    _post(app, "/v1/answer", answer_question, *_ASKED, response_model=AnsweredBody)
-    _post(app, "/v1/trace", answer_trace, *_ASKED, response_model=TracedBody)
-    streamed: dict[int | str, Any] = {
-        200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
-    }
-    _post(app, "/v1/stream", answer_stream, *_ASKED, response_class=StreamingResponse, responses=streamed)
-    _post(app, "/admin/reload", reload_version, *_OF_ADMIN, response_model=VersionBody)
-    asked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
+    post = partial(_post, app)
+    post("/v1/search", answer_search, _OF_RETRIEVER, response_model=FoundBody)
+    post("/v1/explain", answer_explain, _OF_RETRIEVER, response_model=ExplainedBody)
+    post("/v1/answer", answer_question, _OF_RETRIEVER, response_model=AnsweredBody)
+    post("/v1/trace", answer_trace, _OF_RETRIEVER, response_model=TracedBody)
+    events = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
+    post("/v1/stream", answer_stream, _OF_RETRIEVER, events, response_class=StreamingResponse)
+    post("/admin/reload", reload_version, _OF_ADMIN, response_model=VersionBody)
+    checked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
     passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
-    _get(app, "/v1/passages/{passage:any_id}", show_passage, **asked, **passage)
+    _get(app, "/v1/passages/{passage:any_id}", show_passage, **checked, **passage)
     retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 429)}
-    _get(app, "/v1/retrievers", show_retrievers, **asked, **retrievers)
+    _get(app, "/v1/retrievers", show_retrievers, **checked, **retrievers)
     for path, state in (("/health", show_health), ("/ready", show_ready)):
         _get(app, path, state, response_model=HealthBody, responses=problems(503))
     hidden: dict[str, Any] = {"response_class": Response, "include_in_schema": False}
@@ -154,38 +145,27 @@ def _post(
     app: FastAPI,
     path: str,
     handler: Callable[..., Any],
-    *errors: int,
-    responses: Mapping[int | str, dict[str, Any]] = MappingProxyType({}),
+    errors: Sequence[int],
+    responses: Mapping[int, dict[str, Any]] = MappingProxyType({}),
     **described: Any,
 ) -> None:
-    app.add_api_route(
-        path,
-        handler,
-        methods=["POST"],
-        dependencies=[Depends(only_known_parameters)],
-        responses={**responses, **problems(*errors)},
-        **described,
-    )
+    checks = [Depends(only_known_parameters)]
+    answers: dict[int | str, dict[str, Any]] = {**responses, **problems(*errors)}
+    app.add_api_route(path, handler, methods=["POST"], dependencies=checks, responses=answers, **described)
 
 
 def _get(app: FastAPI, path: str, handler: Callable[..., Any], **described: Any) -> None:
-    """Add an address that is read; HEAD has the same answer, of which no body is sent."""
+    """Add an address for GET, and for HEAD, which has the same answer without its body."""
     app.add_api_route(path, handler, methods=["GET"], **described)
     app.add_api_route(path, handler, methods=["HEAD"], **described | {"include_in_schema": False})
 
 
-# ``POST /admin/reload``: a new version of a retriever takes over, without a pause.
-
-
 async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
-    """Load the folder of a retriever again; a broken one is refused, and the old version goes on."""
+    """Load the folder of a retriever again; a broken folder is refused, and the old version goes on."""
     state = serving(request)
     check_admin(request, state.admin)
     served = state.find(body.retriever)
     return version_body(await run_in_threadpool(served.reload))
-
-
-# ``GET /``: the page, and the files that it is made of.
 
 
 async def show_page(request: Request) -> Response:
@@ -199,11 +179,7 @@ async def show_page_file(request: Request, name: str) -> Response:
 
 
 def page_response(request: Request, name: str) -> Response:
-    """A file of the page, or that the browser has it already.
-
-    Raises:
-        RefusalError: There is no such file.
-    """
+    """A file of the page; status 304 where the browser has it already, RefusalError without such a file."""
     file = page_files().get(name)
     if file is None:
         raise RefusalError(404, "the page has no file of this name; the page is at /.")
@@ -212,9 +188,6 @@ def page_response(request: Request, name: str) -> Response:
     if any(tag.strip().removeprefix("W/") in (file.tag, "*") for tag in known):
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers=headers, media_type=file.media)
-
-
-# ``GET /health``, ``/ready``, ``/metrics`` and ``/docs``.
 
 
 async def show_health(request: Request) -> HealthBody:
@@ -245,7 +218,7 @@ async def show_docs(request: Request) -> HTMLResponse:
 
 
 def _state(state: Serving) -> HealthBody:
-    versions = [version_body(one.version) for one in state.retrievers.values()]
+    versions = [version_body(served.version) for served in state.retrievers.values()]
     return HealthBody(status="ending" if state.ending else "ok", retrievers=versions)
 
 
@@ -255,26 +228,14 @@ def version_body(version: Version) -> VersionBody:
     return VersionBody(retriever=version.name, version=version.number, passages=passages)
 
 
-# The OpenAPI description of the server, with its limits and its errors.
-
-
-_REFERENCE = {"$ref": "#/components/schemas/ProblemBody"}
-
-
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of an address, for its description."""
-    content = {MEDIA: {"schema": _REFERENCE}}
+    content = {MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
     return {status: {"description": "An error.", "content": content} for status in statuses}
 
 
 def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) -> Callable[[], dict[str, Any]]:
-    """A function that describes an application, with the limits of its requests.
-
-    Args:
-        app: The application.
-        limits: The limits of requests.
-        tokens: Largest length limit of an answer.
-    """
+    """A function that describes an application, with the limits of requests and of an answer's tokens."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -287,10 +248,10 @@ def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) ->
             )
             schemas |= schemas["ProblemBody"].pop("$defs", {})
             fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
-            text, several = fields["SearchBody"]["query"]["anyOf"]
-            several |= {"minItems": 1, "maxItems": limits.queries}
-            asking = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
-            for query in (text, several["items"], *(fields[name]["query"] for name in asking)):
+            text, texts = fields["SearchBody"]["query"]["anyOf"]
+            texts |= {"minItems": 1, "maxItems": limits.queries}
+            bodies = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
+            for query in (text, texts["items"], *(fields[name]["query"] for name in bodies)):
                 query["maxLength"] = limits.characters
             fields["SearchBody"]["k"]["maximum"] = limits.k
             fields["HopsBody"]["max"]["anyOf"][0]["maximum"] = limits.hops

@@ -209,11 +209,8 @@ class ProblemBody(Body):
     errors: list[FaultBody] = []
 
 
-# The bodies of ``/v1/trace``. Fields that are not named here are refused. Logarithms are natural.
-
-
 class TraceBody(HoppingBody):
-    """A search whose beam is shown: that for the next passage of a query."""
+    """A search whose beam is shown: the beam for the next passage of a query."""
 
     query: QueryText
     evidence: list[str] = Field([], max_length=64, description="Ids of the passages of the hops before.")
@@ -282,9 +279,6 @@ class TracedBody(Body):
     results: list[TracedResultBody]
 
 
-# The bodies of ``/v1/retrievers``.
-
-
 class LimitsBody(Body):
     """The limits of requests."""
 
@@ -325,9 +319,6 @@ class RetrieversBody(Body):
         description="Methods of /v1/answer; empty: there is no language model."
     )
     retrievers: list[RetrieverBody]
-
-
-# The bodies of questions and answers.
 
 
 class AnswerBody(HoppingBody):

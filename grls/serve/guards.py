@@ -1,4 +1,4 @@
-"""What a request passes before it is handled: log, host names, CORS, keys, rates, bound of the body."""
+"""The middleware of the server: log, host names, CORS, keys, rates, bounds of bodies; and its counts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def guards(
         DataError: The file of keys cannot be used.
     """
     keys = None if access.keys is None else read_keys(access.keys)
-    passed = [Middleware(RequestLog, counts=counts)]
+    middleware = [Middleware(RequestLog, counts=counts)]
     if hosts is not None:
-        passed.append(Middleware(HostCheck, hosts=hosts))
+        middleware.append(Middleware(HostCheck, hosts=hosts))
     if access.origins:
         cors = Middleware(
             CORSMiddleware,
@@ -56,22 +56,17 @@ def guards(
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-        passed.append(cors)
-    passed.append(Middleware(Gate, keys=keys, rate=access.rate))
-    passed.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
-    return passed
-
-
-# Refuses requests for host names that are not those of the server.
-#
-# A web page can let its own name lead to 127.0.0.1 and so reach a server of this machine from a browser (DNS
-# rebinding). Its requests still carry its name in the header ``Host``.
+        middleware.append(cors)
+    middleware.append(Middleware(Gate, keys=keys, rate=access.rate))
+    middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
+    return middleware
 
 
 ANY = "*"
 """Stands for every host name."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{0,5})?")
+"""A header ``Host``: the name, which may end in a dot, and the port."""
 
 
 def is_loopback(host: str) -> bool:
@@ -87,7 +82,7 @@ def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None
 
     Args:
         host: The address that it listens at.
-        allowed: Further names. An address beyond this machine has any name, unless there are some here.
+        allowed: Further names. An address beyond this machine has any name, unless further names are given.
     """
     if ANY in allowed or not (allowed or is_loopback(host)):
         return None
@@ -96,11 +91,10 @@ def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None
 
 
 class HostCheck:
-    """Lets requests pass that name the server.
+    """Lets requests pass that name one of the hosts of the server (:func:`accepted_hosts`).
 
-    Args:
-        app: The application behind it.
-        hosts: Its names (:func:`accepted_hosts`).
+    A web page can let its own name lead to 127.0.0.1 and so reach a server of this machine from a browser
+    (DNS rebinding). Its requests still carry its name in the header ``Host``.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]):
@@ -110,8 +104,9 @@ class HostCheck:
         """Pass a request on, or refuse it."""
         if scope["type"] == "http":
             headers = scope["headers"]
-            names = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
-            if not names or any(host_of(name) not in self._hosts for name in names):
+            values = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
+            hosts = [_HOST.fullmatch(value.strip()) for value in values]
+            if not hosts or any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
                     "the header Host names none of the hosts of this server; use its address, or start it "
                     f"with {in_shell('access.allowed_hosts', ())}."
@@ -121,23 +116,8 @@ class HostCheck:
         await self._app(scope, receive, send)
 
 
-def host_of(header: str) -> str | None:
-    """The name in a header ``Host``, without port and final dot; None: it is no such header."""
-    match = _HOST.fullmatch(header.strip())
-    return None if match is None else match[1].removesuffix(".")
-
-
-# Bounds the body of a request: its bytes, and the time in which it is sent.
-
-
 class BodyLimit:
-    """Reads the body of each request before the request is handled, and refuses what is too long or too slow.
-
-    Args:
-        app: The application behind it.
-        most: Largest number of bytes.
-        seconds: Time in which the body must be there.
-    """
+    """Reads each body before the request is handled; refuses more than ``most`` bytes or ``seconds``."""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float):
         self._app, self._most, self._seconds = app, most, seconds
@@ -162,13 +142,13 @@ class BodyLimit:
         else:
             if body is None:  # the client has gone
                 return
-            waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+            messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-            async def again() -> Message:
-                """The body that has been read, and then what the connection brings."""
-                return waiting.pop() if waiting else await receive()
+            async def receive_again() -> Message:
+                """The body, and then the further messages of the connection."""
+                return messages.pop() if messages else await receive()
 
-            await self._app(scope, again, send)
+            await self._app(scope, receive_again, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         parts, size, more = [], 0, True
@@ -187,18 +167,15 @@ class BodyLimit:
         return RefusalError(413, f"a body has at most {self._most:,} bytes; send fewer or shorter queries.")
 
 
-# Who may use the server: API keys, the token of the administrator, and rates.
-#
 # Keys are compared by their hashes, so that the time of a comparison says nothing about them. They are never
 # logged.
-
 
 ADMIN = "GRLS_ADMIN_TOKEN"
 """The environment variable with the token of the administrator."""
 SHORTEST = 16
 """Least number of characters of a key or token."""
 _CLIENTS = 10_000
-"""Clients whose rates are known; the one that was seen longest ago is forgotten first."""
+"""Clients whose rates are known; the client that was seen longest ago is forgotten first."""
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
@@ -215,7 +192,7 @@ def read_keys(file: str | Path) -> frozenset[bytes]:
 
 
 def read_admin_token(file: str | Path | None) -> bytes | None:
-    """The hash of the administrator's token: of a file, else of the environment; None: there is none.
+    """The hash of the administrator's token, from a file, else from the environment; None: no token.
 
     Raises:
         DataError: The file is missing, or the token is too short.
@@ -232,21 +209,17 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
 
 
 class Rates:
-    """Counts the requests of clients: each has a bucket that fills up within a minute.
-
-    Args:
-        rate: Requests a minute.
-    """
+    """Counts requests: each client has a bucket that fills up within a minute with ``rate`` requests."""
 
     def __init__(self, rate: float):
         self._rate, self._burst = rate / 60, max(1.0, rate)
-        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # client -> requests left, when
+        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # client -> requests left, time
 
     def wait(self, client: bytes) -> float:
         """Count a request; the seconds until the client may send another one, 0 if it may now."""
         now = monotonic()
-        left, when = self._left.pop(client, (self._burst, now))
-        left = min(self._burst, left + (now - when) * self._rate)
+        left, last = self._left.pop(client, (self._burst, now))
+        left = min(self._burst, left + (now - last) * self._rate)
         allowed = left >= 1
         self._left[client] = (left - 1 if allowed else left, now)
         if len(self._left) > _CLIENTS:
@@ -279,14 +252,13 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _check(self, request: Request) -> None:
-        client = "" if request.client is None else request.client.host
-        who = client.encode()
+        client = b"" if request.client is None else request.client.host.encode()
         if self._keys is not None:
-            who = _hashed(token_of(request))
-            if who not in self._keys:
+            client = _hashed(token_of(request))
+            if client not in self._keys:
                 text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
                 raise RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
-        seconds = 0.0 if self._rates is None else self._rates.wait(who)
+        seconds = 0.0 if self._rates is None else self._rates.wait(client)
         if seconds > 0:
             text = f"too many requests; send the next one in {ceil(seconds)} s."
             raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
@@ -319,19 +291,13 @@ def _hashed(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-# A line of JSON for each request and each event, without anything that a client sent.
-#
-# A request is named by an id that the server makes, and by the template of its address. JSON escapes line
-# breaks and control characters, so no text can begin a line of its own.
-
-
 log = logging.getLogger("grls.serve.requests")
 UNKNOWN = "unknown"
-"""The address of requests to none of ours."""
+"""The address of requests to other addresses than those of the server."""
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON, one a line."""
+    """Formats records as JSON, one a line; line breaks are escaped, so no text can begin another line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -344,11 +310,9 @@ class JsonLines(logging.Formatter):
 
 
 class RequestLog:
-    """Writes a line for each request, and counts it.
+    """Writes a line for each request, without texts of the client, and counts it.
 
-    Args:
-        app: The application behind it.
-        counts: Counts it.
+    The line names a request by an id that the server makes, and by the template of its address.
     """
 
     def __init__(self, app: ASGIApp, counts: RequestCounts):
@@ -378,20 +342,13 @@ class RequestLog:
             log.info("request", extra={"values": values | {"ended": round(time(), 3)}})
 
 
-# Counts for Prometheus: requests, queues, batches, parts of searches. No label holds what a client sends.
-
-
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class RequestCounts:
-    """Counts requests.
-
-    Args:
-        registry: What reports them; None: nothing does.
-    """
+    """Counts requests; a registry reports them."""
 
     def __init__(self, registry: CollectorRegistry | None):
         self._requests = Counter(
@@ -408,7 +365,7 @@ class RequestCounts:
 
 
 class Metrics:
-    """The counts of one server.
+    """The counts of one server: requests, queues, batches, parts of searches. No label is a text of a client.
 
     Args:
         requests: Report requests, too; else the process before this one does.
@@ -431,7 +388,6 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-
         self._questions = Histogram(
             "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
         )
@@ -443,7 +399,7 @@ class Metrics:
         registry.register(self)
 
     def batch(self, retriever: str, queries: int, seconds: float | None = None) -> None:
-        """Count queries that are searched together; ``seconds``: of a batch that is done."""
+        """Count queries that are searched together; ``seconds``: those of a finished batch."""
         self._sizes.labels(retriever).observe(queries)
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
@@ -460,16 +416,11 @@ class Metrics:
     def watch_queues(
         self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]
     ) -> None:
-        """Report the lengths of queues.
-
-        Args:
-            lengths: Returns the requests that wait for each retriever.
-            questions: Returns the questions that wait for the language model.
-        """
+        """Report the requests that wait for each retriever, and the questions that wait for the model."""
         self._queues = lengths, questions
 
     def collect(self) -> Iterable[Any]:
-        """What is read only when it is asked for: seconds and tokens of searches, and lengths of queues."""
+        """Seconds and tokens of searches, and lengths of queues, read when a report is made."""
         labels = ("retriever", "part")
         text = "Seconds of the parts of searches: encoder, decoder, constraint."
         seconds = CounterMetricFamily("grls_part_seconds", text, labels=labels)
@@ -490,5 +441,5 @@ class Metrics:
             yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions())
 
     def text(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """All counts in the text form of Prometheus."""
         return bytes(generate_latest(self._registry))

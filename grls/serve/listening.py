@@ -1,7 +1,4 @@
-"""How a server listens, writes its log, and ends by a signal.
-
-The module does not know what is served.
-"""
+"""A server that listens, writes its log, and ends by a signal. It does not know the application."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _LOGS = ("grls", "uvicorn", "mcp")
 
 
 class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
-    """A server that says where it is to be opened as soon as it listens."""
+    """A server that prints its address as soon as it listens."""
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen.
@@ -33,7 +30,7 @@ class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         Raises:
             ConfigError: The port was taken since it was checked.
         """
-        check_port(self.config.host, self.config.port)  # what was loaded took its time
+        check_port(self.config.host, self.config.port)  # loading took its time
         await super().startup(sockets)
         if self.started and self.servers:
             port = self.servers[0].sockets[0].getsockname()[1]
@@ -41,24 +38,20 @@ class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that cannot be listened at, before anything is loaded.
-
-    Args:
-        host: The address to listen at.
-        port: The port; 0: any free one.
+    """Refuse a port that cannot be listened at, before anything is loaded; 0 is any free port.
 
     Raises:
         ConfigError: The port is taken, or this machine does not have the address.
     """
     try:
-        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, place in dict.fromkeys(places):
-            with socket.socket(family, kind, protocol) as one:
+        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
+            with socket.socket(family, kind, protocol) as probe:
                 if sys.platform != "win32":  # there it would take a port from another program
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind(place)
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
@@ -75,26 +68,14 @@ def check_port(host: str, port: int) -> None:
 
 
 def address_of(host: str, port: int) -> str:
-    """The address of a server as a browser on this machine opens it.
-
-    Args:
-        host: The address that it listens at.
-        port: The port; 0: any free one, which is left out.
-    """
+    """The address of a server as a browser on this machine opens it; the port 0 is left out."""
     bare = host.strip("[]")
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
     return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
 
 
 def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Server:
-    """A server of an application.
-
-    Args:
-        app: The application.
-        host: The address to listen at.
-        port: The port.
-        seconds: Time that a request may take, which it is given at the end, too.
-    """
+    """A server of an application, whose requests have so many seconds, also when the server ends."""
     config = uvicorn.Config(
         app,
         host,
@@ -112,7 +93,7 @@ def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Ser
 
 @contextmanager
 def until_signal(server: Any) -> Iterator[None]:
-    """A block that serves; a server that a signal ended has finished what ran, which is no error."""
+    """A block that serves; the end of the server by a signal is no error."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

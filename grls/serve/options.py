@@ -10,7 +10,7 @@ from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import list_texts, rare
 
 ToolTransport = Literal["stdio", "http"]
-"""How the tools of an agent are offered."""
+"""The transport of the tools of an agent."""
 
 
 @dataclass(frozen=True)

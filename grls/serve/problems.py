@@ -1,6 +1,7 @@
-"""Errors as responses: ``application/problem+json`` (RFC 9457) with what was expected and the remedy.
+"""Errors as responses: ``application/problem+json`` (RFC 9457) with the expected values and the remedy.
 
-Every error of grls has a status here. An unexpected error is logged, and its text is not sent.
+Every error of grls has a status here. An unexpected error is logged, and its text is not sent. A fault of a
+request is told in plain words: the field, its values by the JSON schema of the request, and the value sent.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ log = logging.getLogger(__name__)
 MEDIA = "application/problem+json"
 GONE = 499
 """The status, in log and metrics, of a request whose client did not wait for the response."""
-_REMEDIES = {
-    404: "there is no such address; the addresses are listed at /docs.",
-}
 _BODIES = (SearchBody, StreamBody, TraceBody, ExplainBody, AnswerBody)
 _FIELDS = {f"hops.{name}" for name in HopsBody.model_fields}.union(*(body.model_fields for body in _BODIES))
 _EXPLAINED = {"case.gold": "gold", "case.evidence": "evidence"}
@@ -39,13 +37,7 @@ _EXPLAINED = {"case.gold": "gold", "case.evidence": "evidence"}
 
 
 class RefusalError(GrlsError):
-    """A request that is refused.
-
-    Args:
-        status: The status of the response.
-        detail: What was expected, and the remedy.
-        headers: Further headers.
-    """
+    """A request that is refused, with the status of the response, its detail, and further headers."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
         super().__init__(detail)
@@ -86,17 +78,12 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _any)
 
 
-def problem_for(error: Exception, called: Callable[[str], str] = str) -> Response:
-    """The response for an error of any kind; unexpected ones are logged.
-
-    Args:
-        error: The error.
-        called: Names a field as the client has it.
-    """
+def problem_for(error: Exception, field_name: Callable[[str], str] = str) -> Response:
+    """The response for an error of any kind; unexpected errors are logged. ``field_name`` names a field."""
     if isinstance(error, GrlsError):
         status, headers = status_of(error)
         if status != 500:
-            return problem(status, _text(error, called), headers)
+            return problem(status, _text(error, field_name), headers)
     if out_of_memory(error):
         log.error("there is not enough memory for a request")
         return problem(503, "there is not enough memory; ask for less, or try again.", {"Retry-After": "5"})
@@ -104,29 +91,25 @@ def problem_for(error: Exception, called: Callable[[str], str] = str) -> Respons
     return problem(500, "the server failed at this request; its log says why.")
 
 
-def _text(error: GrlsError, called: Callable[[str], str]) -> str:
+def _text(error: GrlsError, field_name: Callable[[str], str]) -> str:
     """The text of an error with fields as clients have them; an option without a field is the operator's."""
-    beyond: list[str] = []
+    operators: list[str] = []
 
     def field(option: str, values: Sequence[Any]) -> str:
         name = _EXPLAINED.get(option, option)
         if name in _FIELDS:
-            return in_request(called(name), values)
-        beyond.append(in_shell(option, ()))
+            return in_request(field_name(name), values)
+        operators.append(in_shell(option, ()))
         return in_shell(option, values)
 
     text = worded(error.text, field)
-    if not beyond or isinstance(error, RefusalError | VersionError):  # these say who sets an option
+    if not operators or isinstance(error, RefusalError | VersionError):  # these say who sets an option
         return text
-    return f"{text} Only the operator of the server can set {', '.join(dict.fromkeys(beyond))}."
+    return f"{text} Only the operator of the server can set {', '.join(dict.fromkeys(operators))}."
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Refuse parameters that an address does not have: a misspelled one would be ignored.
-
-    Raises:
-        RequestValidationError: There is one.
-    """
+    """Refuse (RequestValidationError) unknown parameters: a misspelled parameter would be ignored."""
     known = {field.alias for field in request.scope["route"].dependant.query_params}
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
@@ -139,28 +122,29 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     faults = error.errors()
     broken = next((fault for fault in faults if fault["type"] == "json_invalid"), None)
     if broken is not None:
-        at = broken["loc"][-1]
-        where = f" (at character {at + 1})" if isinstance(at, int) else ""
-        return problem(400, f"the body is no JSON{where}; send a JSON object, as /docs describes it.")
-    place = faults[0]["loc"][0]
+        index = broken["loc"][-1]
+        position = f" (at character {index + 1})" if isinstance(index, int) else ""
+        return problem(400, f"the body is no JSON{position}; send a JSON object, as /docs describes it.")
+    part = faults[0]["loc"][0]
     document: Schema = request.app.openapi()
     methods = document["paths"][request.scope["route"].path_format]
     described = methods["get" if request.method == "HEAD" else request.method.lower()]
-    if place == "body":
+    if part == "body":
         content = described.get("requestBody", {}).get("content", {})
         schema: Schema = content.get("application/json", {}).get("schema", {})
     else:
-        parameters = [one for one in described.get("parameters", ()) if one["in"] == place]
-        schema = {"properties": {one["name"]: one["schema"] for one in parameters}}
-    within = [fault | {"loc": fault["loc"][1:]} for fault in faults]
-    plain = plain_faults(within, schema, document)
+        parameters = described.get("parameters", ())
+        schema = {"properties": {row["name"]: row["schema"] for row in parameters if row["in"] == part}}
+    plain = plain_faults([fault | {"loc": fault["loc"][1:]} for fault in faults], schema, document)
     errors = [fault._asdict() for fault in plain]
-    what = "request" if place == "body" else f"{place} of the address"
-    return problem(422, f"the {what} cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
+    name = "request" if part == "body" else f"{part} of the address"
+    return problem(422, f"the {name} cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
 
 
 async def _plain(request: Request, error: HTTPException) -> Response:
-    detail = _REMEDIES.get(error.status_code, "the request cannot be read; /docs describes the requests.")
+    detail = "the request cannot be read; /docs describes the requests."
+    if error.status_code == 404:
+        detail = "there is no such address; the addresses are listed at /docs."
     if error.status_code == 405:
         takes = (error.headers or {}).get("Allow", "another method")
         detail = f"the address takes {takes}, not {request.method}; /docs describes the requests."
@@ -171,12 +155,6 @@ async def _any(request: Request, error: Exception) -> Response:
     return problem_for(error)
 
 
-# Faults of a request in plain words: the field, what it takes, and what came.
-#
-# What a field takes is read from the JSON schema of the request, so it is named with the limits of the
-# server. The module does not know how requests arrive.
-
-
 Schema = Mapping[str, Any]
 """A JSON schema, or a part of one."""
 _MOST, _LONGEST = 10, 200
@@ -185,46 +163,41 @@ _SHOWN = 40
 """Characters of a value that are shown."""
 _KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
 _BOUNDS = (("imum", ""), ("Length", "characters"), ("Items", "items"))
-"""Ends of the names of bounds in a schema, and what they count."""
+"""Ends of the names of bounds in a schema, and the counted things."""
 
 
 class Fault(NamedTuple):
-    """A fault of a request.
-
-    Attributes:
-        field: The dotted name of the field.
-        problem: What it takes, and what came.
-    """
+    """A dotted field of a request, and its problem: the expected values, and the value sent."""
 
     field: str
     problem: str
 
 
 def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: Schema) -> list[Fault]:
-    """The faults that pydantic found, one for each field, in order; of many the first ones.
+    """The first faults that pydantic found, at most one for each field, in order.
 
     Args:
         errors: The errors of pydantic; ``loc`` begins at the request.
         schema: The schema of the request.
-        document: The document that its references are about.
+        document: The OpenAPI document with the references of the schema.
     """
     problems: dict[tuple[str, ...], str] = {}
     for error in errors:
-        path, here = list[str](), schema
+        path, field = list[str](), schema
         unknown = error["type"] == "extra_forbidden"
         for part in error["loc"][:-1] if unknown else error["loc"]:
-            inner = _inner(part, here, document)
+            inner = _inner(part, field, document)
             if inner is not None:  # else the part is the tag of a union
                 path.append(str(part))
-                here = inner
+                field = inner
         if unknown:
             path.append(str(error["loc"][-1]))
-        problems.setdefault(tuple(path), _problem(error, here, document))
-    whole = {path[:size] for path in problems for size in range(len(path))}  # the fault of an item says more
+        problems.setdefault(tuple(path), _problem(error, field, document))
+    parents = {path[:size] for path in problems for size in range(len(path))}  # an item's fault says more
     faults = [
         (".".join(part if part.strip() else repr(part) for part in path) or "body", text)
         for path, text in problems.items()
-        if path not in whole
+        if path not in parents
     ]
     return [Fault(name[:_LONGEST].encode("utf-8", "replace").decode(), text) for name, text in faults[:_MOST]]
 
@@ -235,25 +208,25 @@ def listed(faults: Sequence[Fault]) -> str:
 
 
 def _inner(part: str | int, schema: Schema, document: Schema) -> Schema | None:
-    """The schema of a field or of an item; None: there is none."""
-    for each in _alternatives(schema, document):
-        fields = each.get("properties", {})
-        inner: Schema | None = each.get("items") if isinstance(part, int) else fields.get(part)
+    """The schema of a field or of an item; None: the schema has no such part."""
+    for option in _alternatives(schema, document):
+        fields = option.get("properties", {})
+        inner: Schema | None = option.get("items") if isinstance(part, int) else fields.get(part)
         if inner is not None:
             return inner
     return None
 
 
 def _alternatives(schema: Schema, document: Schema) -> Iterator[Schema]:
-    """The schemas of which a value has to meet one, references resolved."""
+    """The alternative schemas of a value, with references resolved."""
     if "$ref" in schema:
         target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
             target = target[part]
         yield from _alternatives(target, document)
     elif "anyOf" in schema:
-        for each in schema["anyOf"]:
-            yield from _alternatives(each, document)
+        for option in schema["anyOf"]:
+            yield from _alternatives(option, document)
     else:
         yield schema
 
@@ -261,12 +234,13 @@ def _alternatives(schema: Schema, document: Schema) -> Iterator[Schema]:
 def _problem(error: Mapping[str, Any], schema: Schema, document: Schema) -> str:
     if error["type"] == "extra_forbidden":
         name = str(error["loc"][-1]).lower()
-        known = [field for each in _alternatives(schema, document) for field in each.get("properties", {})]
+        options = _alternatives(schema, document)
+        known = [field for option in options for field in option.get("properties", {})]
         parts = re.split(r"[\W_]+", name)  # top_k: k
         near = [field for field in known if field in parts] or get_close_matches(name, known)
         meant = f" (did you mean {' or '.join(near)}?)" if near else ""
         return f"there is no such field{meant}; there are {', '.join(known) or 'none'}"
-    expected = ", or ".join(_kind(each, document) for each in _alternatives(schema, document))
+    expected = ", or ".join(_kind(option, document) for option in _alternatives(schema, document))
     if error["type"] == "missing":
         return f"it is missing; expected {expected}"
     if error["type"] == "string_unicode":
@@ -275,7 +249,7 @@ def _problem(error: Mapping[str, Any], schema: Schema, document: Schema) -> str:
 
 
 def _kind(schema: Schema, document: Schema) -> str:
-    """What a value may be, in words, with its bounds."""
+    """The values of a schema in words, with their bounds."""
     if "enum" in schema or "const" in schema:
         return f"one of {', '.join(schema.get('enum', [schema.get('const')]))}"
     bounds = ""
@@ -289,13 +263,13 @@ def _kind(schema: Schema, document: Schema) -> str:
     if kind == "object":
         return f"an object with the fields {', '.join(schema.get('properties', {}))}"
     if kind == "array":
-        items = ", or ".join(_kind(each, document) for each in _alternatives(schema["items"], document))
+        items = ", or ".join(_kind(option, document) for option in _alternatives(schema["items"], document))
         return f"a list{bounds}, each {items}"
     return f"{_KINDS.get(str(kind), 'a text')}{bounds}"
 
 
 def _got(value: object) -> str:
-    """What came, without its content where it is long."""
+    """The value that was sent; of a long value its size."""
     if isinstance(value, bytes):
         return "a body that is not sent as JSON (header content-type: application/json)"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Serves retrievers until a signal ends the server; what runs is finished."""
+"""Serves retrievers until a signal ends the server; running requests are finished."""
 
 from __future__ import annotations
 
@@ -26,32 +26,20 @@ def run_server(
     examples: str | None = None,
     tools: bool = False,
 ) -> None:
-    """Open retrievers and serve them.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        host: The address to listen at.
-        port: The port.
-        limits: The limits of requests.
-        access: Who may use the server.
-        device: The device of models.
-        precision: The precision of retrievers.
-        answer: The language model.
-        examples: File with queries to try.
-        tools: Offer the tools of an agent at /mcp.
+    """Open retrievers and serve them, with the options of ``grls serve``; ``tools``: also at /mcp, to agents.
 
     Raises:
         ConfigError: A name, an option or the port cannot be used.
         DataError: A folder is no retriever, or a file of keys or queries cannot be used.
         MismatchError: A folder is damaged.
     """
-    named_folders(folders)  # before the line that says what is loaded
+    named_folders(folders)  # refuses wrong names before the first line
     admin = read_admin_token(access.admin)
     check_port(host, port)
     say(loading(folders, address_of(host, port)))
-    tried = () if examples is None else queries_to_try(examples)
+    queries = () if examples is None else queries_to_try(examples)
     serving = open_serving(folders, limits, device, precision, answer, say=say)
-    serving.admin, serving.examples = admin, tried
+    serving.admin, serving.examples = admin, queries
     try:
         app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
         log_lines()

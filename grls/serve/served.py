@@ -1,7 +1,7 @@
 """The retrievers of a server: each has a name, a folder, and a version that answers.
 
-A new version is loaded beside the one that answers, tried, and swapped in. The old one does what waits for
-it, and ends. The module does not know HTTP.
+A new version is loaded beside the version that answers, tried, and swapped in. The old version does its
+waiting jobs, and ends. The module does not know HTTP.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class BusyError(GrlsError):
 
 
 class VersionError(GrlsError):
-    """A new version cannot be used; the old one goes on."""
+    """A new version cannot be used; the old version goes on."""
 
 
 class Opened(NamedTuple):
-    """How folders are opened, and how their threads work.
+    """The options with which folders are opened, and the callbacks of their threads.
 
     Attributes:
         device: The device of models.
         precision: The precision of models.
         limits: The limits of requests.
-        watch: Called with the name of the retriever, the queries and the seconds of each batch; when others
-            have joined a search, without the seconds.
-        parts: The counts of a retriever, by its name.
-        prepare: Called with each version before it answers; a version that it refuses is not taken.
+        watch: Called with the name of the retriever, the queries and the seconds of each batch; without the
+            seconds when queries have joined a search.
+        parts: Returns the counts of a retriever, by its name.
+        prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
     """
 
@@ -69,24 +69,17 @@ class Opened(NamedTuple):
 
 
 class Version:
-    """A retriever that answers.
+    """A retriever that answers, with its name, its number from 1, and its thread."""
 
-    Args:
-        name: The name of the retriever.
-        number: The version, from 1.
-        searcher: The retriever with its folder.
-        how: How it works.
-    """
-
-    def __init__(self, name: str, number: int, searcher: Searcher, how: Opened):
+    def __init__(self, name: str, number: int, searcher: Searcher, options: Opened):
         self.name, self.number, self.searcher = name, number, searcher
-        limits, watch = how.limits, partial(how.watch, name)
-        thread, spent = f"grls-serve-{name}", how.parts(name)
+        limits, watch = options.limits, partial(options.watch, name)
+        thread, spent = f"grls-serve-{name}", options.parts(name)
         self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, watch)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
-        """The retriever of a kind of hops; None: as the folder says.
+        """The retriever with these hops; None: with the hops of the folder.
 
         Raises:
             ConfigError: The retriever cannot retrieve in this way.
@@ -99,21 +92,15 @@ class Version:
 
 
 class Served:
-    """A retriever of the server.
-
-    Args:
-        name: Its name in requests.
-        folder: Its folder, which is read again for a new version.
-        how: How it is opened, and how it works.
-        number: The number of its first version.
+    """A retriever of the server; its folder is read again for a new version.
 
     Raises:
         DataError: There is no retriever.
         MismatchError: The folder is damaged.
     """
 
-    def __init__(self, name: str, folder: str | Path, how: Opened, number: int = 1):
-        self.name, self.folder, self._how = name, Path(folder), how
+    def __init__(self, name: str, folder: str | Path, options: Opened, number: int = 1):
+        self.name, self.folder, self._options = name, Path(folder), options
         self._loading = Lock()
         self.version = self._load(number)
 
@@ -139,15 +126,16 @@ class Served:
                     f"{reason.replace(str(self.folder), self.name)}"
                 ) from error
             self.version = new
-            Thread(target=_end, args=(old.worker,), name=f"grls-serve-end-{self.name}", daemon=True).start()
+            name = f"grls-serve-end-{self.name}"
+            Thread(target=_end, args=(old.worker,), name=name, daemon=True).start()
             return new
         finally:
             self._loading.release()
 
     def _load(self, number: int) -> Version:
-        searcher = load(self.folder, device=self._how.device, precision=self._how.precision)
-        version = Version(self.name, number, searcher, self._how)
-        self._how.prepare(version)
+        searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
+        version = Version(self.name, number, searcher, self._options)
+        self._options.prepare(version)
         return version
 
 
@@ -159,14 +147,11 @@ def _end(worker: Worker) -> None:
 
 
 def open_served(
-    folders: Sequence[str], how: Opened, numbers: Mapping[str, int] = MappingProxyType({})
+    folders: Sequence[str], options: Opened, numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Served]:
-    """Open folders under their names, in order.
+    """Open folders, or ``name=folder``, under their names, in order.
 
-    Args:
-        folders: Folders, or ``name=folder``.
-        how: How they are opened.
-        numbers: Name -> the number of its last version in a process before this one.
+    ``numbers``: name -> the number of its last version in a process before this one.
 
     Raises:
         ConfigError: A name cannot be used, or stands for two folders.
@@ -176,32 +161,24 @@ def open_served(
     served: dict[str, Served] = {}
     for name, folder in named_folders(folders).items():
         begun = perf_counter()
-        one = served[name] = Served(name, folder, how, numbers.get(name, 0) + 1)
-        searcher = one.version.searcher
+        served[name] = Served(name, folder, options, numbers.get(name, 0) + 1)
+        searcher, seconds = served[name].version.searcher, perf_counter() - begun
         passages = counted(len(searcher.corpus), "passage")
-        how.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {perf_counter() - begun:.1f} s")
+        options.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {seconds:.1f} s")
     set_loaded_aside()
     return served
 
 
-# Keeps Python's garbage collector away from what a server has loaded.
-#
-# A full collection visits every object: with torch, transformers and a corpus in memory, hundreds of
-# milliseconds in which no thread goes on. So what is loaded is taken out of later collections.
-
-
 def set_loaded_aside() -> None:
-    """Collect garbage, and leave what remains out of later collections.
+    """Collect garbage, and leave the loaded objects out of later collections.
 
-    It is called when retrievers have been loaded, and when an old version has ended: what was set aside
-    before is looked at again, so that a version that has ended leaves the memory.
+    A full collection visits every object: with torch, transformers and a corpus in memory, hundreds of
+    milliseconds in which no thread goes on. The function is called when retrievers have been loaded, and when
+    an old version has ended, which then leaves the memory.
     """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-# Queries to try, which a page offers to those who know no corpus.
 
 
 _EXAMPLES, _LONGEST = 6, 300
@@ -218,10 +195,7 @@ def queries_to_try(file: str | Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def example_queries(folder: Path) -> list[str]:
-    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none.
-
-    They are the first of its test split, else of all.
-    """
+    """The first test queries, else queries, of the data set that ``grls fit`` left at a folder."""
     try:
         data = data_beside(folder)
         if data is None:

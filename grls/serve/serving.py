@@ -1,7 +1,4 @@
-"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever.
-
-The retrievers are opened here, too.
-"""
+"""The state that the addresses of a server share: its retrievers, which are opened here, and its limits."""
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ class Serving:
     Args:
         retrievers: Name -> retriever, at least one.
         limits: The limits of requests.
-        admin: The hash of the administrator's token; None: there is none.
+        admin: The hash of the administrator's token; None: no administrator.
         metrics: The counts.
-        answering: Its language model; None: there is none.
-        ending: It shuts down.
+        answering: Its language model; None: no language model.
+        ending: The server shuts down.
         examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
     """
 
@@ -54,7 +51,7 @@ class Serving:
         """A retriever by its name; None: the first one.
 
         Raises:
-            RefusalError: There is none of this name.
+            RefusalError: There is no retriever of this name.
         """
         known = next(iter(self.retrievers)) if name is None else name
         if known not in self.retrievers:
@@ -65,7 +62,7 @@ class Serving:
     @property
     def alive(self) -> bool:
         """Whether every thread runs."""
-        workers = [one.version.worker for one in self.retrievers.values()]
+        workers = [served.version.worker for served in self.retrievers.values()]
         workers += [] if self.answering is None else [self.answering.worker]
         return all(worker.alive for worker in workers)
 
@@ -75,15 +72,15 @@ class Serving:
 
     def queues(self) -> list[tuple[str, int]]:
         """The number of requests that wait for each retriever."""
-        return [(name, len(one.version.worker)) for name, one in self.retrievers.items()]
+        return [(name, len(served.version.worker)) for name, served in self.retrievers.items()]
 
     def close(self) -> None:
-        """Do what waits, and accept nothing more."""
+        """Do the waiting jobs, and accept no further job."""
         self.ending = True
-        if self.answering is not None:  # first: what it does needs the retrievers
+        if self.answering is not None:  # first, since its jobs need the retrievers
             self.answering.worker.close()
-        for one in self.retrievers.values():
-            one.version.worker.close()
+        for served in self.retrievers.values():
+            served.version.worker.close()
 
 
 def open_serving(
@@ -104,7 +101,7 @@ def open_serving(
         device: The device of models.
         precision: The precision of retrievers.
         answer: The language model.
-        numbers: Name -> the number of its last version in a process before this one.
+        numbers: See :func:`~grls.serve.served.open_served`.
         requests: Report the counts of requests, too.
         say: Called with a line for each folder that is open.
 
@@ -114,13 +111,13 @@ def open_serving(
         MismatchError: A folder is damaged.
     """
     metrics, answering = Metrics(requests), None
-    how = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
+    options = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
     if answer.model is not None:
-        from grls.serve.answers.answering import Answering  # late: it takes what no search needs
+        from grls.serve.answers.answering import Answering  # late: a search does not need it
 
         answering = Answering(answer, device, metrics.answers)
-        how = how._replace(prepare=answering.prepare)
-    return Serving(open_served(folders, how, numbers), limits, metrics=metrics, answering=answering)
+        options = options._replace(prepare=answering.prepare)
+    return Serving(open_served(folders, options, numbers), limits, metrics=metrics, answering=answering)
 
 
 def serving(request: Request) -> Serving:
@@ -129,7 +126,7 @@ def serving(request: Request) -> Serving:
 
 
 def asked(state: Serving, body: Filtered, hops: HopsBody | None) -> tuple[Version, Retriever, Filter | None]:
-    """The version, its retriever for the hops (None: as its folder says), and the filter of a request.
+    """The version, its retriever with the hops (None: those of its folder), and the filter of a request.
 
     Raises:
         RefusalError: The retriever is unknown, or a limit is exceeded.
@@ -138,8 +135,8 @@ def asked(state: Serving, body: Filtered, hops: HopsBody | None) -> tuple[Versio
     version = state.find(body.retriever).version
     options = None
     if hops is not None and (hops.steps, hops.max) != (None, None):
-        of_folder = version.retriever(None)
-        stored = of_folder.hops if isinstance(of_folder, WrapsSingleSteps) else None
+        retriever = version.retriever(None)
+        stored = retriever.hops if isinstance(retriever, WrapsSingleSteps) else None
         options = hop_options(hops, state.limits, stored)
     return version, version.retriever(options), filter_of(body.where, body.allow)
 
@@ -148,9 +145,10 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
     """The options of hops, within the limits.
 
     Args:
-        hops: What the request asks for: ``steps``, ``max`` or both.
+        hops: The hops of the request: ``steps``, ``max`` or both.
         limits: The limits of the server.
-        stored: The options of the folder, which hold where the request has the same ``steps``; None: none.
+        stored: The options of the folder, which hold where the request has the same ``steps``; None: a folder
+            of single steps.
 
     Raises:
         RefusalError: There are too many hops.
@@ -186,10 +184,6 @@ def check_queries(queries: list[str], limits: RequestLimits) -> None:
 
 
 def check_limit(name: str, value: int, most: int) -> None:
-    """Refuse a value above a limit.
-
-    Raises:
-        RefusalError: It is above.
-    """
+    """Refuse (RefusalError) a value above a limit."""
     if value > most:
         raise RefusalError(422, f"{name} is at most {most:,} on this server, got {value:,}.")

@@ -1,7 +1,4 @@
-"""What a server reads and says before anything is loaded: the names of its folders, its first lines.
-
-The module imports next to nothing, so that a server answers soon.
-"""
+"""The names of a server's folders, and its first lines, before anything is loaded. Light to import."""
 
 from __future__ import annotations
 
@@ -42,12 +39,7 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line about the start of a server; a stream that is closed or cannot write it stops nothing.
-
-    Args:
-        text: The line.
-        stream: Where it is printed; None: standard output.
-    """
+    """Print a line about the start of a server, by default to standard output; a closed stream is fine."""
     stream = stream or sys.stdout
     if stream is None:
         return
@@ -56,11 +48,6 @@ def say(text: str, stream: TextIO | None = None) -> None:
         print(text.encode(code, "backslashreplace").decode(code), file=stream, flush=True)
 
 
-def loading(folders: Sequence[str], what: str) -> str:
-    """The first line of a server.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        what: What it will be, with its address.
-    """
-    return f"Loading {', '.join(folders)} for {what}"
+def loading(folders: Sequence[str], address: str) -> str:
+    """The first line of a server."""
+    return f"Loading {', '.join(folders)} for {address}"

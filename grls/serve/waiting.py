@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class ClientGoneError(RefusalError):
-    """Nobody waits for the response any more."""
+    """The client does not wait for the response any more."""
 
     def __init__(self) -> None:
         super().__init__(GONE, "the client has gone.")
@@ -36,11 +36,11 @@ async def outcome(
     """Let a job wait for its thread, and return its result.
 
     Args:
-        request: The request; if its client goes, the job is withdrawn; None: it is no HTTP request.
+        request: The request; if its client goes, the job is withdrawn; None: a job without an HTTP request.
         version: The retriever.
         job: The job.
         seconds: Time that it may take.
-        worker: The thread; None: that of the retriever.
+        worker: The thread; None: the thread of the retriever.
 
     Raises:
         RefusalError: The time is up, the client is gone, or the retriever refuses the request.
@@ -65,7 +65,7 @@ async def outcome(
 
 
 def public_error(version: Version, error: GrlsError) -> GrlsError:
-    """The error of a retriever, without places on this machine."""
+    """The error of a retriever, without paths of this machine."""
     if type(error) not in (ConfigError, DataError):
         return error
     text = error.text.replace(version.searcher.corpus.source, f"the corpus of {version.name}")
@@ -73,7 +73,7 @@ def public_error(version: Version, error: GrlsError) -> GrlsError:
 
 
 async def while_there(request: Request, awaited: Awaitable[_Result], seconds: float) -> _Result:
-    """The result of something awaited, unless the client goes or the time is up; then it is cancelled.
+    """The result of an awaitable, which is cancelled if the client goes or the time is up.
 
     Raises:
         ClientGoneError: The client is gone.
@@ -87,8 +87,8 @@ async def while_there(request: Request, awaited: Awaitable[_Result], seconds: fl
             return work.result()
         raise ClientGoneError if gone.done() else late(seconds)
     finally:
-        for one in (work, gone):
-            one.cancel()
+        work.cancel()
+        gone.cancel()
         with suppress(asyncio.CancelledError):
             await gone
 

@@ -1,11 +1,15 @@
-"""The thread of a retriever: jobs wait in its queue, and those that go together are done as one batch.
+"""The thread of a retriever: jobs wait in its queue, and jobs of one key are done as one batch.
 
-The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
-jobs are done again. The module does not know what a job does.
+The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its jobs
+are done again.
 
-Clients that were answered together ask again together, but their requests come in one by one. The first would
-be done alone, while the others wait. So a batch that holds up nobody waits a moment, until there are as many
-jobs as were there at once before: models read several queries together in less time.
+Clients that were answered together ask again together, but their requests come in one by one. The first
+request would be done alone, while the others wait. So a batch that holds up nobody waits a moment, until the
+queue is as long as before: models read several queries together in less time.
+
+Where retrievals join a search (:mod:`grls.retrieve.base`), searches and streams of all retrievers that share
+it are done together, with requests that come in meanwhile. Other searches are answered with those of one
+retriever, k and filter; other streams make one hop a turn, so that requests come in between.
 """
 
 from __future__ import annotations
@@ -22,8 +26,7 @@ from threading import Condition, RLock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, cast
 
-from grls.api.streaming import StreamedHop, plan_hops, stream_hops
-from grls.api.texts import with_texts
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
@@ -35,22 +38,18 @@ log = logging.getLogger(__name__)
 
 
 accepted: ContextVar[bool] = ContextVar("accepted", default=False)
-"""Whether the request was accepted before, by a process that died; then no full queue refuses it."""
+"""Whether a process that died had accepted the request; then no full queue refuses it."""
 
 _TRIES = 2
-"""How often a job is begun, if its thread dies."""
+"""Most times that a job is begun, if its thread dies."""
 _SHARE, _MOST = 0.1, 0.02
-"""How long a batch waits for others: a share of the time of the one before, and seconds at the most."""
+"""A batch waits for jobs for this share of the seconds of the batch before, at most for so many seconds."""
 _LONGEST = 60
 """Largest number of seconds after which a client is asked to come back."""
 
 
 class QueueFullError(GrlsError):
-    """As many requests wait as may wait.
-
-    Args:
-        seconds: When to try again.
-    """
+    """The queue is full; the client may try again after so many seconds."""
 
     def __init__(self, seconds: int):
         super().__init__(f"the queue is full; try again in {seconds} s.")
@@ -58,19 +57,19 @@ class QueueFullError(GrlsError):
 
 
 class ShutdownError(GrlsError):
-    """The server ends, and accepts nothing more."""
+    """The server ends, and accepts no further request."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down; send the request to another one, or later.")
 
 
 class Job(Protocol):
-    """What a request asks of a retriever.
+    """The work of a request.
 
     Attributes:
-        future: Gets the result, or the error; cancelled by those who do not want it any more.
+        future: Gets the result, or the error; cancelled when the client has gone.
         size: The number of its queries.
-        tries: How often it was begun.
+        tries: The number of times that it was begun.
     """
 
     future: Future[Any]
@@ -79,7 +78,7 @@ class Job(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Jobs of one key go together; None: the job goes alone."""
+        """Jobs of one key form a batch; None: the job is a batch alone."""
         ...
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
@@ -94,9 +93,9 @@ class Worker:
         name: Name of the thread.
         most: Largest number of jobs that wait.
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
-        watch: Called after each batch that none joins, with its number of queries and its seconds.
+        watch: Called after each batch that no job joins, with its number of queries and its seconds.
         spent: The counts to which the thread adds.
-        joined: Called when queries have joined, with the number of those that are searched then.
+        joined: Called when queries have joined, with the number of queries that are searched then.
     """
 
     def __init__(
@@ -114,9 +113,9 @@ class Worker:
         self._changed = Condition()
         self._closing = False
         self._seconds = 0.0  # of a job, smoothed
-        self._marked = 0.0  # when jobs last began
-        self._now: list[Job] = []  # the batch that is done
-        self._present, self._until = 0, 0.0  # the number of jobs that a batch waits for, and until when
+        self._marked = 0.0  # the time at which jobs last began
+        self._batch_jobs: list[Job] = []
+        self._present, self._until = 0, 0.0  # jobs that a batch waits for, and its deadline
         self._thread: Thread | None = None
 
     def __len__(self) -> int:
@@ -140,47 +139,47 @@ class Worker:
             if len(self._waiting) >= self._most and not accepted.get():
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
             self._waiting.append(job)
-            begun = sum(not job.future.done() for job in self._now)
+            begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
             if self._thread is None:
                 self._start()
             self._changed.notify()
 
     def joining(self, key: Hashable) -> int:
-        """The number of queries of the jobs of a key that may join the batch: those before any other job."""
+        """The number of queries that may join the batch: of the first jobs in the queue, all of this key."""
         with self._changed:
             return sum(job.size for job in takewhile(lambda job: job.key == key, self._waiting))
 
     def join(self, key: Hashable, queries: int) -> Sequence[Any]:
-        """Jobs of this key that join the batch: as many as bring so many queries, or one job more."""
+        """Jobs of a key that join the batch, with at least so many queries if the queue has them."""
         joined: list[Job] = []
         with self._changed:
-            if all(job.future.done() for job in self._now):  # nobody is held up
+            if all(job.future.done() for job in self._batch_jobs):  # nobody is held up
                 self._expect()
                 self._gather()
             while queries > 0 and self._waiting and self._waiting[0].key == key:
                 joined.append(self._waiting.popleft())
                 joined[-1].tries += 1
                 queries -= joined[-1].size
-        if joined:  # a search may go on for hours, so those that are done are forgotten
-            self._now[:] = [job for job in self._now if not job.future.done()] + joined
+        if joined:  # a search may go on for hours, so finished jobs are dropped
+            self._batch_jobs[:] = [job for job in self._batch_jobs if not job.future.done()] + joined
             self._mark(len(joined))
         return joined
 
     def began(self, queries: int) -> None:
-        """Report the number of queries that are searched, after others have joined."""
+        """Report the number of queries that are searched, after queries have joined."""
         self._joins = True
         self._joined(queries)
 
     def withdraw(self, job: Job) -> None:
-        """Cancel a job; if it waits, its place is free at once."""
+        """Cancel a job; if it waits, it leaves the queue at once."""
         job.future.cancel()
         with self._changed:
             if job in self._waiting:
                 self._waiting.remove(job)
 
     def close(self) -> None:
-        """Accept nothing more, do what waits, and end the thread."""
+        """Accept no further job, do the waiting jobs, and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -199,7 +198,7 @@ class Worker:
         except BaseException:
             log.exception("the thread %s ended; another one goes on", self._name)
             with self._changed:  # the jobs of its batch wait again, before all others
-                for job in reversed(self._now):
+                for job in reversed(self._batch_jobs):
                     if job.tries < _TRIES and not job.future.done():
                         self._waiting.appendleft(job)
                     else:
@@ -207,9 +206,9 @@ class Worker:
                 self._start()
 
     def _next(self) -> bool:
-        """Take the next batch: the oldest job and those of its key; whether there is one."""
+        """Take the next batch, the oldest job and jobs of its key; False: the worker is closed."""
         with self._changed:
-            self._now = []
+            self._batch_jobs = []
             while not self._waiting:
                 if self._closing:
                     return False
@@ -218,16 +217,16 @@ class Worker:
             if not self._waiting:  # withdrawn meanwhile
                 return True
             first = self._waiting.popleft()
-            batch, size, left = self._now, first.size, deque[Job]()
+            batch, size, others = self._batch_jobs, first.size, deque[Job]()
             batch.append(first)
             for job in self._waiting if first.key is not None else ():
                 if job.key == first.key and size + job.size <= self._batch:
                     batch.append(job)
                     size += job.size
                 else:
-                    left.append(job)
+                    others.append(job)
             if first.key is not None:
-                self._waiting = left
+                self._waiting = others
         return True
 
     def _expect(self) -> None:
@@ -236,16 +235,16 @@ class Worker:
         self._until = now + min(_MOST, _SHARE * (now - self._marked))
 
     def _gather(self) -> None:
-        """Wait a moment for as many jobs as were there at once; those that do not come are forgotten."""
+        """Wait a moment for as many jobs as waited at once before; jobs that do not come are forgotten."""
         while len(self._waiting) < self._present and not self._closing:
-            left = self._until - perf_counter()
-            if left <= 0:
+            seconds = self._until - perf_counter()
+            if seconds <= 0:
                 break
-            self._changed.wait(left)
+            self._changed.wait(seconds)
         self._present = len(self._waiting)
 
     def _do(self) -> None:
-        batch = self._now = [job for job in self._now if not job.future.cancelled()]
+        batch = self._batch_jobs = [job for job in self._batch_jobs if not job.future.cancelled()]
         if not batch:
             return
         size, begun = sum(job.size for job in batch), perf_counter()
@@ -255,13 +254,13 @@ class Worker:
         first = batch[0]
         try:
             with counting(self._spent):
-                again = first.work(tuple(batch), self)
-            if again:
+                goes_on = first.work(tuple(batch), self)
+            if goes_on:
                 with self._changed:
                     self._waiting.extend(batch)
             else:
                 self._expect()
-        except Exception as error:  # it belongs to those who wait for the jobs
+        except Exception as error:  # belongs to the clients
             for job in batch:
                 deliver_error(job, error)
         self._mark(len(batch))
@@ -269,7 +268,7 @@ class Worker:
             self._watch(size, perf_counter() - begun)
 
     def _mark(self, jobs: int) -> None:
-        """Note the seconds of a job, from those since jobs last began."""
+        """Note the seconds of a job, from the time at which jobs last began."""
         now = perf_counter()
         self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
         self._marked = now
@@ -287,23 +286,15 @@ def deliver_error(job: Job, error: BaseException) -> None:
         job.future.set_exception(error)
 
 
-# What the thread of a retriever does: searches, hops of a stream, and other calls.
-#
-# Where retrievals join a search (:mod:`grls.retrieve.base`), searches and streams of all retrievers that
-# share it are done together, with those that come in meanwhile. Other searches are answered together with
-# those of one retriever, k and filter; other streams make one hop a turn, so that requests come in between.
-# The module does not know HTTP.
-
-
 class BatchKey(NamedTuple):
-    """What searches have in common that are answered together.
+    """The fields that are equal in all searches of a batch.
 
     Attributes:
-        retriever: The retriever, of the hops that are asked for.
+        retriever: The retriever, with the hops of the request.
         k: Largest number of hits of a query.
         allow: The filter.
-        pooled: The chains of a query are one ranking, as readers of answers get them; else the best one is
-            the result.
+        pooled: The result is one ranking of all chains of a query, for readers of answers; else the best
+            chain.
     """
 
     retriever: Retriever
@@ -313,12 +304,7 @@ class BatchKey(NamedTuple):
 
 
 class SearchJob:
-    """A search of one request; its result is a list of hits for each query.
-
-    Args:
-        queries: The queries, at least one.
-        batch_key: How they are searched.
-    """
+    """A search of one request; its result is a list of hits for each query."""
 
     def __init__(self, queries: Sequence[str], batch_key: BatchKey):
         self.queries, self.batch_key, self.size = queries, batch_key, len(queries)
@@ -327,7 +313,7 @@ class SearchJob:
 
     @cached_property
     def key(self) -> Hashable:
-        """Retrievals that join one search go together; other searches by retriever, k and filter."""
+        """The search that the retrievals join; of other searches retriever, k and filter."""
         retriever, *rest = self.batch_key
         runner = runner_of(retriever)
         return (id(retriever), *rest) if runner is None else id(runner)
@@ -340,7 +326,7 @@ class SearchJob:
             return False
         searches = cast("Sequence[SearchJob]", batch)
         try:
-            rankings = iter(self._found([query for job in searches for query in job.queries]))
+            rankings = iter(self._hits([query for job in searches for query in job.queries]))
             for job in searches:
                 deliver(job, list(islice(rankings, job.size)))
         except Exception as error:
@@ -364,27 +350,23 @@ class SearchJob:
     def alone(self) -> None:
         """Answer this request, or fail."""
         try:
-            deliver(self, self._found(self.queries))
+            deliver(self, self._hits(self.queries))
         except Exception as error:
             deliver_error(self, error)
 
     def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
         do_together(runner, source)
 
-    def _found(self, queries: Sequence[str]) -> list[list[Hit]]:
+    def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
         return with_texts(find(queries, k, allow), retriever.corpus)
 
 
 class StreamJob:
-    """The hops of a query; its result is None, when the last hop is out.
+    """The hops of a query; its result is None, once the last hop is sent.
 
-    Args:
-        retriever: The retriever.
-        query: The query.
-        allow: The filter of every hop.
-        emit: Called with each hop, in the thread of the retriever.
+    ``emit`` is called with each hop, in the thread of the retriever.
     """
 
     def __init__(
@@ -393,11 +375,11 @@ class StreamJob:
         self._retriever, self._query, self._allow, self._emit = retriever, query, allow, emit
         self.future: Future[None] = Future()
         self.size, self.tries = 1, 0
-        self._sent = 0  # hops that are out
+        self._sent = 0  # hops that are sent
 
     @cached_property
     def key(self) -> Hashable:
-        """A stream goes with those whose search it joins, or alone."""
+        """The search that the stream joins; None: it joins no search."""
         runner = runner_of(self._retriever)
         return None if runner is None else id(runner)
 
@@ -406,7 +388,7 @@ class StreamJob:
         return stream_hops(self._retriever, self._query, self._allow, RLock())
 
     def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
-        """Make a hop, or all hops with others; whether there may be more."""
+        """Make a hop, or all hops in a search with other jobs; whether further hops may follow."""
         runner = runner_of(self._retriever)
         if runner is not None:
             do_together(runner, JoiningJobs(batch, queue))
@@ -425,7 +407,7 @@ class StreamJob:
         return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
 
     def finish(self, results: list[None]) -> None:
-        """Report that all hops are out."""
+        """Report that all hops are sent."""
         deliver(self, None)
 
     def alone(self) -> None:
@@ -463,21 +445,19 @@ class _Owner(NamedTuple):
     """A retrieval of a request."""
 
     job: JoiningJob
-    place: int
+    number: int
 
 
 class JoiningJobs:
     """The retrievals of requests that join a search while it runs; see :class:`PlanSource`.
 
-    Args:
-        batch: The requests that begin.
-        queue: Where further requests of their key come from.
+    The requests of ``batch`` begin; further requests of their key come from ``queue``.
     """
 
     def __init__(self, batch: Sequence[JoiningJob], queue: Worker):
         self._queue, self._key = queue, batch[0].key
         self._plans: deque[JoiningPlan] = deque()
-        self._found: dict[JoiningJob, dict[int, Any]] = {}
+        self._results: dict[JoiningJob, dict[int, Any]] = {}
         for job in batch:
             self._add(job)
 
@@ -486,49 +466,47 @@ class JoiningJobs:
         return len(self._plans) + self._queue.joining(self._key)
 
     def take(self, most: int) -> list[JoiningPlan]:
-        """At most so many retrievals, which join now."""
+        """Up to ``most`` retrievals, which join now."""
         for job in self._queue.join(self._key, most - len(self._plans)):
             self._add(job)
         plans = [self._plans.popleft() for _ in range(min(most, len(self._plans)))]
-        for job in [job for job in self._found if job.future.done()]:  # cancelled, or failed
-            del self._found[job]
+        for job in [job for job in self._results if job.future.done()]:  # cancelled, or failed
+            del self._results[job]
         if plans:
-            self._queue.began(sum(job.size - len(got) for job, got in self._found.items()) - len(self._plans))
+            self._queue.began(
+                sum(job.size - len(results) for job, results in self._results.items()) - len(self._plans)
+            )
         return [plan for plan in plans if not self.gone(plan.owner)]
 
     def jobs(self) -> list[JoiningJob]:
         """The requests that are not answered."""
-        return list(self._found)
+        return list(self._results)
 
     def gone(self, owner: _Owner) -> bool:
-        """Whether nobody wants the result of a retrieval: its request is cancelled, or has failed."""
+        """Whether the request of a retrieval is cancelled, or has failed."""
         return owner.job.future.done()
 
     def answer(self, owner: _Owner, result: Any) -> None:
         """The result of a retrieval; with the last one, its request is answered."""
-        found = self._found.get(owner.job)
-        if found is None:  # its request has failed
+        results = self._results.get(owner.job)
+        if results is None:  # its request has failed
             return
-        found[owner.place] = result
-        if len(found) == owner.job.size:
-            del self._found[owner.job]
-            owner.job.finish([found[place] for place in range(owner.job.size)])
+        results[owner.number] = result
+        if len(results) == owner.job.size:
+            del self._results[owner.job]
+            owner.job.finish([results[number] for number in range(owner.job.size)])
 
     def fail(self, owner: _Owner, error: Exception) -> None:
-        """A retrieval cannot be done, and so its request fails."""
+        """Let the request of a retrieval fail."""
         deliver_error(owner.job, error)
 
     def _add(self, job: JoiningJob) -> None:
-        self._found[job] = {}
-        self._plans += [JoiningPlan(plan, _Owner(job, place)) for place, plan in enumerate(job.plans())]
+        self._results[job] = {}
+        self._plans += [JoiningPlan(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
 
 
 class CallJob:
-    """A call that needs the retriever for itself; its result is what the function returns.
-
-    Args:
-        function: The function.
-    """
+    """A call that needs the retriever for itself; its result is that of the function."""
 
     def __init__(self, function: Callable[[], Any]):
         self._function, self.size = function, 1
@@ -537,7 +515,7 @@ class CallJob:
 
     @property
     def key(self) -> Hashable:
-        """A call goes alone."""
+        """A call is a batch alone."""
         return None
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:

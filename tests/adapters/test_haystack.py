@@ -111,7 +111,7 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
     assert opened == HaystackRetriever(str(folder), device="cpu", precision="bfloat16").to_dict()
     again = HaystackRetriever.from_dict(opened)
     again.warm_up()
-    assert (again.retriever.how.device, again.retriever.how.precision) == ("cpu", "bfloat16")
+    assert (again.retriever.opening.device, again.retriever.opening.precision) == ("cpu", "bfloat16")
 
 
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:

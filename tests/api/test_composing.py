@@ -128,5 +128,5 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
 
 def test_a_composite_opens_as_its_first_member_was_opened(kinds: Path) -> None:
     searcher = grls.load(kinds / "dense", device="cpu", precision="bfloat16")
-    assert searcher.hops().how == searcher.how
+    assert searcher.hops().opening == searcher.opening
     assert isinstance(searcher.hops().search(TEXTS[0])[0], Hit)

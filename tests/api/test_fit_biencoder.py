@@ -98,7 +98,7 @@ def test_the_scale_is_that_of_the_model_and_not_of_the_recipe(bert: Path, data: 
         grls.BiEncoder(bert).fit(data, output=tmp_path, dev="dev", **{**FAST, "max_steps": 1, **more})
         return settings(tmp_path)["scale"]
 
-    assert recipe_values(BIENCODER_RECIPES["default"].layers)["fit"]["scale"] == 20
+    assert recipe_values(BIENCODER_RECIPES["default"])["fit"]["scale"] == 20
     assert (scale(), scale(scale=5.0)) == (None, 5.0)
 
 

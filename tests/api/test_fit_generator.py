@@ -72,7 +72,7 @@ def test_recipes_for_both_kinds_of_models(root: Path, tmp_path: Path, model: str
 
 @pytest.mark.parametrize("recipe", ["retrieve", "paper"])
 def test_the_stages_of_the_paper(root: Path, tmp_path: Path, recipe: str) -> None:
-    stages = [one.stage for one in GENERATOR_RECIPES[recipe].stages]
+    stages = [stage.stage for stage in GENERATOR_RECIPES[recipe]]
     trained = grls.Generator(root / "t5").fit(root / "data", recipe=recipe, options=FAST, output=tmp_path)
     assert list(trained.results) == stages
     assert trained.results[stages[-1]].model == tmp_path / "model"
@@ -179,6 +179,6 @@ def test_the_guide_names_every_recipe() -> None:
 
 
 def test_every_layer_of_a_recipe_is_there() -> None:
-    for recipe in GENERATOR_RECIPES.values():
-        for stage in recipe.stages:
+    for stages in GENERATOR_RECIPES.values():
+        for stage in stages:
             assert recipe_values(stage.layers)["model"]

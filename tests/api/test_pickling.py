@@ -37,8 +37,8 @@ def test_a_searcher_of_any_kind_is_opened_again(searcher: grls.Searcher, tmp_pat
         expected = one.search(["owls", "copper"])
         for again in copies(one):
             assert type(again) is type(one)
-            assert again.how == one.how
-            assert again.turn is not one.turn
+            assert again.opening == one.opening
+            assert again.lock is not one.lock
             assert again.search(["owls", "copper"]) == expected
         (again,) = pickle.loads(pickle.dumps([one]))
         assert again.search("owls") == expected[0]

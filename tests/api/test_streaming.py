@@ -10,7 +10,7 @@ import pytest
 
 import grls
 from grls.api.searcher import Searcher
-from grls.api.texts import with_texts
+from grls.api.streaming import with_texts
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.hops.options import HopOptions

@@ -76,7 +76,7 @@ def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.Ca
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
 def test_every_recipe_has_its_configs(name: str) -> None:
     repeat = Repeat(name, dry_run=True)
-    repeat.one(0)
+    repeat.measures_of(0)
     layers = [word for command in repeat.commands for word in command if word.startswith("configs/")]
     assert layers
     assert all(Path(layer).is_file() for layer in layers)

@@ -39,7 +39,7 @@ def test_a_benchmark_prints_its_table(
 ) -> None:
     run, title = SMALL[name]
     monkeypatch.setattr(
-        streams, "measure", streams.one_build
+        streams, "measure", streams.build_index
     )  # each build has a process, which takes seconds to start
     monkeypatch.setattr(scale, "measure_step", scale.one_step)
     run()

@@ -75,8 +75,8 @@ def test_shards_of_other_work_are_refused(tmp_path: Path) -> None:
         plan_of(tmp_path / "one", corpus="another").begin()
     with pytest.raises(MismatchError, match="begun with another items"):
         ShardPlan(tmp_path / "one", one.settings, 11, 4).begin()
-    for file in one.place(one.shards[1]).iterdir():  # a shard that was copied from elsewhere
-        file.write_bytes((other.place(other.shards[1]) / file.name).read_bytes())
+    for file in one.folder_of(one.shards[1]).iterdir():  # a shard that was copied from elsewhere
+        file.write_bytes((other.folder_of(other.shards[1]) / file.name).read_bytes())
     with pytest.raises(MismatchError, match=r"shard-00001: this shard is of other work"):
         one.gather()
 

@@ -89,7 +89,7 @@ def test_a_stream_is_cancelled_and_the_server_stops(page: Any) -> None:
         page.wait_for_selector("text=Cancelled")
         assert ids(page) == ["a"]
         worker = serving.retrievers["slow"].version.worker
-        until(lambda: len(retriever.batches) == 2 and worker._now[0].future.cancelled())
+        until(lambda: len(retriever.batches) == 2 and worker._batch_jobs[0].future.cancelled())
         retriever.gate.set()  # the hop that runs ends; none follows
         until(lambda: not retriever.gate.is_set())
         retriever.gate.set()

@@ -5,13 +5,13 @@ from pydoc import locate
 import pytest
 from lightning.pytorch.cli import LightningArgumentParser
 
-from grls.commands.train import _OTHERS
+from grls.commands.train import _CALLBACKS
 from grls.train.signatures import STAGES, class_options, class_summary
 
 PATHS = {path for stage in STAGES.values() for path in (stage.model, stage.data, *stage.measured.values())}
 
 
-@pytest.mark.parametrize("path", sorted({*PATHS, *_OTHERS.values()}))
+@pytest.mark.parametrize("path", sorted({*PATHS, *_CALLBACKS.values()}))
 def test_the_names_are_those_of_the_parser(path: str) -> None:
     parser = LightningArgumentParser()
     parser.add_class_arguments(locate(path), "x", fail_untyped=False)  # type: ignore[arg-type]

@@ -66,10 +66,10 @@ class Answering:
                 self._programs = ServedPrograms(options, device)
 
     def prepare(self, version: Version) -> None:
-        """Make what answers from a version need: the keys that may be quoted.
+        """Make the keys that answers from a version may quote.
 
         Raises:
-            ConfigError: The keys cannot be made in this way.
+            ConfigError: The keys cannot be made with these options.
             DataError: There is nothing to quote.
             IndexFormatError: The keys of the folder are damaged.
             MismatchError: The keys of the folder belong to another corpus or model.
@@ -83,62 +83,56 @@ class Answering:
                 self._riches[version] = other
                 return
         model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
-        how: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+        options: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
         if keys.folder is None:
-            quotable = build_keys(corpus, tokenizer, *how)
+            quotable = build_keys(corpus, tokenizer, *options)
         else:
-            quotable = keys_in(keys.folder, corpus, tokenizer, *how)
-        written = Prompt(**asdict(prompt))
-        self._riches[version] = Riches(model, tokenizer, corpus, quotable, written, self.options.search)
+            quotable = keys_in(keys.folder, corpus, tokenizer, *options)
+        prompts = Prompt(**asdict(prompt))
+        self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompts, self.options.search)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[Record]:
         """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model.
 
         Raises:
-            GivenUpError: Nobody waits for any of them any more.
-            GrlsError: They cannot be answered.
+            GivenUpError: The clients of all questions have gone.
+            GrlsError: The questions cannot be answered.
         """
 
         def gone() -> bool:
             return all(job.future.done() for job in jobs)
 
         with ending_when(gone, None if self._loaded is None else self._loaded.model):
-            how, reader = jobs[0].how, self.options.reader
-            found = QueuedRetriever(how.version, how.retriever, how.allow, gone)
-            if how.method in PROGRAMS:
+            answer_key, reader = jobs[0].answer_key, self.options.reader
+            retriever = QueuedRetriever(answer_key.version, answer_key.retriever, answer_key.allow, gone)
+            if answer_key.method in PROGRAMS:
                 assert self._programs is not None
-                return self._programs.answer(jobs, found)
+                return self._programs.answer(jobs, retriever)
             assert self._loaded is not None
-            queries, corpus, k = [job.query for job in jobs], found.corpus, how.k
-            if how.method == "riches":
-                program = self._riches[how.version]
-                if how.max_new_tokens is not None:
+            queries, corpus, k = [job.query for job in jobs], retriever.corpus, answer_key.k
+            limit = answer_key.max_new_tokens
+            if answer_key.method == "riches":
+                program = self._riches[answer_key.version]
+                if limit is not None:
                     program = copy.copy(program)
-                    program.options = replace(program.options, max_new_tokens=how.max_new_tokens)
+                    program.options = replace(program.options, max_new_tokens=limit)
                 return [record_of(*pair) for pair in zip(queries, program.answer(queries), strict=True)]
-            length = how.max_new_tokens or reader.max_new_tokens
-            writer = TextWriter(self._loaded.model, self._loaded.tokenizer, length, reader.batch_size)
-            if how.method == "direct":
+            model, tokenizer = self._loaded
+            writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
+            if answer_key.method == "direct":
                 direct = DirectReader(writer, corpus, reader.chat)
-                readings = direct.retrieve_and_answer(queries, found, k, k)
+                readings = direct.retrieve_and_answer(queries, retriever, k, k)
             else:
-                iterative = IterativeReader(writer, found, corpus, k, reader.questions, reader.chat)
+                iterative = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat)
                 readings = iterative.answer(queries)
             return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
-
-
-# Programs of demonstrate-search-predict as a method of the server; it needs the extra ``dsp``.
 
 
 logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
 
 
 class ServedPrograms:
-    """Answers by programs.
-
-    Args:
-        options: Model and options.
-        device: The device of a model in this process.
+    """Answers by programs of demonstrate-search-predict; they need the extra ``dsp``.
 
     Raises:
         ConfigError: The model cannot be opened.
@@ -151,43 +145,37 @@ class ServedPrograms:
         self._lm = programs.lm_named(options.model, calls, device).lm
         self._adapter = programs.adapter_named(calls.filled(options.model)[0], calls.attempts)
 
-    def answer(self, jobs: Sequence[AnswerJob], found: QueuedRetriever) -> list[Record]:
+    def answer(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
         """The records of questions, which are answered at the same time."""
-        how, dsp = jobs[0].how, self._options
-        limit = how.max_new_tokens
+        answer_key, dsp, corpus = jobs[0].answer_key, self._options, retriever.corpus
+        limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
-        scale: Scale = "log" if is_probable(found.retriever) else "softmax"
-        built = programs.program_named(how.method, Retrieval(found, found.corpus, how.k, scale), dsp)
-        program = Branch(built, dsp.branches, dsp.temperature, dsp.vote)
+        scale: Scale = "log" if is_probable(retriever.retriever) else "softmax"
+        retrieval = Retrieval(retriever, corpus, answer_key.k, scale)
+        named = programs.program_named(answer_key.method, retrieval, dsp)
+        program = Branch(named, dsp.branches, dsp.temperature, dsp.vote)
 
         def answer(job: AnswerJob) -> Record:
             inputs = {"question": job.query.text}
-            if how.method == "conversational":
+            if answer_key.method == "conversational":
                 inputs["history"] = job.history
             record: Record = answer_one(program, job.query.id, inputs, lm, self._adapter)
-            return answer_record(job.query, reading_of(record), found.corpus) | kept_of(record)
+            return answer_record(job.query, reading_of(record), corpus) | kept_of(record)
 
         with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))
 
 
-# A retriever behind its queue: what a language model looks for is searched together with other requests.
-
-
 _LOOK = 0.2
-"""Seconds between two looks whether anybody waits for the answer."""
+"""Seconds between two looks whether a client waits for the answer."""
 _ended = Lock()
 """One thread at a time searches versions whose own thread has ended."""
 
 
 class QueuedRetriever:
-    """Searches through the queue of a version.
+    """Searches through the queue of a version, with the hops and the filter of a request.
 
-    Args:
-        version: The version.
-        retriever: Its retriever, of the hops that are asked for.
-        allow: The filter.
-        gone: Whether nobody waits for the answer any more.
+    The searches share batches with other requests. They end once ``gone`` says that the client has gone.
     """
 
     def __init__(
@@ -218,7 +206,7 @@ class QueuedRetriever:
 
         Raises:
             ConfigError: There is another filter.
-            GivenUpError: Nobody waits for the answer any more.
+            GivenUpError: The client has gone.
             QueueFullError: Too many requests wait.
         """
         if allow is not None:
@@ -227,7 +215,7 @@ class QueuedRetriever:
         job = SearchJob([query.text for query in queries_of(queries)], key)
         try:
             self.version.worker.submit(job)
-        except ShutdownError:  # a new version has taken over; this answer is still from the old one
+        except ShutdownError:  # a new version has taken over; this answer is still from the old version
             self.version.worker.close()
             with _ended:
                 job.alone()
@@ -244,24 +232,12 @@ class QueuedRetriever:
             self.version.worker.withdraw(job)
 
 
-# A question as a job of the thread of the language model. The module does not know HTTP.
-
-
 Record = dict[str, Any]
 """A line of the answers that ``grls answer`` writes."""
 
 
 class AnswerKey(NamedTuple):
-    """What questions have in common that are answered together.
-
-    Attributes:
-        method: The method.
-        version: The version that they are answered from.
-        retriever: Its retriever, of the hops that are asked for.
-        allow: The filter.
-        k: Passages to read.
-        max_new_tokens: Length limit; None: that of the server.
-    """
+    """The fields that are equal in all questions of a batch; ``retriever`` has the hops of the request."""
 
     method: AnswerMethod
     version: Version
@@ -277,7 +253,7 @@ class AnswerJob:
     Args:
         query: The question.
         history: The conversation before it, a turn a line.
-        how: How it is answered.
+        answer_key: The retriever and the options.
         answer: Answers several jobs of one key.
     """
 
@@ -285,10 +261,10 @@ class AnswerJob:
         self,
         query: Query,
         history: str,
-        how: AnswerKey,
+        answer_key: AnswerKey,
         answer: Callable[[Sequence[AnswerJob]], list[Record]],
     ):
-        self.query, self.history, self.how, self.size = query, history, how, 1
+        self.query, self.history, self.answer_key, self.size = query, history, answer_key, 1
         self._answer = answer
         self.future: Future[Record] = Future()
         self.tries = 0
@@ -296,7 +272,7 @@ class AnswerJob:
     @property
     def key(self) -> Hashable:
         """Questions of one method, retriever, filter, k and length limit go together."""
-        method, version, retriever, *rest = self.how
+        method, version, retriever, *rest = self.answer_key
         return method, version, id(retriever), *rest
 
     def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
@@ -316,11 +292,8 @@ class AnswerJob:
         return False
 
 
-# A language model ends what nobody waits for: the step of the model raises an error.
-
-
 class GivenUpError(GrlsError):
-    """Nobody waits for an answer any more."""
+    """The clients of an answer have gone."""
 
     def __init__(self) -> None:
         super().__init__("nobody waits for this answer any more.")
@@ -328,12 +301,7 @@ class GivenUpError(GrlsError):
 
 @contextmanager
 def ending_when(gone: Callable[[], bool], model: Any) -> Iterator[None]:
-    """For the time of a block, each step of a model raises a :class:`GivenUpError` once nobody waits.
-
-    Args:
-        gone: Whether nobody waits any more.
-        model: The model; None: it does not run in this process.
-    """
+    """In a block, each step of a model of this process raises :class:`GivenUpError` once ``gone`` is true."""
     if model is None:
         yield
         return

@@ -75,7 +75,7 @@ class AnswerOptions:
                 f"{Option('answer.dsp.demonstrations')} needs the questions of a data set: leave it out."
             )
         if self.model is None:
-            changed = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+            changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
             if changed:
                 raise ConfigError(
                     f"{Option(f'answer.{changed[0]}')} needs a language model: give {Option('answer.model')}."

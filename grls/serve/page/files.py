@@ -44,17 +44,11 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-"""What every file of the page is sent with. A browser asks again each time, and the tag says what is new."""
+"""The headers of every file of the page. A browser asks again each time, and the tag tells a new file."""
 
 
 class PageFile(NamedTuple):
-    """A file of the page.
-
-    Attributes:
-        content: Its bytes.
-        media: Its media type.
-        tag: Its entity tag.
-    """
+    """A file of the page, with its media type and its entity tag."""
 
     content: bytes
     media: str
@@ -64,16 +58,13 @@ class PageFile(NamedTuple):
 @cache
 def page_files() -> dict[str, PageFile]:
     """Name -> file, of all files of the page; only these names are sent."""
-    found = {}
-    for one in files(__package__).iterdir():
-        media = _TYPES.get("." + one.name.rpartition(".")[2])
+    pages = {}
+    for file in files(__package__).iterdir():
+        media = _TYPES.get("." + file.name.rpartition(".")[2])
         if media is not None:
-            content = one.read_bytes()
-            found[one.name] = PageFile(content, media, f'"{sha256(content).hexdigest()[:32]}"')
-    return found
-
-
-# The page ``/docs``: the addresses of the server, from its OpenAPI description.
+            content = file.read_bytes()
+            pages[file.name] = PageFile(content, media, f'"{sha256(content).hexdigest()[:32]}"')
+    return pages
 
 
 _STYLE = """
@@ -82,45 +73,39 @@ td { text-align: left; white-space: normal; vertical-align: top; }
 th { text-align: left; }
 code { font-size: 0.95em; }
 """
-_FIRST = '<p>The same as OpenAPI: <a href="/openapi.json">/openapi.json</a>.</p>'
 
 
 def docs_page(described: Mapping[str, Any]) -> str:
-    """The page.
-
-    Args:
-        described: The OpenAPI description.
-    """
+    """The page ``/docs``: the addresses of the server, from its OpenAPI description."""
     schemas = described["components"]["schemas"]
     parts = [
         f"<h1>{escaped(described['info']['title'])} {escaped(described['info']['version'])}</h1>",
-        _FIRST,
+        '<p>The same as OpenAPI: <a href="/openapi.json">/openapi.json</a>.</p>',
     ]
     for path, methods in described["paths"].items():
         for method, address in methods.items():
             parts.append(f"<section><h2><code>{escaped(method.upper())} {escaped(path)}</code></h2>")
             parts.append(f"<p>{escaped(address.get('description', ''))}</p>")
-            for one in address.get("parameters", ()):
-                parts.append(f"<p>Parameter <code>{escaped(one['name'])}</code> ({escaped(one['in'])})</p>")
+            for row in address.get("parameters", ()):
+                parts.append(f"<p>Parameter <code>{escaped(row['name'])}</code> ({escaped(row['in'])})</p>")
             bodies = {"Request": address.get("requestBody", {})}
             bodies |= {f"Response {status}": answer for status, answer in address["responses"].items()}
-            for what, body in bodies.items():
+            for heading, body in bodies.items():
                 schema = body.get("content", {}).get("application/json", {}).get("schema", {})
                 if "$ref" in schema:
-                    parts += _fields(what, schema["$ref"].rpartition("/")[2], schemas)
+                    parts += _fields(heading, schemas[schema["$ref"].rpartition("/")[2]])
             codes = ", ".join(code for code in address["responses"] if code != "200")
             parts.append(f"<p class=note>Errors: {escaped(codes) or 'none'}.</p></section>")
     return document("grls: addresses", _STYLE, "\n".join(parts))
 
 
-def _fields(what: str, name: str, schemas: Mapping[str, Any]) -> Iterator[str]:
-    schema = schemas[name]
-    yield f"<h3>{escaped(what)}</h3><div class=scroll tabindex=0><table>"
+def _fields(heading: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<h3>{escaped(heading)}</h3><div class=scroll tabindex=0><table>"
     yield "<tr><th scope=col>Field</th><th scope=col>Type</th><th scope=col>What</th></tr>"
     for field, rule in schema["properties"].items():
-        must = "" if field in schema.get("required", ()) else " (optional)"
+        optional = "" if field in schema.get("required", ()) else " (optional)"
         yield (
-            f"<tr><td><code>{escaped(field)}</code>{must}</td><td>{escaped(_type(rule))}</td>"
+            f"<tr><td><code>{escaped(field)}</code>{optional}</td><td>{escaped(_type(rule))}</td>"
             f"<td>{escaped(rule.get('description', ''))}</td></tr>"
         )
     yield "</table></div>"
@@ -128,7 +113,7 @@ def _fields(what: str, name: str, schemas: Mapping[str, Any]) -> Iterator[str]:
 
 def _type(rule: Mapping[str, Any]) -> str:
     if "anyOf" in rule:
-        return " or ".join(_type(one) for one in rule["anyOf"])
+        return " or ".join(map(_type, rule["anyOf"]))
     if "$ref" in rule:
         return str(rule["$ref"].rpartition("/")[2])
     if "enum" in rule:
@@ -142,12 +127,9 @@ def _type(rule: Mapping[str, Any]) -> str:
 _BOUNDS = {"minimum": "from", "maximum": "to", "maxLength": "of at most", "minLength": "of at least"}
 
 
-# How a text gets into a page: the one place that escapes.
-#
-# Two rules hold for every page of the server: a text goes through :func:`escaped` into elements and
-# attributes (which are always quoted), and no text becomes part of a style, a script or an address.
-
-
 def escaped(text: object) -> str:
-    """A text for elements and quoted attributes, with visible control characters."""
+    """A text for elements and quoted attributes, with visible control characters.
+
+    Every text of a page goes through here; no text becomes part of a style, a script or an address.
+    """
     return escape(visible(str(text)), quote=True)

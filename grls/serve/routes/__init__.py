@@ -1,5 +1,5 @@
 """The answers of the server's addresses.
 
-``search`` answers queries, sends hops as they are found, shows passages, lists what can be asked, says what
-the beam considers and why passages are found or not, and has a language model answer.
+``search`` answers queries, sends hops as they are found, shows passages and retrievers, shows the beam,
+explains why passages are found or not, and lets a language model answer.
 """

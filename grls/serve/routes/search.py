@@ -1,4 +1,4 @@
-"""The addresses that search: the best passages of queries, hops as they are found, passages, retrievers."""
+"""The addresses below ``/v1``: searches, hops as they are found, passages, retrievers, beams, answers."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
     results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
-    found = FoundBody(retriever=version.name, version=version.number, results=results)
-    return Response(found.model_dump_json(), media_type="application/json")  # FastAPI would check it again
+    response = FoundBody(retriever=version.name, version=version.number, results=results)
+    return Response(response.model_dump_json(), media_type="application/json")  # FastAPI would check it again
 
 
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
-    """A ranking or chain, as it is sent; metadata are read only where they are asked for."""
+    """A ranking or chain, as it is sent; metadata are read only where the request asks for them."""
     bodies = [
         FoundHitBody(**dict(hit_body(hit)), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
         for hit in hits
@@ -95,17 +95,15 @@ def json_score(score: float) -> float | None:
     return float(score) if math.isfinite(score) else None
 
 
-# ``POST /v1/stream``: the hops of a query as server-sent events, each as soon as it is found.
-#
-# The events are ``hop`` (each with the best chain so far) and ``end``. An error after the first hop is the
-# event ``problem``. An error before it is a response with its status.
-
-
 EVENTS = "text/event-stream"
 
 
 async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse:
-    """The hops of a query, each as soon as it is found."""
+    """The hops of a query as server-sent events, each as soon as it is found.
+
+    The events are ``hop`` (with the best chain so far) and ``end``. An error after the first hop is the event
+    ``problem``. An error before it is a response with its status.
+    """
     state = serving(request)
     check_queries([body.query], state.limits)
     version, retriever, allow = asked(state, body, body.hops)
@@ -119,14 +117,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
 
 
 class HopStream:
-    """The way of hops from the thread of a retriever to a client.
-
-    Args:
-        version: The version that is asked.
-        retriever: Its retriever, of the hops that are asked for.
-        query: The query.
-        allow: The filter of every hop.
-        seconds: Time that all hops may take.
+    """The hops of a query on their way from the thread of a retriever to a client.
 
     Raises:
         QueueFullError: Too many requests wait.
@@ -148,7 +139,7 @@ class HopStream:
         self._version.worker.submit(self._job)
 
     async def next(self) -> StreamedHop | None:
-        """The next hop; None: there is none.
+        """The next hop; None: no further hop.
 
         Raises:
             GrlsError: The retriever refuses the request.
@@ -178,7 +169,7 @@ class HopStream:
             self.stop()
 
     def stop(self) -> None:
-        """Withdraw what is not done yet."""
+        """Withdraw the job, if it is not done."""
         self._version.worker.withdraw(self._job)
 
 
@@ -200,9 +191,6 @@ def hop_body(hop: StreamedHop) -> HopBody:
     )
 
 
-# ``GET /v1/passages/{passage}``: a passage of a corpus.
-
-
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
     """A passage by its id."""
     version = serving(request).find(retriever).version
@@ -220,7 +208,7 @@ def no_passage(version: Version) -> RefusalError:
 
 
 async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody | None]:
-    """The passages of a version by their ids, in order; None: there is none of this id."""
+    """The passages of a version by their ids, in order; None for an unknown id."""
     corpus = version.searcher.corpus
 
     def read() -> list[PassageBody | None]:
@@ -237,18 +225,14 @@ async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody 
     return bodies
 
 
-# ``GET /v1/retrievers``: what the server has, and how it may be asked.
-
-
 async def show_retrievers(request: Request) -> RetrieversBody:
     """The retrievers of the server, and the limits of requests."""
     state = serving(request)
-    versions = [one.version for one in state.retrievers.values()]
+    versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
-    limits = state.limits
-    sent = LimitsBody(**{name: getattr(limits, name) for name in LimitsBody.model_fields})
+    limits = LimitsBody(**{name: getattr(state.limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
-    return RetrieversBody(limits=sent, answers=answers, retrievers=described)
+    return RetrieversBody(limits=limits, answers=answers, retrievers=described)
 
 
 _READ = 200
@@ -260,8 +244,8 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     description = retriever.describe()
     hops = OwnHopsBody(steps=description.steps, max=None)  # fused chains have hops that no option names
     if isinstance(retriever, WrapsSingleSteps):
-        own: HopOptions = retriever.hops
-        hops = OwnHopsBody(steps=own.steps, max=None if own.steps == "single" else own.count)
+        options: HopOptions = retriever.hops
+        hops = OwnHopsBody(steps=options.steps, max=None if options.steps == "single" else options.count)
     metadata = retriever.corpus.metadata_of(range(min(_READ, len(retriever.corpus))))
     return RetrieverBody(
         retriever=version.name,
@@ -277,11 +261,8 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     )
 
 
-# The addresses that explain and answer: what the beam considers, why a passage is found, an answer.
-
-
 async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
-    """What the beam considers at each token of the next passage, and what the constraint allows."""
+    """The beam at each token of the next passage, and the tokens that the constraint allows."""
     state = serving(request)
     check_queries([body.query], state.limits)
     check_limit("k", body.k or 1, state.limits.k)
@@ -310,16 +291,13 @@ _LOGARITHMS = ("full", "constrained", "prior", "score")
 
 
 def _number(value: float | None) -> float | None:
-    """A number with as many digits as a picture needs; None where there is none, or JSON has none for it."""
+    """A number with as many digits as a picture needs; None stands for numbers that JSON does not have."""
     finite = None if value is None else json_score(value)
     return None if finite is None else round(finite, 6)
 
 
-# ``POST /v1/explain``: why passages are found for a query, or why not.
-
-
 async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
-    """Where passages stand for a query, and why."""
+    """Why passages are found for a query, or why not."""
     state = serving(request)
     check_queries([body.query], state.limits)
     version = state.find(body.retriever).version
@@ -345,9 +323,6 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     return ExplainedBody(retriever=version.name, version=version.number, passages=passages)
 
 
-# ``POST /v1/answer``: a language model answers a question, with the passages that it quotes or reads.
-
-
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     """The answer of a language model, with the passages that it quotes or reads."""
     state = serving(request)
@@ -370,8 +345,8 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     check_limit("max_new_tokens", body.max_new_tokens or 1, answering.options.tokens)
     check_limit("history: the number of characters", sum(map(len, body.history)), limits.characters)
     version, retriever, allow = asked(state, body, body.hops)
-    how = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
-    job = AnswerJob(Query("question", body.query), "\n".join(body.history), how, answering.answer)
+    key = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
+    job = AnswerJob(Query("question", body.query), "\n".join(body.history), key, answering.answer)
     record: Record = await outcome(request, version, job, limits.seconds, answering.worker)
     if failed := record.get("failed"):
         if "cost" not in record:  # a reader: the question is too long, or a stored key is of another text
@@ -383,15 +358,15 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
             f"the language model failed at this question (method {method}); the log of the server says why.",
             {"Retry-After": "5"},
         )
-    answered: AnsweredBody = await run_in_threadpool(_answered, how, record, limits.k)
+    answered: AnsweredBody = await run_in_threadpool(_answered, key, record, limits.k)
     return answered
 
 
-def _answered(how: AnswerKey, record: Record, most: int) -> AnsweredBody:
-    """The answer, as it is sent, with the texts of at most so many passages of a quote."""
-    wanted = [quote["passages"][:most] for quote in record["quotes"]]
-    corpus = how.version.searcher.corpus
-    texts = find_passages(corpus, (passage for passages in wanted for passage in passages))
+def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
+    """The answer, as it is sent, with the texts of at most ``most`` passages of a quote."""
+    quoted = [quote["passages"][:most] for quote in record["quotes"]]
+    corpus = key.version.searcher.corpus
+    texts = find_passages(corpus, (passage for passages in quoted for passage in passages))
     quotes = [
         QuoteBody(
             text=quote["text"],
@@ -402,16 +377,18 @@ def _answered(how: AnswerKey, record: Record, most: int) -> AnsweredBody:
             ],
             further=len(quote["passages"]) - len(passages),
         )
-        for quote, passages in zip(record["quotes"], wanted, strict=True)
+        for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
     pieces = [
-        PieceBody(kind=one["kind"], text=one["text"], quote=one["quote"] if one["quote"] >= 0 else None)
-        for one in record["pieces"]
+        PieceBody(
+            kind=piece["kind"], text=piece["text"], quote=None if piece["quote"] < 0 else piece["quote"]
+        )
+        for piece in record["pieces"]
     ]
     return AnsweredBody(
-        retriever=how.version.name,
-        version=how.version.number,
-        method=how.method,
+        retriever=key.version.name,
+        version=key.version.number,
+        method=key.method,
         query=record["text"],
         answer=record["answer"],
         ended=record["ended"],
