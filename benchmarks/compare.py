@@ -247,9 +247,8 @@ class Comparison:
         """The generator with the bi-encoder and the empty prompt as priors; weights tuned on dev."""
         folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
         result, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
-        priors = json.dumps([{"retriever": f"{self.folder}/biencoder-retriever"}])
         self.grls(
-            "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", priors, "--output", folder,
+            "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", f"{self.folder}/biencoder-retriever", "--output", folder,
             makes=Path(folder) / "grls.json",
         )  # fmt: skip
         # the folder holds the weights, so only the run tells whether they were tuned

@@ -89,8 +89,8 @@ class Repeat:
 
     def _hybrid(self, generator: Path, priors: Mapping[str, float], output: Path) -> Path:
         """Make the folder of a generator with priors, and return its path."""
-        named = [{"retriever": name, "weight": weight} for name, weight in priors.items()]
-        arguments = (str(generator), "--priors", json.dumps(named), "--output", str(output))
+        weights = map(str, priors.values())
+        arguments = (str(generator), "--priors", *priors, "--weights", *weights, "--output", str(output))
         self._grls("index", "hybrid", *arguments, makes=output / "grls.json")
         return output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
@@ -145,7 +146,8 @@ def make_hybrid(
     retriever: str,
     *,
     output: str,
-    priors: list[PriorSpec] | None = None,
+    priors: list[str | PriorSpec] | None = None,
+    weights: list[float] | None = None,
     hybrid: PriorOptions = _PRIORS,
     search: SearchOptions = _SEARCH,
 ) -> None:
@@ -154,8 +156,9 @@ def make_hybrid(
     Args:
         retriever: Folder of a generative retriever.
         output: The retriever folder; an earlier one there is replaced.
-        priors: The retrievers that look ahead, such as ``[{"retriever": "runs/dense", "weight": 2},
-            {"retriever": "bm25"}]``.
+        priors: The retrievers that look ahead: folders, or `bm25`. ``[{"retriever": "runs/dense", "weight": 2,
+            "temperature": 0.1}]`` sets all that a prior has.
+        weights: The weights of the priors beside the generator, in their order; null: 1.
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
@@ -164,7 +167,20 @@ def make_hybrid(
 
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
-    _quietly(compose_hybrid, output, retriever, priors or (), hybrid, search, Opening("cpu"))
+    for prior in priors or ():
+        if isinstance(prior, str) and prior.startswith("{"):  # no specification, so taken for a name
+            raise ConfigError(
+                f"--priors: expected folders, bm25, or objects with retriever, weight and temperature; got {prior}."
+            )
+    specs = [PriorSpec(prior) if isinstance(prior, str) else prior for prior in priors or ()]
+    if weights is not None:
+        if len(weights) != len(specs):
+            named = counted(len(specs), "prior is named", "priors are named")
+            raise ConfigError(
+                f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
+            )
+        specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
+    _quietly(compose_hybrid, output, retriever, specs, hybrid, search, Opening("cpu"))
 
 
 def make_hops(

@@ -11,7 +11,7 @@ from typing import Any
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers
 from grls.cluster.plan import Shard, ShardPlan, Work, refuse_other_reading, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
-from grls.data.filter_options import NO_FILTER, FilterOptions
+from grls.data.filter_options import FilterOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.models.precision_names import Precision
@@ -34,7 +34,9 @@ def retrieve(
     k: int = 10,
     search: SearchOptions = USUAL_SEARCH,
     hops: HopOptions = USUAL_HOPS,
-    filter: FilterOptions = NO_FILTER,
+    where: str | None = None,
+    allow: str | None = None,
+    query_filters: bool = False,
     bm25: BM25Options = USUAL_BM25,
     analyzer: Analyzer = USUAL,
     device: str = "auto",
@@ -60,7 +62,11 @@ def retrieve(
         k: Passages a query (in a single step, with ranked hops, and with ``hops.pool``).
         search: Options of search.
         hops: Options of retrieval hop by hop.
-        filter: Which passages may be found.
+        where: A filter over the metadata of passages: `year>=2000`, or `lang=de|fr and year<1990`. It holds
+            in every hop, so it must hold the passages on the way as well.
+        allow: A file of the passages that may be found: one passage id a line, or `query-id <tab> passage-id`.
+        query_filters: Also apply the filters in the metadata of each query: `allow` (a list of passage ids) and
+            `where`. A passage must pass all filters.
         bm25: How `bm25` scores passages.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -83,8 +89,9 @@ def retrieve(
     check_counts(k=k)
     refuse_unwritable(output)
     options = RetrieveOptions(
-        retriever, data, split, limit, k, search, hops, filter, bm25, analyzer, device, precision
-    )
+        retriever, data, split, limit, k, search, hops, FilterOptions(allow, where, query_filters), bm25, analyzer,
+        device, precision,
+    )  # fmt: skip
     run = options.opened()
     if sharing is None:
         print(run.save(output, name))
@@ -100,7 +107,7 @@ _FILE = "retrieved.jsonl"
 class RetrieveOptions:
     """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
 
-    The attributes are named like the options.
+    The attributes are named like the options; ``filter`` holds ``where``, ``allow`` and ``query_filters``.
     """
 
     retriever: str

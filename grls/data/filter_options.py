@@ -10,11 +10,9 @@ class FilterOptions:
     """Which passages queries may find; a passage must pass all filters, which hold in every hop.
 
     Args:
-        allow: A file of the allowed passages: one passage id a line, or `query-id <tab> passage-id`.
-        where: A filter over the metadata of passages: `year>=2000`, or `lang=de|fr and year<1990`. It holds
-            in every hop, so it must hold the passages on the way as well.
-        queries: Also apply the filters in the metadata of each query: `allow` (a list of passage ids) and
-            `where`.
+        allow: A file of the allowed passages.
+        where: A filter over the metadata of passages.
+        queries: Also apply the filters in the metadata of each query.
     """
 
     allow: str | None = None

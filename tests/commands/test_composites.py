@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing import fails, refuses
+from failing import fails
 from small_data import passages, queries
 
 from grls.cli import main
@@ -53,9 +53,9 @@ def test_a_hybrid_is_a_folder_of_relative_paths(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)
-    priors = '[{"retriever": "dense", "weight": 2.5}, {"retriever": "bm25"}]'
+    priors = ["--priors", "dense", "bm25", "--weights", "2.5", "1"]
     options = ["--hybrid.empty_weight=0.3", "--search.beams=4"]
-    assert main(["index", "hybrid", "generator", f"--priors={priors}", "--output=made/hybrid", *options]) == 0
+    assert main(["index", "hybrid", "generator", *priors, "--output=made/hybrid", *options]) == 0
     assert "made/hybrid: hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
     assert spec(place / "made" / "hybrid") == {
         "format": 1,
@@ -197,7 +197,9 @@ def test_nothing_is_written_of_what_cannot_be_opened(
         message = fails(capsys, "index", *command, output)
         assert any(part in message for part in said.split("|")), message
         assert list(tmp_path.iterdir()) == []
-    assert "weigth" in refuses(capsys, "index", "hybrid", generator, '--priors=[{"weigth": 1}]', output)
+    assert "weigth" in fails(capsys, "index", "hybrid", generator, '--priors=[{"weigth": 1}]', output)
+    weights = ["--priors", "bm25", dense, "--weights", "1"]
+    assert "1 weight, and 2 priors are named" in fails(capsys, "index", "hybrid", generator, *weights, output)
 
 
 def test_an_earlier_folder_stays_where_the_new_one_cannot_be(

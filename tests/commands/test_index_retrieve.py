@@ -246,12 +246,12 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     assert main(["index", *made, "--device=cpu"]) == 0
     (tmp_path / "ids").write_text("r0\notter-calm\n")
     for which in (folder, "bm25"):
-        found, info = retrieve(other, tmp_path / "o", which, "--filter.where=kind=rule")
+        found, info = retrieve(other, tmp_path / "o", which, "--where=kind=rule")
         assert {name for ids in found.values() for name in ids} <= {"r0", "r1"}
         assert info.options["where"] == "kind=rule"
-    found, _ = retrieve(other, tmp_path / "o", folder, f"--filter.allow={tmp_path / 'ids'}")
+    found, _ = retrieve(other, tmp_path / "o", folder, f"--allow={tmp_path / 'ids'}")
     assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
-    both = (f"--filter.allow={tmp_path / 'ids'}", "--filter.where=kind=rule")
+    both = (f"--allow={tmp_path / 'ids'}", "--where=kind=rule")
     found, _ = retrieve(other, tmp_path / "o", folder, *both)
     assert {tuple(ids) for ids in found.values()} == {("r0",)}
     records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
@@ -261,7 +261,7 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     records[-1]["metadata"] = {"allow": []}
     write_jsonl(other / "queries.jsonl", records)
     chosen = (
-        "--filter.queries=true",
+        "--query_filters=true",
         "--hops.steps=dynamic",
         "--hops.choose=expected-f1",
         "--hops.done_bias=-9",
@@ -275,11 +275,11 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
         "--device=cpu",
         folder,
     )
-    assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--filter.where=knd=rule")
-    assert main([*map(str, asked), "--filter.where=kind=poem"]) == 0
+    assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--where=knd=rule")
+    assert main([*map(str, asked), "--where=kind=poem"]) == 0
     assert "leaves no passage" in caplog.text
     (tmp_path / "ids").write_text("zebra\n")
-    assert "passage id 'zebra'" in fails(capsys, *asked, f"--filter.allow={tmp_path / 'ids'}")
+    assert "passage id 'zebra'" in fails(capsys, *asked, f"--allow={tmp_path / 'ids'}")
 
 
 @pytest.mark.parametrize("options", [("bm25",), ("GENERATIVE", "--hops.steps=dynamic", "--hops.max=3")])

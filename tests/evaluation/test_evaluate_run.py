@@ -778,7 +778,7 @@ def test_what_is_retrieved_is_known_by_retriever_search_and_filters(tmp_path, ca
     assert ended == retriever_of("fixed", *fixed) != ""
     allowed = tmp_path / "allowed"
     allowed.write_text("\n".join(passage.id for passage in passages()))
-    for n, other in enumerate(("--hops.chains=2", "--search.beams=3", f"--filter.allow={allowed}")):
+    for n, other in enumerate(("--hops.chains=2", "--search.beams=3", f"--allow={allowed}")):
         assert retriever_of(f"other{n}", *fixed, other) != ended
     capsys.readouterr()
     runs = [str(tmp_path / f"{name}.jsonl") for name in ("ended", "other0", "fixed", "other1")]
