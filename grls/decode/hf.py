@@ -26,8 +26,8 @@ class PrefixAllowedTokens:
     Args:
         index: The constraint index.
         pad_token: The token that may follow a finished passage.
-        skip: How many leading decoder tokens belong to no passage: the start token, and a forced token after
-            it.
+        skip: The number of leading decoder tokens that belong to no passage: the start token, and a forced
+            token after it.
 
     Raises:
         ConfigError: While ``generate`` runs, no beam begins like a passage.

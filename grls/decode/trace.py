@@ -27,7 +27,7 @@ from grls.models.base import Floats
 Fate = Literal["kept", "finished", "pruned", "beaten"]
 
 _AT_ONCE = 64
-"""How many passages are scored together."""
+"""The number of passages that are scored together."""
 
 
 class SearchTrace(NamedTuple):
@@ -72,7 +72,7 @@ class PassageScore(NamedTuple):
 
     Attributes:
         tokens: All tokens, including the end token.
-        stop: How many of them the decoder writes (all, unless it stops early).
+        stop: The number of tokens that the decoder writes (all, unless it stops early).
     """
 
     tokens: tuple[TokenScore, ...]

@@ -349,7 +349,7 @@ def keys_at(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) ->
 
 
 def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
-    """How many leading tokens two keys share, from their exclusive or."""
+    """The number of leading tokens that two keys share, from their exclusive or."""
     bits = 64 // width
     equal = np.zeros(len(difference), dtype=np.int64)
     for step in range(1, width):

@@ -360,7 +360,7 @@ class Replays:
         self._layout: Hashable = None
         self._known: dict[Hashable, Work | None] = {}
         self.captured = 0
-        """How many pieces were captured so far."""
+        """The number of pieces that were captured so far."""
 
     def __call__(self, key: Hashable, layout: Hashable, work: Work) -> None:
         """Run a piece of work.
