@@ -34,7 +34,7 @@ class SearchTrace(NamedTuple):
     """One search of one query.
 
     Attributes:
-        steps: The steps; empty if the query was decided before the first one.
+        steps: The steps; empty if the query was decided before the first step.
         found: The results of the search.
         beams: Beam width K.
     """
@@ -96,9 +96,9 @@ class PathStep(NamedTuple):
         token: The token of the passage, with its probability and rivals.
         score: Log-probability (nats) of the prefix.
         fate: How the search treated the prefix; None after the prefix has left the beam.
-        rank: The rank of the prefix, from 1, among its competitors (all candidates for a finished prefix, the
-            unfinished ones for an unfinished prefix). After the prefix has left the beam: the rank that it
-            would have had. None after the end of the search.
+        rank: The rank of the prefix, from 1: if finished among all candidates, else among the unfinished
+            candidates. After the prefix has left the beam: the rank that it would have had. None after the
+            end of the search.
         best: Score of the best candidate of the step; None after the end of the search.
         bar: The score that the prefix had to reach: the score of the last chosen candidate, or of the k-th
             result if the prefix was beaten. None after the end of the search.

@@ -222,7 +222,7 @@ class Rows(SortedRows):
 
 
 def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> tuple[Rows, Ints]:
-    """Sort the sequences of a corpus and drop repeated ones.
+    """Sort the sequences of a corpus and drop repeated sequences.
 
     Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round compares only
     rows that are still equal. So the cost depends on the shared prefixes and not on the lengths.

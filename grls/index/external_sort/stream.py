@@ -281,7 +281,7 @@ class Partition:
         return costs
 
     def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
-        """The number of tokens that all rows of a range share; whether all are equal. Only extremes are read."""
+        """The number of tokens that all rows of a range share, and whether they are equal; reads extremes."""
         extremes: list[Array] = []
         for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
             for row in (a, b - 1) if b > a else ():
