@@ -26,8 +26,8 @@ class PrefixAllowedTokens:
     Args:
         index: The constraint index.
         pad_token: The token that may follow a finished passage.
-        skip: How many leading decoder tokens belong to no passage: the start token, and a forced token after
-            it.
+        skip: The number of leading decoder tokens that belong to no passage: the start token, and a forced
+            token after it.
 
     Raises:
         ConfigError: While ``generate`` runs, no beam begins like a passage.
@@ -53,7 +53,7 @@ class PrefixAllowedTokens:
                 self._astray = -1
             elif self._astray is None:
                 self._astray = prefix[0]
-        elif self._astray not in (None, -1):  # no beam has begun a passage; single ones may be outside
+        elif self._astray not in (None, -1):  # no beam has begun a passage; single beams may be outside
             raise ConfigError(
                 f"every beam begins with the token {self._astray}, which begins no passage: does the "
                 "generation config force it (forced_bos_token_id)? Then give PrefixAllowedTokens(…, skip=2)."

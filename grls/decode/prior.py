@@ -47,7 +47,7 @@ LogWeights = Callable[[Ints], Floats]
 """Numbers of n queries -> log-weights of all passages, ``[n, N]``. A constant per query has no effect."""
 
 LEAST = -600.0
-"""Log of the least weight of a passage relative to the best one, so that no passage is impossible."""
+"""Log of the least weight of a passage relative to the best passage, so that no passage is impossible."""
 
 
 class Fixed(NamedTuple):

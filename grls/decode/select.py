@@ -3,7 +3,7 @@
 Legend: Q queries, R rows (beams), A candidates (each a beam continued by one allowed token), K beam width (of
 all queries, or of each).
 
-The rule of beam search in transformers: the finished ones among the K best candidates of a query enter its
+The rule of beam search in transformers: the finished candidates among the K best of a query enter its
 results, and the K best unfinished candidates stay alive, however many have finished.
 """
 

@@ -27,14 +27,14 @@ from grls.models.base import Floats
 Fate = Literal["kept", "finished", "pruned", "beaten"]
 
 _AT_ONCE = 64
-"""How many passages are scored together."""
+"""The number of passages that are scored together."""
 
 
 class SearchTrace(NamedTuple):
     """One search of one query.
 
     Attributes:
-        steps: The steps; empty if the query was decided before the first one.
+        steps: The steps; empty if the query was decided before the first step.
         found: The results of the search.
         beams: Beam width K.
     """
@@ -72,7 +72,7 @@ class PassageScore(NamedTuple):
 
     Attributes:
         tokens: All tokens, including the end token.
-        stop: How many of them the decoder writes (all, unless it stops early).
+        stop: The number of tokens that the decoder writes (all, unless it stops early).
     """
 
     tokens: tuple[TokenScore, ...]
@@ -96,9 +96,9 @@ class PathStep(NamedTuple):
         token: The token of the passage, with its probability and rivals.
         score: Log-probability (nats) of the prefix.
         fate: How the search treated the prefix; None after the prefix has left the beam.
-        rank: The rank of the prefix, from 1, among its competitors (all candidates for a finished prefix, the
-            unfinished ones for an unfinished prefix). After the prefix has left the beam: the rank that it
-            would have had. None after the end of the search.
+        rank: The rank of the prefix, from 1: if finished among all candidates, else among the unfinished
+            candidates. After the prefix has left the beam: the rank that it would have had. None after the
+            end of the search.
         best: Score of the best candidate of the step; None after the end of the search.
         bar: The score that the prefix had to reach: the score of the last chosen candidate, or of the k-th
             result if the prefix was beaten. None after the end of the search.

@@ -5,7 +5,7 @@ such nodes the next token is read from the rows. Legend: R rows, M branching nod
 states, A allowed tokens.
 
 A state packs (node, depth): the node in the upper 48 bits, the tokens written so far in the lower 16. A
-node >= 0 is a branching node, a node < 0 the leaf of row ``~node``. The node of a state is the first one
+node >= 0 is a branching node, a node < 0 the leaf of row ``~node``. The node of a state is the first node
 at or below its prefix, so a prefix within an edge belongs to the node at the edge's lower end.
 
 The naive form of every method here is :class:`grls.index.backends.FlatIndex`.

@@ -1,4 +1,4 @@
-"""The backends of the constraint index, and the function that adds one of yours.
+"""The backends of the constraint index, and the function that adds a backend of yours.
 
 A backend is a class of :class:`grls.index.base.Segment`. Files: :mod:`grls.index.storage`.
 """

@@ -62,7 +62,7 @@ class ConstraintIndex(ABC):
     def span(self, states: Ints) -> tuple[Ints, Ints]:
         """First row and end row (exclusive) of each state, two arrays ``[S]``.
 
-        The ranges of the states that follow one state are adjacent: each ends where the next one begins.
+        The ranges of the states that follow one state are adjacent: each ends where the next range begins.
         """
 
     def count(self, states: Ints) -> Ints:

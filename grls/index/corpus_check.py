@@ -32,7 +32,7 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: The peculiarity, as a text.
-        passages: How many passages have it.
+        passages: The number of passages that have it.
         examples: The ids of a few of these passages; ``a = b`` and ``a < b`` name the related passage, too.
     """
 
@@ -80,7 +80,7 @@ def check_corpus(
         corpus: The passages.
         codec: The tokenizer; None measures in words and skips the round trip.
         limit: The longest passage that is not cut, in tokens (or words).
-        examples: How many ids of each kind to name; below 1 names none.
+        examples: The number of ids to name of each kind; below 1: none.
     """
     parts: list[npt.NDArray[np.uint32]] = [np.empty(0, np.uint32)]
     lengths: list[Ints] = [np.empty(0, np.int64)]
@@ -260,7 +260,7 @@ def _check_members(rows: Rows, path: Path) -> None:
 
 
 def _check_order(rows: Rows, path: Path, known: list[Ints]) -> None:
-    """Check the rows; ``known`` gets ``[R]`` how many tokens each row shares with the row before."""
+    """Check the rows; appends to ``known`` the tokens that each row shares with the row before, ``[R]``."""
     file = path / "tokens.npy"
     starts = rows.offsets.all()
     shared = shared_prefixes(rows.tokens, starts)

@@ -222,7 +222,7 @@ class Rows(SortedRows):
 
 
 def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> tuple[Rows, Ints]:
-    """Sort the sequences of a corpus and drop repeated ones.
+    """Sort the sequences of a corpus and drop repeated sequences.
 
     Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round compares only
     rows that are still equal. So the cost depends on the shared prefixes and not on the lengths.
@@ -349,7 +349,7 @@ def keys_at(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) ->
 
 
 def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
-    """How many leading tokens two keys share, from their exclusive or."""
+    """The number of leading tokens that two keys share, from their exclusive or."""
     bits = 64 // width
     equal = np.zeros(len(difference), dtype=np.int64)
     for step in range(1, width):

@@ -81,7 +81,7 @@ class Several:
             self._words, self._ranks = np.concatenate(words), np.concatenate(ranks)
 
     def count(self, sets: Ints, low: Ints, high: Ints) -> Ints:
-        """How many members of set ``sets[i]`` lie from ``low[i]`` to below ``high[i]``."""
+        """The number of members of set ``sets[i]`` from ``low[i]`` to below ``high[i]``."""
         if self._sparse.all():
             return self._in_lists(sets, high) - self._in_lists(sets, low)
         if not self._sparse.any():

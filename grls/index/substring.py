@@ -35,7 +35,7 @@ _LARGE = 4096
 """From this number of suffixes on, an interval is sampled and its result cached."""
 _BLOCK = 64
 _CACHED = 4096
-"""How many results are cached."""
+"""The number of results that are cached."""
 _SEPARATOR = 0
 
 FORMAT = 1

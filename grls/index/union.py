@@ -49,7 +49,7 @@ class UnionRows(SortedRows):
         return len(self.base) + len(self.before_new)
 
     def split(self, rows: Ints) -> tuple[Ints, Ints]:
-        """How many base rows, and how many added rows, come before each merged row (which may be R)."""
+        """The numbers of base rows and of added rows before each merged row (which may be R)."""
         added: Ints = np.searchsorted(self.rows_of_added, rows)
         return rows - self.new_before[added], added
 

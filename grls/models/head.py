@@ -171,8 +171,8 @@ class Head:
         seen[tokens] = 1
         distinct = seen.nonzero().squeeze(1)
         if len(tokens) > _DENSE_GAIN * len(distinct):
-            place = seen.cumsum(0) - 1
-            logits = (hidden @ self.module.weight[distinct].T)[rows, place[tokens]].float()
+            column = seen.cumsum(0) - 1
+            logits = (hidden @ self.module.weight[distinct].T)[rows, column[tokens]].float()
         else:
             logits = torch.linalg.vecdot(hidden[rows], self.module.weight[tokens]).float()
         return logits + self._bias(tokens)

@@ -151,7 +151,7 @@ def packs(precision: str) -> bool:
 
 
 def pack(model: Any, precision: str) -> None:
-    """Replace all linear layers of a model, except its head, by packed ones.
+    """Replace all linear layers of a model, except its head, by packed layers.
 
     Raises:
         ConfigError: This build of PyTorch cannot store weights in this precision.

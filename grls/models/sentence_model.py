@@ -123,7 +123,7 @@ class PlainTexts:
 
 
 def reader_of(model: Any, task: str | None) -> Any:
-    """The module that reads the texts of a task (``query``, ``document``): the first one, or that of a route.
+    """The module that reads the texts of a task (``query``, ``document``): the first, or that of a route.
 
     Raises:
         ValueError: A Router has no route for this task.

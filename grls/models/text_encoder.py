@@ -67,7 +67,7 @@ class TextEncoder:
     """The name of the class in errors."""
 
     evidence_words = 0
-    """How many words of each retrieved passage a query text includes (:mod:`grls.data.evidence`); 0: all."""
+    """The words of each retrieved passage that a query text includes (:mod:`grls.data.evidence`); 0: all."""
 
     model: Any
 

@@ -81,7 +81,7 @@ class Count:
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._stored(self._hidden, hidden, _BEYOND)
         self._subsets = self._stored(self._subsets, subsets, -1)
-        # A filter can have as many rows as there are passages, so the same ones are not read again.
+        # A filter can have as many rows as there are passages, so the same filters are not read again.
         if [*map(id, scope.subsets)] != [*map(id, self._loaded)]:
             self._held = self._stored(self._held, scope.held(), _BEYOND)
             self._loaded = scope.subsets

@@ -114,7 +114,7 @@ def suits(device: torch.device, index: ConstraintIndex) -> bool:
 
 
 _LEAST_INPUT = 32
-"""The least input length, in tokens, for which a step is compiled; longer ones are rounded up by doubling."""
+"""The least input length, in tokens, for which a step is compiled; longer inputs are rounded up."""
 
 
 class _Search(SlotSearch):
@@ -347,7 +347,7 @@ Capture = Callable[[Work], Work]
 
 
 class Replays:
-    """Runs pieces of work, by replaying captured ones (CUDA graphs).
+    """Runs pieces of work, by replaying captured pieces (CUDA graphs).
 
     Captured work is a list of kernels with the addresses that they read and write. A replay costs one launch,
     whatever the host did between the kernels. It is valid as long as these tensors keep their addresses and
@@ -360,7 +360,7 @@ class Replays:
         self._layout: Hashable = None
         self._known: dict[Hashable, Work | None] = {}
         self.captured = 0
-        """How many pieces were captured so far."""
+        """The number of pieces that were captured so far."""
 
     def __call__(self, key: Hashable, layout: Hashable, work: Work) -> None:
         """Run a piece of work.
@@ -393,7 +393,7 @@ class CudaGraphs:
     """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
 
     Its graphs share one pool of memory: they are replayed one after the other, and nothing of a graph is read
-    after the next one has begun. The GPU need not be the current device.
+    after the next graph has begun. The GPU need not be the current device.
     """
 
     def __init__(self, device: torch.device):

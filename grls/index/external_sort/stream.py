@@ -92,7 +92,7 @@ class GrowingArray:
 
 
 COPIES = 4
-"""How many copies of the tokens of a piece are in memory while it is sorted."""
+"""The number of copies of the tokens of a piece in memory while it is sorted."""
 ROW_BYTES = 200
 """Memory for sorting, in bytes a passage, beside the tokens."""
 _SAMPLE = 512
@@ -281,7 +281,7 @@ class Partition:
         return costs
 
     def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
-        """How many tokens all rows of a range share, and whether all are equal; reads only the extremes."""
+        """The number of tokens that all rows of a range share, and whether they are equal; reads extremes."""
         extremes: list[Array] = []
         for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
             for row in (a, b - 1) if b > a else ():

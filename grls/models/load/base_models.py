@@ -1,4 +1,4 @@
-"""The models that trainings begin with: whether there is one of a name, and what it is like.
+"""The models that trainings begin with: whether a name stands for a model, and what it is like.
 
 A model is a folder, the model of an installed package, or a name on the hub, whether its files are in the
 cache or the hub can be reached (HF_HUB_OFFLINE is respected). Whether there is such a model is known before

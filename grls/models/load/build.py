@@ -188,7 +188,7 @@ class ScratchT5(GeneratorSpec):
 class WarmStart(GeneratorSpec):
     """An encoder-decoder whose encoder is a pretrained BERT-like sentence encoder.
 
-    The layers of the decoder are copied from the encoder (evenly spaced, including the last one). It also
+    The layers of the decoder are copied from the encoder (evenly spaced, including the last layer). It also
     copies the word embeddings, to which its output head is tied. The cross-attention is new.
 
     Args:

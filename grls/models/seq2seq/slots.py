@@ -68,7 +68,7 @@ class _LoadCache(Cache):
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: the loaded tokens are the first ones."""
+        """Zero: no token is in a slot before the loaded tokens."""
         return 0
 
 
