@@ -124,7 +124,9 @@ def add_addresses(app: FastAPI) -> None:
     post("/v1/explain", answer_explain, _OF_RETRIEVER, response_model=ExplainedBody)
     post("/v1/answer", answer_question, _OF_RETRIEVER, response_model=AnsweredBody)
     post("/v1/trace", answer_trace, _OF_RETRIEVER, response_model=TracedBody)
-    events = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
+    events: dict[int | str, Any] = {
+        200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
+    }
     post("/v1/stream", answer_stream, _OF_RETRIEVER, events, response_class=StreamingResponse)
     post("/admin/reload", reload_version, _OF_ADMIN, response_model=VersionBody)
     checked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
@@ -146,11 +148,11 @@ def _post(
     path: str,
     handler: Callable[..., Any],
     errors: Sequence[int],
-    responses: Mapping[int, dict[str, Any]] = MappingProxyType({}),
+    responses: Mapping[int | str, dict[str, Any]] = MappingProxyType({}),
     **described: Any,
 ) -> None:
     checks = [Depends(only_known_parameters)]
-    answers = {**responses, **problems(*errors)}
+    answers: dict[int | str, dict[str, Any]] = {**responses, **problems(*errors)}
     app.add_api_route(path, handler, methods=["POST"], dependencies=checks, responses=answers, **described)
 
 
