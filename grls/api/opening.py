@@ -148,13 +148,7 @@ def fuse(
 
 
 def build_searcher(model: str, corpus: Any, folder: HeldFolder, building: Building) -> Searcher:
-    """Build a retriever folder from a model, and open it.
-
-    Args:
-        model: A folder or hub name.
-        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
-        folder: The folder of the retriever.
-        building: The options; their output is ``folder``.
+    """Build a retriever folder from a model and a corpus, and open it; ``building`` names the same folder.
 
     Raises:
         ConfigError: There is no such model, it is of another kind, or an option has no effect on it.

@@ -481,12 +481,7 @@ def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
 
 
 def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> dict[Path, str]:
-    """The folders of members -> their names in the call: the path, or the number of the argument.
-
-    Args:
-        argument: The name of the argument.
-        members: Its values.
-    """
+    """The folders of members -> their names in the call: the path, or the number among the arguments."""
     names = {}
     for number, member in enumerate(members):
         name = f"{argument}[{number}]" if len(members) > 1 or argument == "priors" else argument
@@ -597,12 +592,8 @@ class HeldFolder:
     def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
         """A context whose errors name folders as the caller does.
 
-        Where the library names ``../../tmp/x/grls.json``, the caller reads the name of the call, or of the
-        argument that the temporary folder belongs to.
-
-        Args:
-            call: The name of the call that writes this folder, or is about it.
-            names: The folders of other retrievers -> their names in the call.
+        Where the library names ``../../tmp/x/grls.json``, the caller reads the name of the call that writes
+        this folder, or is about it; ``names`` has the names of other folders in the call.
         """
         try:
             yield

@@ -17,12 +17,7 @@ from grls.retrieve.hops.retriever import returns_chain
 
 
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
-    """The hits with text, title and metadata of their passages, which are read once.
-
-    Args:
-        rankings: Hits of the corpus, by id.
-        corpus: The corpus.
-    """
+    """The hits, by id, with text, title and metadata of their passages, which are read once."""
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = [number for number in corpus.numbers(ids) if number is not None]
     passages = corpus.with_metadata(numbers) if numbers else ()
@@ -56,16 +51,10 @@ class StreamedHop(NamedTuple):
 def stream_hops(
     retriever: Retriever, query: str | Query, allow: Filter | None, lock: RLock
 ) -> Iterator[StreamedHop]:
-    """The hops of a query, each as soon as it is known.
+    """The hops of a query, each as soon as it is known; the filter holds in every hop.
 
     A retriever of single steps has one hop, its best passage. A retriever that ends rankings as sets, or
-    fuses chains, yields all hops at the end.
-
-    Args:
-        retriever: A retriever of any kind.
-        query: The query.
-        allow: The filter of every hop.
-        lock: Held while the retriever works, and not between two hops.
+    fuses chains, yields all hops at the end. ``lock`` is held while the retriever works, not between hops.
     """
     states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
@@ -80,14 +69,7 @@ def stream_hops(
 def plan_hops(
     retriever: LetsJoin, query: Query, allow: Filter | None, emit: Callable[[StreamedHop], object]
 ) -> Plan[None]:
-    """:func:`stream_hops` as a retrieval that joins a search.
-
-    Args:
-        retriever: The retriever.
-        query: The query.
-        allow: The filter of every hop.
-        emit: Called with each hop.
-    """
+    """:func:`stream_hops` as a retrieval that joins a search; ``emit`` is called with each hop."""
     numbered = _in_hops(cast(Retriever, retriever))
 
     def tell(state: SoFar) -> None:
@@ -160,16 +142,10 @@ class Batches:
     async def ask(
         self, answer: Answer, queries: Sequence[str | Query], k: int, allow: Filter | None
     ) -> list[list[Hit]]:
-        """The hits of queries, found together with those of other requests that wait.
+        """The hits of queries, found together with those of other requests of one ``k`` and filter that wait.
 
         Requests that the tasks of an event loop make in one round form a batch, and so do those that come
         in while the thread works. A request that is cancelled before its batch begins is left out of it.
-
-        Args:
-            answer: Finds the hits of several queries.
-            queries: The queries of the request.
-            k: Largest number of hits of a query; requests of one k and filter are answered together.
-            allow: The filter.
         """
         future: Future[list[list[Hit]]] = Future()
         with self._lock:

@@ -76,11 +76,7 @@ def refuse_other_corpus(
 ) -> None:
     """Refuse a retriever over another corpus than the data set's: its run could not be scored there.
 
-    Args:
-        opened: The retriever.
-        data: The data set.
-        split: The split of the queries; None: queries of no split, for which any corpus will do.
-        corpus: The corpus of the data set, where it is read already.
+    For queries of no split (None) any corpus will do.
 
     Raises:
         MismatchError: It is over another corpus.

@@ -49,14 +49,7 @@ def document(title: str, style: str, body: str, script: str = "") -> str:
 
 
 def framed(title: str, style: str, parts: Iterable[str], script: str = "") -> Iterator[str]:
-    """A page part by part, for a page that is too large for memory.
-
-    Args:
-        title: The title, as plain text.
-        style: CSS rules of this page, after those of all pages.
-        parts: The content, as HTML; each part is one line or more.
-        script: The one script among the parts.
-    """
+    """A page part by part, for a page that is too large for memory; ``script`` stands in one of the parts."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     if script:
         policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

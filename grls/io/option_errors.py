@@ -117,9 +117,7 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
 def plain_error(message: str, command: str = "grls train") -> str:
     """Shorten an error of jsonargparse to the option and the reason; other messages stay as they are.
 
-    Args:
-        message: The message: a line for each type that was tried, and for each class around the option.
-        command: The command as it is typed.
+    The message has a line for each type that was tried, and for each class around the option.
     """
     if not any(mark in message for mark in _MARKS):
         return message

@@ -106,9 +106,6 @@ def config_file(name: str) -> str:
 def recipe_values(names: Sequence[str]) -> dict[str, Any]:
     """The options of recipes and YAML files as nested objects; later ones override earlier ones.
 
-    Args:
-        names: Names of recipes, or paths of files.
-
     Raises:
         ConfigError: There is neither such a file nor such a recipe; or the file cannot be read, holds no
             options in YAML, or its aliases make too many.

@@ -152,7 +152,7 @@ def _post(
     **described: Any,
 ) -> None:
     checks = [Depends(only_known_parameters)]
-    answers = {**responses, **problems(*errors)}
+    answers: dict[int | str, dict[str, Any]] = {**responses, **problems(*errors)}
     app.add_api_route(path, handler, methods=["POST"], dependencies=checks, responses=answers, **described)
 
 

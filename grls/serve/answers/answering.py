@@ -248,13 +248,9 @@ class AnswerKey(NamedTuple):
 
 
 class AnswerJob:
-    """A question; its result is the record of its answer.
+    """A question, with the conversation before it, a turn a line; its result is the record of its answer.
 
-    Args:
-        query: The question.
-        history: The conversation before it, a turn a line.
-        answer_key: The retriever and the options.
-        answer: Answers several jobs of one key.
+    ``answer`` answers several jobs of one key.
     """
 
     def __init__(
