@@ -248,7 +248,8 @@ class Comparison:
         folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
         result, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
         self.grls(
-            "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", f"{self.folder}/biencoder-retriever", "--output", folder,
+            "index", "hybrid", f"{self.folder}/generator-retriever",
+            "--priors", f"{self.folder}/biencoder-retriever", "--output", folder,
             makes=Path(folder) / "grls.json",
         )  # fmt: skip
         # the folder holds the weights, so only the run tells whether they were tuned

@@ -20,7 +20,8 @@ import torch
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
-from grls.answer.ralm.reader import InContextRalm, Stride, Wanted, WindowOptions, strides
+from grls.answer.ralm.options import WindowOptions
+from grls.answer.ralm.reader import InContextRalm, Stride, Wanted, strides
 from grls.data.corpus import Corpus
 from grls.io.ending import quiet
 from grls.models.load.build import load_language_model

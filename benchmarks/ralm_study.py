@@ -20,8 +20,7 @@ from jsonargparse import auto_cli
 from matplotlib.figure import Figure
 
 from benchmarks.common import machine, print_table
-from grls.answer.ralm.options import RerankOptions
-from grls.answer.ralm.reader import WindowOptions
+from grls.answer.ralm.options import RerankOptions, WindowOptions
 from grls.commands.ralm import ralm
 from grls.io.files import write_json
 

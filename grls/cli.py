@@ -89,7 +89,7 @@ VERBS = {
             "chains": _stage("learn all hops of a query at once", "chains"),
             "riches": _stage("learn to answer with quotes (RICHES)", "riches"),
             "doc2query": _stage("learn to write queries that a passage answers", "doc2query"),
-            "biencoder": Verb("fine-tune a bi-encoder", "train:train_biencoder"),
+            "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
             "reranker": Verb(
                 "train a reranker of documents, for a frozen language model or for the hops of a data set",
                 "train:train_reranker",

@@ -5,5 +5,5 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 
 ``answer``, ``check``, ``evaluate`` (and ``report``), ``explain``, ``fit``, ``fuse``, ``index``,
 ``neighbours``, ``opening``, ``propositions`` (and pseudo-queries), ``ralm``, ``retrieve``, ``search``,
-``serve``, ``train``, ``tune``.
+``serve``, ``train``, ``train_biencoder``, ``tune``.
 """

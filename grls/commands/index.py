@@ -156,8 +156,8 @@ def make_hybrid(
     Args:
         retriever: Folder of a generative retriever.
         output: The retriever folder; an earlier one there is replaced.
-        priors: The retrievers that look ahead: folders, or `bm25`. ``[{"retriever": "runs/dense", "weight": 2,
-            "temperature": 0.1}]`` sets all that a prior has.
+        priors: The retrievers that look ahead: folders, or `bm25`; or all that a prior has, such as
+            ``[{"retriever": "runs/dense", "weight": 2, "temperature": 0.1}]``.
         weights: The weights of the priors beside the generator, in their order; null: 1.
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
@@ -170,7 +170,8 @@ def make_hybrid(
     for prior in priors or ():
         if isinstance(prior, str) and prior.startswith("{"):  # no specification, so taken for a name
             raise ConfigError(
-                f"--priors: expected folders, bm25, or objects with retriever, weight and temperature; got {prior}."
+                "--priors: expected folders, bm25, or objects with retriever, weight and temperature; got "
+                f"{prior}."
             )
     specs = [PriorSpec(prior) if isinstance(prior, str) else prior for prior in priors or ()]
     if weights is not None:

@@ -7,10 +7,11 @@ from time import perf_counter
 from grls.answer.ralm.options import (
     USUAL_EXAMPLES,
     USUAL_RERANK,
+    USUAL_WINDOW,
     ExampleOptions,
     RerankOptions,
+    WindowOptions,
 )
-from grls.answer.ralm.reader import USUAL_WINDOW, WindowOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 

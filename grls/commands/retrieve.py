@@ -64,9 +64,10 @@ def retrieve(
         hops: Options of retrieval hop by hop.
         where: A filter over the metadata of passages: `year>=2000`, or `lang=de|fr and year<1990`. It holds
             in every hop, so it must hold the passages on the way as well.
-        allow: A file of the passages that may be found: one passage id a line, or `query-id <tab> passage-id`.
-        query_filters: Also apply the filters in the metadata of each query: `allow` (a list of passage ids) and
-            `where`. A passage must pass all filters.
+        allow: A file of the passages that may be found: one passage id a line, or
+            `query-id <tab> passage-id`.
+        query_filters: Also apply the filters in the metadata of each query: `allow` (a list of passage ids)
+            and `where`. A passage must pass all filters.
         bm25: How `bm25` scores passages.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -88,10 +89,10 @@ def retrieve(
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
+    rule = FilterOptions(allow, where, query_filters)
     options = RetrieveOptions(
-        retriever, data, split, limit, k, search, hops, FilterOptions(allow, where, query_filters), bm25, analyzer,
-        device, precision,
-    )  # fmt: skip
+        retriever, data, split, limit, k, search, hops, rule, bm25, analyzer, device, precision
+    )
     run = options.opened()
     if sharing is None:
         print(run.save(output, name))

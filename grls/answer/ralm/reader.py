@@ -35,77 +35,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from grls.answer.ralm.options import WindowOptions
 from grls.data.codec import foreign_ids, wrapping
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option, at_least
-from grls.io.recipes import rare
 from grls.models.base import positions_in
 from grls.models.head import Head
 from grls.models.load.build import refuse_foresight
 from grls.retrieve.base import Retriever
 
 Candidates = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True)
-class WindowOptions:
-    """The strides of a text, and the documents and tokens that a language model reads before each.
-
-    Args:
-        stride: Tokens predicted between two retrievals, s.
-        query_tokens: Tokens before a stride that form the query, l.
-        documents: Documents put before the text; 0 for no retrieval.
-        document_tokens: Most tokens of a document; a longer one is cut at its end.
-        window: Most tokens that the model sees, w: documents, text, and the stride itself.
-        cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
-            in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
-            sees up to c - 1 tokens less, and strides with the same document share its computation.
-        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
-            does. They count in the window, and the first token of a text is then predicted as well.
-
-    Raises:
-        ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
-    """
-
-    stride: int = 4
-    query_tokens: int = rare(32)
-    documents: int = 1
-    document_tokens: int = rare(256)
-    window: int = rare(1024)
-    cut: int = rare(64)
-    bos: bool = rare(True)
-
-    def __post_init__(self) -> None:
-        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
-        at_least(1, **{name: getattr(self, name) for name in counts})
-        at_least(0, documents=self.documents)
-        self.refuse_small()
-
-    def refuse_small(self, begin: int = 0) -> None:
-        """Refuse (ConfigError) a window that cannot hold b, D, cut and stride; ``begin`` is b."""
-        needed = begin + self.documents * self.document_tokens + self.stride + self.cut
-        if needed > self.window:
-            first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
-            raise ConfigError(
-                f"a window of {self.window} tokens is too small: {first}{self.documents} documents of "
-                f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
-                f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
-            )
-
-    def start(self, before: int, last: int) -> int:
-        """The first token of a text that the model sees if it sees the tokens up to ``last``.
-
-        Args:
-            before: Tokens before the text: b, and the tokens of the documents.
-            last: The token after the last predicted one.
-        """
-        over = max(0, before + last - self.window)
-        return -(-over // self.cut) * self.cut
-
-
-USUAL_WINDOW = WindowOptions()
 
 
 class Stride(NamedTuple):

@@ -19,14 +19,13 @@ import numpy as np
 import torch
 
 from grls.answer.opening import open_for_reading, retrieval_settings
-from grls.answer.ralm.options import RerankOptions
+from grls.answer.ralm.options import RerankOptions, WindowOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
     Oracle,
     ScoredStride,
     Stride,
     TextScorer,
-    WindowOptions,
     ZeroShot,
     likelihoods,
     perplexity,

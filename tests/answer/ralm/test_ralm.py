@@ -16,6 +16,7 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
+from grls.answer.ralm.options import WindowOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
     Oracle,
@@ -23,7 +24,6 @@ from grls.answer.ralm.reader import (
     Stride,
     TextScorer,
     Wanted,
-    WindowOptions,
     ZeroShot,
     perplexity,
     strides,
