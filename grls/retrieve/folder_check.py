@@ -62,7 +62,7 @@ class FolderCheck(NamedTuple):
 def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
     """Check all invariants of a retriever folder of any kind, or of the folder of an index.
 
-    Every byte is read, every model is loaded, and what can be computed anew is compared with what is stored.
+    Every byte is read, every model is loaded, and what can be computed again is compared with the files.
 
     Args:
         folder: The folder.

@@ -114,7 +114,7 @@ class Openable(Protocol):
 
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
     data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
-    (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
+    (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost. A
     class whose specification names folders lists the fields in ``folders``, such as ``priors.*.retriever``
     (``*``: every element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``,
     each as ``module:name`` of a ``grls.tune.step.Step``.
@@ -375,7 +375,7 @@ def load_named(
 
 
 def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
-    """What the model and the passages of a folder depend on; None: it has members of its own."""
+    """The dependencies of the model and the passages of a folder; None: it has members."""
     if "retriever" in spec:
         return None
     return folder.resolve(), opening.device, opening.precision, opening.verify
