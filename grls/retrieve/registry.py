@@ -112,12 +112,12 @@ class Opening:
 class Openable(Protocol):
     """The class of a kind.
 
-    A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
-    data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
-    (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost. A
-    class whose specification names folders lists the fields in ``folders``, such as ``priors.*.retriever``
-    (``*``: every element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``,
-    each as ``module:name`` of a ``grls.tune.step.Step``.
+    A class that cannot use every option of search lists the usable ones in ``heeds``. A class whose folder
+    holds data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and
+    removed (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost.
+    A class whose specification names folders lists the fields in ``folders``, such as
+    ``priors.*.retriever`` (``*``: every element of a list). A class that ``grls tune`` can tune names the
+    steps in ``tuned_by``, each as ``module:name`` of a ``grls.tune.step.Step``.
 
     Folders that several members of a composite name are opened once, with their models and passages
     (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
