@@ -174,7 +174,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
-def members_of(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[tuple[Any, Any]]:
+def member_keys(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[tuple[Any, Any]]:
     """(object or list, key) of every member that a specification names or embeds."""
     for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
         yield from member_slots(spec, path.split("."))
@@ -300,7 +300,7 @@ def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = N
     from grls.data.words import Analyzer
 
     complete, file = deepcopy(spec), folder / MANIFEST
-    for holder, key in members_of(complete, file):
+    for holder, key in member_keys(complete, file):
         if holder[key] == BM25 and not (folder / BM25).is_dir():
             holder[key] = {"kind": BM25}
         if isinstance(holder[key], dict):
