@@ -47,7 +47,7 @@ def compose_hybrid(
         generator: The folder of a generative retriever.
         priors: The retrievers that look ahead.
         options: Options of all priors.
-        search: Options of decoding; those that differ from their defaults are kept in the folder.
+        search: Options of decoding; the folder stores those that differ from their defaults.
         opening: Options of opening members.
 
     Raises:

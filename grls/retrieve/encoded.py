@@ -231,7 +231,7 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def loading(cls, building: Building) -> dict[str, Any]:
-        """Further arguments of the ``load`` of the encoder, of the options of a build."""
+        """Further arguments of the ``load`` of the encoder, from the options of a build."""
         building.refuse_unused(cls.encodes.what, ("similarity",))
         return {}
 
@@ -245,15 +245,7 @@ class EncodedRetriever(ABC):
     def assemble(
         cls, encoder: Any, corpus: Corpus, batch_size: int = 32, progress: bool = False, **options: Any
     ) -> Self:
-        """Encode a corpus and put everything together, in memory.
-
-        Args:
-            encoder: The model.
-            corpus: The passages.
-            batch_size: Texts encoded together.
-            progress: Show progress bars.
-            options: Other arguments of the constructor.
-        """
+        """Encode a corpus in memory; the arguments are those of the constructor."""
         check_counts(batch_size=batch_size)
         refuse_unindexable(corpus)
         parts, cut = [], 0
@@ -296,9 +288,9 @@ class EncodedRetriever(ABC):
         """Encode the passages of a shard into files of a folder, a part each."""
         cut = 0
         for numbers, file in cls._files(shard, folder):
-            rows, short = cls._encoded(encoder, corpus, numbers, batch_size)
+            rows, cut_part = cls._encoded(encoder, corpus, numbers, batch_size)
             cls.write(partial(iter, [rows]), file)
-            cut += short
+            cut += cut_part
         return {"cut": cut}
 
     @classmethod
@@ -336,7 +328,7 @@ class EncodedRetriever(ABC):
         prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
         path = str(corpus_file(passages.source).absolute())
         maker = EncodingMaker(cls, load, source, path, building.batch_size, prints)
-        # This process loses a part when it is killed; workers are asked for each shard, so theirs are larger.
+        # A killed process loses a part; each shard of workers has a request, so theirs are larger.
         workers = building.workers or Workers(None, USUAL_WORKERS)
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
         with alone_at_shards(building.output):
@@ -376,7 +368,7 @@ class EncodedRetriever(ABC):
 
         Args:
             folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+            device: See :class:`~grls.retrieve.registry.Opening`.
             precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
             verify: Compare the model and the encoded passages with the manifest; false only checks that the
                 numbers are finite.
@@ -409,7 +401,7 @@ class EncodedRetriever(ABC):
         encoder.to(device, precision)
         try:
             opened = cls(encoder, corpus, cls.read(file, len(corpus), encoder.dimension), **options)
-        except (DataError, MismatchError) as error:  # its checksum fits: a stranger's file
+        except (DataError, MismatchError) as error:  # although the checksum fits
             raise (error if str(file) in str(error) else type(error)(f"{file}: {error.text}")) from None
         opened._encoded_by = manifest["model"]
         return opened

@@ -23,7 +23,7 @@ from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.models.precision_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
-from grls.retrieve.registry import BM25, Opening, class_of, load_retriever, members_of
+from grls.retrieve.registry import BM25, Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
     CHECKSUMS,
     LINK,
@@ -62,7 +62,7 @@ class FolderCheck(NamedTuple):
 def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
     """Check all invariants of a retriever folder of any kind, or of the folder of an index.
 
-    Every byte is read, every model is loaded, and what can be computed anew is compared with what is stored.
+    Every byte is read, every model is loaded, and what can be computed again is compared with the files.
 
     Args:
         folder: The folder.
@@ -135,7 +135,7 @@ def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartChe
 def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
     """The retriever folders that a specification names, and those of the specifications embedded in it."""
     try:
-        slots = list(member_slots(spec, ["retriever"]) if spec.get("kind") == LINK else members_of(spec))
+        slots = list(member_slots(spec, ["retriever"]) if spec.get("kind") == LINK else member_keys(spec))
     except DataError:  # the check of the manifest names the fault
         return
     for holder, key in slots:

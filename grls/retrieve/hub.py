@@ -28,7 +28,7 @@ from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, tempora
 from grls.io.progress import counted
 from grls.io.recipes import list_texts
 from grls.retrieve.base import Retriever
-from grls.retrieve.registry import members_of
+from grls.retrieve.registry import member_keys
 from grls.retrieve.spec import (
     CHECKSUMS,
     MANIFEST,
@@ -207,7 +207,7 @@ def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
     def with_copies(spec: dict[str, Any], source: Path, target: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""
         moved = deepcopy(spec)
-        for holder, key in members_of(moved, source / MANIFEST):
+        for holder, key in member_keys(moved, source / MANIFEST):
             member = holder[key]
             if isinstance(member, dict):
                 holder[key] = with_copies(member, source, target)

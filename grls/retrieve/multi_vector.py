@@ -1,7 +1,7 @@
 """Late interaction: a vector for each token; each query token is matched with its nearest passage token.
 
 Legend: N passages, T tokens of all passages, d dimension, Q queries, L vectors of a query, n passages that
-are searched, t vectors of a passage, k hits asked for.
+are searched, t vectors of a passage, k hits.
 
 The model is a ``MultiVectorEncoder`` of sentence-transformers, such as ColBERT (Khattab and Zaharia 2020,
 arXiv 2004.12832). The score of a passage p is MaxSim, the sum over the query's vectors q_i of max_j q_i .
@@ -58,7 +58,7 @@ BLOCK = 1 << 14
 """Vectors of passages that are compared together: 8 MiB of 128 numbers each."""
 
 _SLACK = 1e-5
-"""How far single precision may be off, relative to the lengths of the vectors."""
+"""Largest error of single precision, relative to the lengths of the vectors."""
 
 
 class LateNetwork(PlainTexts, MultiVectorEncoder):
@@ -70,9 +70,8 @@ class LateTexts(TextEncoder):
 
     Args:
         model: The network.
-        max_tokens: Longest passage, see :class:`~grls.models.text_encoder.TextEncoder`; the
-            limit of queries is the model's.
-        stages: See there.
+        max_tokens: Longest passage in tokens; None: that of the model, which also limits queries.
+        stages: The training stages of the model.
 
     Attributes:
         similarity: ``maxsim`` or ``meanmaxsim``.
@@ -102,11 +101,11 @@ class LateTexts(TextEncoder):
     def limit(self, role: Role) -> int:
         """The longest text that is read as a whole, in tokens; a model may read less of a query."""
         reader = self.reader(role)
-        expanded = getattr(reader, "query_expansion", None) or {}
-        own = getattr(reader, "query_length", None)
-        if expanded.get("strategy") == "fixed":
-            own = expanded["length"]
-        return int(own) if role == "query" and own is not None else self.max_tokens
+        expansion = getattr(reader, "query_expansion", None) or {}
+        length = getattr(reader, "query_length", None)
+        if expansion.get("strategy") == "fixed":
+            length = expansion["length"]
+        return int(length) if role == "query" and length is not None else self.max_tokens
 
     def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> list[Matrix]:
         """``[tokens, d]`` vectors of each text, float32.
@@ -150,7 +149,7 @@ class TokenVectors(NamedTuple):
 def maxsim(query: Floats, passage: Floats) -> float:
     """Sum over a query's vectors ``[L, d]`` of the largest inner product with a passage's ``[t, d]``.
 
-    It defines what :class:`MaxSimSearch` ranks by.
+    It is the score of :class:`MaxSimSearch`.
     """
     return float((query @ passage.T).max(axis=1).sum())
 
@@ -401,7 +400,7 @@ class MultiVectorRetriever(EncodedRetriever):
     def groups(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
     ) -> list[tuple[list[int], Numbers | None]]:
-        """The allowed passages of each query: those that the first retriever proposes, if there is one."""
+        """The allowed passages of each query, or the proposals of the first retriever."""
         if self._first is None:
             return super().groups(queries, evidence, allow)
         first, passages = self._first

@@ -112,12 +112,12 @@ class Opening:
 class Openable(Protocol):
     """The class of a kind.
 
-    A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
-    data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
-    (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
-    class whose specification names folders lists the fields in ``folders``, such as ``priors.*.retriever``
-    (``*``: every element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``,
-    each as ``module:name`` of a ``grls.tune.step.Step``.
+    A class that cannot use every option of search lists the usable ones in ``heeds``. A class whose folder
+    holds data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and
+    removed (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost.
+    A class whose specification names folders lists the fields in ``folders``, such as
+    ``priors.*.retriever`` (``*``: every element of a list). A class that ``grls tune`` can tune names the
+    steps in ``tuned_by``, each as ``module:name`` of a ``grls.tune.step.Step``.
 
     Folders that several members of a composite name are opened once, with their models and passages
     (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
@@ -174,7 +174,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
-def members_of(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[tuple[Any, Any]]:
+def member_keys(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[tuple[Any, Any]]:
     """(object or list, key) of every member that a specification names or embeds."""
     for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
         yield from member_slots(spec, path.split("."))
@@ -300,7 +300,7 @@ def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = N
     from grls.data.words import Analyzer
 
     complete, file = deepcopy(spec), folder / MANIFEST
-    for holder, key in members_of(complete, file):
+    for holder, key in member_keys(complete, file):
         if holder[key] == BM25 and not (folder / BM25).is_dir():
             holder[key] = {"kind": BM25}
         if isinstance(holder[key], dict):
@@ -375,7 +375,7 @@ def load_named(
 
 
 def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
-    """What the model and the passages of a folder depend on; None: it has members of its own."""
+    """The dependencies of the model and the passages of a folder; None: it has members."""
     if "retriever" in spec:
         return None
     return folder.resolve(), opening.device, opening.precision, opening.verify

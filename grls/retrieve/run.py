@@ -38,7 +38,7 @@ class RetrieverRun:
         filters: The filter of each query.
         filter: The options of the filters.
         precision: The precision of the models.
-        limit: How many first queries of the split these are, for the manifest; None: all.
+        limit: Number of first queries of the split, for the manifest; None: all.
     """
 
     retriever: Retriever

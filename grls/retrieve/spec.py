@@ -8,8 +8,8 @@ A composite retriever is a folder with this file alone. It names its members, ea
 
 ``seal`` is the checksum of all other fields (:func:`refuse_broken_seal`).
 
-``search`` and ``hops`` are options that any folder may hold; tuning writes there what it chooses, so that the
-folder retrieves so without further options. The module knows the form, no kind.
+``search`` and ``hops`` are options that any folder may hold. Tuning writes them, so the folder retrieves with
+them from then on. The module knows the form, no kind.
 """
 
 from __future__ import annotations

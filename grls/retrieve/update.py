@@ -26,7 +26,7 @@ from grls.io.recipes import list_texts
 from grls.io.resumable import alone_in
 from grls.retrieve.hub import MEMBERS, write_packed
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import Opening, class_of, load_retriever, members_of
+from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
     CORPUS_FIELDS,
     MANIFEST,
@@ -210,7 +210,7 @@ def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str
 
 def _members(spec: dict[str, Any]) -> Iterator[Any]:
     """The folders that a specification names, and the specifications that it embeds."""
-    return (holder[key] for holder, key in members_of(spec))
+    return (holder[key] for holder, key in member_keys(spec))
 
 
 def _class(folder: Path) -> Any:

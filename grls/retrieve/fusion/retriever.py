@@ -58,7 +58,7 @@ Normalization = Literal["min-max", "zmuv", "rank", "borda", "none"]
 
 ``min-max``: to [0, 1]. ``zmuv``: zero mean, unit variance (0 where all are the same). ``rank``:
 1 - (rank - 1) / n, 0 where missing. ``borda``: 1 - (rank - 1) / c for the c passages that the rankings of the
-query hold together; those missing share what is left evenly. ``none``: as they are, for members whose scores
+query hold together; missing passages share the rest evenly. ``none``: as they are, for members whose scores
 mean the same.
 """
 
@@ -248,7 +248,7 @@ def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = N
 def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:
     """All weights that are multiples of 1/steps and sum to one, the most even first.
 
-    Of equally even ones, those that favour earlier members come first.
+    Of equally even weights, those that favour earlier members come first.
     """
     counts = []
     for bars in combinations(range(steps + members - 1), members - 1):
@@ -265,7 +265,7 @@ Value = TypeVar("Value", float, tuple[float, float])
 def tune_weights(
     members: int, fusion: Fusion, measure: Callable[[Fusion], Value], steps: int = GRID
 ) -> tuple[Fusion, Value]:
-    """Try every weight of the grid; of equally good ones the most even is kept.
+    """Find the best weights of the grid; of equally good weights the most even.
 
     Args:
         members: The number of members.
@@ -497,8 +497,8 @@ class _Members:
 def chain_hits(chain: Chain) -> list[Hit]:
     """The passages of a chain as a ranking by hop: DONE left out, each once.
 
-    The score is the running sum of the hop scores, kept from rising: it is the log-probability of the chain
-    so far where hop scores are log-probabilities, and for other scores the hop order counts all the same.
+    The score is the running sum of the hop scores, but never rises: it is the log-probability of the chain so
+    far where hop scores are log-probabilities, and other scores keep the order of the hops.
     """
     hits: dict[str, float] = {}
     total, lowest = 0.0, math.inf

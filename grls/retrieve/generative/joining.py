@@ -194,7 +194,7 @@ class _Running:
         return max(0, min(len(self._requests), _LATER, self._slots - self._slots // _RESERVED - inside))
 
     def gone(self, owner: _Entered) -> bool:
-        """Whether nobody wants the result of a query any more."""
+        """Whether the result of a query is no longer wanted."""
         return self._unwanted(owner.request)
 
     def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
@@ -225,7 +225,7 @@ class _Running:
         return len(self._requests) + self._source.waiting()
 
     def _unwanted(self, request: _Request) -> bool:
-        """Whether a retrieval has failed, or nobody waits for it any more."""
+        """Whether a retrieval has failed, or its result is no longer wanted."""
         return request.retrieval.ended or self._source.gone(request.retrieval.owner)
 
     def _go_on(self, retrieval: _Retrieval) -> list[_Request]:

@@ -120,8 +120,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     ) -> Self:
         """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build_index`.
 
-        ``span_words`` is the number of words of the spans that the model writes (None: it writes whole
-        passages). See the constructor for ``rescore_input``.
+        ``span_words`` is the number of words of the spans that the model writes (None: whole passages).
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words)
@@ -132,8 +131,8 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`.
 
-        Files beside a model say with which length limits it was trained, which spans it writes and how it
-        rescores. Options override these files.
+        Files beside a model hold the length limits of its training, its spans and how it rescores. Options
+        override these files.
         """
         building.refuse_unused(
             "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
@@ -400,7 +399,7 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
-    """The generator in a retriever; None: it has none."""
+    """The generator in a retriever, if it has one."""
     inner = single_steps(retriever)
     if not isinstance(inner, DecodesPassages):
         return None

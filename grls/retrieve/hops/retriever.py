@@ -98,7 +98,7 @@ class _HopByHop:
         return count
 
     def record(self) -> dict[str, Any]:
-        """The options with their values, for manifests; here those that are recorded only where set."""
+        """The options with their values, for manifests; here the options that are recorded only if set."""
         names = ("per_first", "onward", "stop")
         return {name: value for name in names if (value := getattr(self.hops, name)) is not None}
 
@@ -281,7 +281,7 @@ class RankedHops(_HopByHop):
     does not depend on k, so neither does P(d), and a ranking for a smaller k is the beginning of that for a
     larger one. Where hops find no more different passages than there are hops and nothing ends chains, every
     chain holds every passage: each P(d) is 1, and equal ones keep the order of the first hop. Where k exceeds
-    the passages of all hops, those that a single step ranks next follow
+    the passages of all hops, further passages of a single step follow
     (:func:`~grls.retrieve.hops.combine.after_hops`).
 
     Args:

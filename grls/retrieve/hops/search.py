@@ -1,8 +1,8 @@
 """The search by hops: one loop over the chains that go on.
 
-At each hop a finder finds what may come next in every chain (:mod:`grls.retrieve.hops.finders`), the stop
-rule says what it and the end are worth (:mod:`grls.retrieve.hops.stop`), and a combination makes longer
-chains of it and keeps some (:mod:`grls.retrieve.hops.combine`).
+At each hop a finder finds the passages that may come next in every chain
+(:mod:`grls.retrieve.hops.finders`), the stop rule weighs them and the end (:mod:`grls.retrieve.hops.stop`),
+and a combination makes longer chains and keeps some (:mod:`grls.retrieve.hops.combine`).
 """
 
 from __future__ import annotations
