@@ -267,7 +267,7 @@ def in_portions(
     settings: Callable[[], dict[str, Any]],
     queries: Sequence[Query],
     retrieve: Callable[[slice], list[Retrieved]],
-    size: int = PORTION,
+    size: int | None = None,
 ) -> Portions:
     """Retrieve for all queries, and go on where a killed run of the same settings stopped.
 
@@ -276,6 +276,7 @@ def in_portions(
     """
     path = Path(f"{output}.retrieved.jsonl")
     begun = perf_counter()
+    size = PORTION if size is None else size
     if len(queries) <= size and not path.exists():
         retrieved = retrieve(slice(0, len(queries)))
         return Portions(retrieved, perf_counter() - begun, None)
