@@ -338,7 +338,7 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
         key: The required key.
         kind: The required type; a string or list must not be empty.
         file: The file, for the error.
-        line: The line, or the name of the record in a file without lines, for the error.
+        line: The line, or the label of the record in a file without lines, for the error.
 
     Raises:
         DataError: The key is missing or its value is of another type or empty.

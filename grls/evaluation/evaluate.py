@@ -209,7 +209,7 @@ def evaluate_results(
 
 
 def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
-    """Query id -> the RuleTaker-Open problem that the query's metadata state, where they state one.
+    """Query id -> the RuleTaker-Open problem that its metadata state.
 
     Raises:
         DataError: A start fact is not in the corpus.

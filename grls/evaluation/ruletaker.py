@@ -167,14 +167,11 @@ def states_problem(metadata: Mapping[str, object]) -> bool:
 
 
 def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
-    """The problem that a query's metadata states.
+    """The problem that a query's metadata state; None if a part is missing or not in the language.
 
     Args:
         metadata: ``start``: the ids of the start facts; ``goal``: the text of the goal.
         texts: Passage id -> text, at least of the start facts.
-
-    Returns:
-        The problem, or None if a part is missing or not in the language.
     """
     ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
     if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):

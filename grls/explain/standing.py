@@ -83,13 +83,7 @@ class GoldStanding(NamedTuple):
 
 
 def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives.
-
-    Args:
-        retriever: A retriever of any kind.
-        query: The query.
-        gold: Ids of gold passages.
-        depth: Number of passages that are ranked.
+    """Where each gold passage stands in the ranking that a search gives; ``depth``: passages that are ranked.
 
     Raises:
         DataError: A gold passage is not in the corpus.

@@ -33,15 +33,9 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 def answer_recall(
     texts: Sequence[Sequence[str]], answers: Sequence[Sequence[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Mean answer recall at each cut-off.
+    """Mean answer recall at each cut-off, ``{"answer_recall@1": …}``.
 
-    Args:
-        texts: Texts of the retrieved passages of each query, best first.
-        answers: Accepted answers of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"answer_recall@1": …}``, values in [0, 1].
+    ``texts`` are those of the retrieved passages of each query, best first; ``answers`` its accepted answers.
     """
     limits = cutoffs(ks)
     once = cache(padded_tokens)

@@ -12,11 +12,7 @@ KS = (1, 5, 10, 20)
 
 
 def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean.
-
-    Raises:
-        DataError: There is no value.
-    """
+    """The arithmetic mean; there must be a value (DataError)."""
     numbers = [float(value) for value in values]
     if not numbers:
         raise DataError("there is no query to average over; give at least one query with its gold.")
@@ -24,11 +20,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def cutoffs(ks: Sequence[int]) -> list[int]:
-    """The cut-offs, ascending and without repeats.
-
-    Raises:
-        ConfigError: There is no cut-off, or a cut-off is below 1.
-    """
+    """The cut-offs, ascending and without repeats; there must be one, and none below 1 (ConfigError)."""
     if not ks or min(ks) < 1:
         raise ConfigError(f"expected cut-offs k of at least 1, got {list(ks)}.")
     return sorted(set(ks))

@@ -23,13 +23,12 @@ def exact_chain(
     """Shares of queries with exactly the gold passages, and with an accepted path.
 
     Args:
-        retrieved: Passage ids of each query's chain, in hop order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
-        accepted: The paths of each query; None for one without a known order. Empty: no order is known.
+        retrieved: Passage ids of each query's chain.
+        gold: Its gold passage ids.
+        accepted: Its paths; None without a known order. Empty: no query has a known order.
 
     Returns:
-        ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries that have one;
-        values in [0, 1].
+        ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries with one.
     """
     chains = [list(ids) for ids in retrieved]
     wanted = [set(ids) for ids in gold]

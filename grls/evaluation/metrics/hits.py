@@ -14,15 +14,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 def hits(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Hits@k for each cut-off.
-
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"hits@k": …}``, values in [0, 1].
+    """``{"hits@k": …}`` for each cut-off.
 
     Raises:
         ConfigError: There is no cut-off, or a cut-off is below 1.

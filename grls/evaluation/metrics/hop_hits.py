@@ -17,15 +17,10 @@ from grls.evaluation.metrics.averages import mean, metric_class
 def hop_hits(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], most: int | None = None
 ) -> dict[str, float]:
-    """Hits of each hop.
+    """Hits of each hop, ``{"H1": …, "H2": …}``, for every hop of which some query has a gold passage.
 
-    Args:
-        retrieved: Passage ids of each query's chain, in hop order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries, as often as they are used.
-        most: Largest number of hops; None: the length of the longest chain.
-
-    Returns:
-        ``{"H1": …, "H2": …}``, values in [0, 1], for every hop of which some query has a gold passage.
+    ``gold`` names a passage as often as it is used. ``most``: the largest number of hops; None: as many as
+    the longest chain has.
     """
     pairs = [(list(ids), list(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
     longest = max((len(wanted) for _, wanted in pairs), default=0)

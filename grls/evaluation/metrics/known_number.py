@@ -22,15 +22,7 @@ def known_number_f1(retrieved: Sequence[str], gold: Collection[str]) -> float:
 
 
 def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
-    """Mean set F1 with the known number of gold passages.
-
-    Args:
-        retrieved: Passage ids of each query's chain or ranking, in order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
-
-    Returns:
-        ``{"f1_known_number": …}``, in [0, 1].
-    """
+    """Mean set F1 with the known number of gold passages, ``{"f1_known_number": …}``."""
     return {"f1_known_number": mean(known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True))}
 
 

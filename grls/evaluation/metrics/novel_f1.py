@@ -19,15 +19,9 @@ from grls.evaluation.metrics.averages import mean, metric_class
 def novel_f1(
     answers: Sequence[str], accepted: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Mean novel-F1.
+    """Mean novel-F1, ``{"novel_f1": …}``.
 
-    Args:
-        answers: One answer a query.
-        accepted: Accepted answers of each query, in the same order of queries.
-        questions: The questions of each query's conversation, the last one included.
-
-    Returns:
-        ``{"novel_f1": …}``, a value in [0, 1].
+    ``questions``: those of each query's conversation, the last one included.
 
     Raises:
         ValueError: A query has no accepted answer.

@@ -25,11 +25,7 @@ def seen_unseen(
 ) -> dict[str, float | int | None]:
     """Mean recall at each cut-off for seen and for unseen gold passages.
 
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        seen: Passage ids that are gold of a training query.
-        ks: Cut-offs.
+    ``seen``: passages that are gold of a training query.
 
     Returns:
         ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …,
