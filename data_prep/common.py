@@ -135,8 +135,8 @@ class PassagePool:
 
 def holds(text: str, phrase: str) -> bool:
     """Whether the words of ``phrase`` (see :func:`plain_words`) stand in ``text`` in a row."""
-    wanted = plain_words(phrase)
-    return bool(wanted) and f" {wanted} " in f" {plain_words(text)} "
+    words = plain_words(phrase)
+    return bool(words) and f" {words} " in f" {plain_words(text)} "
 
 
 def query_key(text: str) -> str:

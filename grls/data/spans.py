@@ -113,11 +113,11 @@ class Spans:
         return self._over(corpus, self.starts[self.of(numbers)], np.concatenate(([0], np.cumsum(counts))))
 
     def _over(self, corpus: Corpus, starts: Ints, offsets: Ints) -> Spans:
-        other = copy(self)
-        other.__dict__.pop("owners", None)
-        other.corpus, other.source = corpus, corpus.source
-        other.starts, other.offsets = starts, offsets
-        return other
+        spans = copy(self)
+        spans.__dict__.pop("owners", None)
+        spans.corpus, spans.source = corpus, corpus.source
+        spans.starts, spans.offsets = starts, offsets
+        return spans
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""

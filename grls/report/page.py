@@ -494,14 +494,14 @@ def draw_proof(proof: Proof, name: str) -> str:
 
 def describe_proof(proof: Proof) -> str:
     """The drawing in words."""
-    said = [f"Start: {' '.join(proof.start)}"]
+    sentences = [f"Start: {' '.join(proof.start)}"]
     for n, step in enumerate(proof.steps, 1):
         sources = [str(i + 1) for i, j in proof.edges if j == n - 1]
-        led = f" (from {', '.join(sources)})" if sources else ""
+        origin = f" (from {', '.join(sources)})" if sources else ""
         wrong = "".join(f" Wrong: {fault.reason}." for fault in step.faults)
-        said.append(f"Step {n}: {step.text}{led}{wrong}")
-    said.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
-    return " ".join(said)
+        sentences.append(f"Step {n}: {step.text}{origin}{wrong}")
+    sentences.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
+    return " ".join(sentences)
 
 
 def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:

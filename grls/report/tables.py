@@ -291,7 +291,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         return None
     rows: list[tuple[Cell, ...]] = []
     bounds = ""
-    for run, other in ((group.runs[ended], group.runs[whole]) for ended, whole in pairs.items()):
+    for run, other in ((group.runs[ended], group.runs[unended]) for ended, unended in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
         price = price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
         every = price.groups["all"]

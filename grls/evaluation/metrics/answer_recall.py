@@ -41,9 +41,9 @@ def answer_recall(
     once = cache(padded_tokens)
     ranks = []
     for ranked, accepted in zip(texts, answers, strict=True):
-        wanted = [padded_tokens(answer) for answer in accepted]
+        padded = [padded_tokens(answer) for answer in accepted]
         first = ranked[: limits[-1]]
-        containing = (rank for rank, text in enumerate(first, 1) if _any_within(once(text), wanted))
+        containing = (rank for rank, text in enumerate(first, 1) if _any_within(once(text), padded))
         ranks.append(next(containing, limits[-1] + 1))
     return {f"answer_recall@{k}": mean(rank <= k for rank in ranks) for k in limits}
 

@@ -31,15 +31,15 @@ def exact_chain(
         ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries with one.
     """
     chains = [list(ids) for ids in retrieved]
-    wanted = [set(ids) for ids in gold]
-    found = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True))}
+    golds = [set(ids) for ids in gold]
+    shares = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, golds, strict=True))}
     paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
-        found["exact_chain"] = mean(
+        shares["exact_chain"] = mean(
             matches(ids, right._replace(paths=[path for path in right.paths if len(path) == len(ids)]))
             for ids, right in paths
         )
-    return found
+    return shares
 
 
 ExactChain = metric_class(exact_chain, __doc__, predictions=["string"], references=["string"])

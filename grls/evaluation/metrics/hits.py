@@ -20,9 +20,9 @@ def hits(
         ConfigError: There is no cut-off, or a cut-off is below 1.
         DataError: There is no query.
     """
-    pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
+    pairs = [(list(ids), set(relevant)) for ids, relevant in zip(retrieved, gold, strict=True)]
     return {
-        f"hits@{k}": mean(any(i in wanted for i in ids[:k]) for ids, wanted in pairs) for k in cutoffs(ks)
+        f"hits@{k}": mean(any(i in relevant for i in ids[:k]) for ids, relevant in pairs) for k in cutoffs(ks)
     }
 
 

@@ -17,8 +17,8 @@ from grls.evaluation.metrics.set_f1 import set_scores
 
 def known_number_f1(retrieved: Sequence[str], gold: Collection[str]) -> float:
     """Set F1 of the first n distinct passages of one query, for n gold passages."""
-    wanted = set(gold)
-    return set_scores(list(dict.fromkeys(retrieved))[: len(wanted)], wanted).f1
+    relevant = set(gold)
+    return set_scores(list(dict.fromkeys(retrieved))[: len(relevant)], relevant).f1
 
 
 def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:

@@ -28,12 +28,12 @@ def novel_f1(
     """
     stop = {normalise_answer(word) for word in function_words("en")}
     scores = []
-    for answer, right, said in zip(answers, accepted, questions, strict=True):
-        if not right:
+    for answer, accepted_answers, turns in zip(answers, accepted, questions, strict=True):
+        if not accepted_answers:
             raise ValueError("a query without accepted answers cannot be scored")
-        known = stop.union(*(normalise_answer(question).split() for question in said))
+        known = stop.union(*(normalise_answer(question).split() for question in turns))
         novel = _novel(answer, known)
-        best = max(bag_f1(novel, _novel(other, known)) for other in right)
+        best = max(bag_f1(novel, _novel(right, known)) for right in accepted_answers)
         scores.append(best if answer.strip() else 0.0)
     return {"novel_f1": mean(scores)}
 

@@ -34,8 +34,8 @@ def seen_unseen(
     known = set(seen)
     result: dict[str, float | int | None] = {}
     split = {"seen": [set(g) & known for g in gold], "unseen": [set(g) - known for g in gold]}
-    for kind, wanted in split.items():
-        pairs = [(ids, want) for ids, want in zip(retrieved, wanted, strict=True) if want]
+    for kind, golds in split.items():
+        pairs = [(ids, want) for ids, want in zip(retrieved, golds, strict=True) if want]
         for k in cutoffs(ks):
             values = [recall_at(ids, want, k) for ids, want in pairs]
             result[f"{kind}_recall@{k}"] = mean(values) if values else None
