@@ -261,7 +261,7 @@ class RunDepth:
     Attributes:
         ranks: The deepest rank that it tells; None: all.
         gold: The largest number of gold passages of a query.
-        run: What errors call the run.
+        run: The name of the run in errors.
     """
 
     ranks: int | None
