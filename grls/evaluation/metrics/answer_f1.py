@@ -86,4 +86,4 @@ def _common(first: Sequence[str], second: Sequence[str]) -> int:
     return sum((Counter(first) & Counter(second)).values())
 
 
-AnswerF1 = metric_class(answer_f1, __doc__, predictions="string", references=["string"])
+AnswerF1 = metric_class(answer_f1, __name__, predictions="string", references=["string"])

@@ -71,4 +71,4 @@ def _ranges(categories: str) -> str:
     return "".join(parts)
 
 
-AnswerRecall = metric_class(answer_recall, __doc__, predictions=["string"], references=["string"])
+AnswerRecall = metric_class(answer_recall, __name__, predictions=["string"], references=["string"])

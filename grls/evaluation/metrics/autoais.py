@@ -70,7 +70,7 @@ def _of_records(
 
 AutoAIS = metric_class(
     _of_records,
-    __doc__,
+    __name__,
     predictions="string",
     references={"question": "string", "evidence": ["string"]},
 )

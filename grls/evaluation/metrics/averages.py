@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -26,12 +27,12 @@ def cutoffs(ks: Sequence[int]) -> list[int]:
     return sorted(set(ks))
 
 
-def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: Any) -> type[Any]:
+def metric_class(metric: Callable[..., Any], module: str, **inputs: Any) -> type[Any]:
     """The class by which ``evaluate.load`` finds the metric of a file.
 
     Args:
         metric: Takes the inputs in their order, then the other keywords of ``compute`` (``k`` as ``ks``).
-        convention: The convention of the metric.
+        module: The name of its module, whose docstring is the convention.
         inputs: The kind of each input: the name of a type, or a list or a dict of kinds.
 
     Returns:
@@ -39,6 +40,8 @@ def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: A
     """
     import datasets
     import evaluate
+
+    convention = sys.modules[module].__doc__
 
     def feature(kind: Any) -> Any:
         if isinstance(kind, dict):
@@ -57,4 +60,4 @@ def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: A
         options = {name: value for name, value in values.items() if name not in inputs}
         return metric(*map(values.get, inputs), **options, **({} if k is None else {"ks": k}))
 
-    return type("Metric", (evaluate.Metric,), {"_info": info, "_compute": compute})
+    return type(module.rpartition(".")[2], (evaluate.Metric,), {"_info": info, "_compute": compute})

@@ -26,4 +26,4 @@ def complete_recall(
     }
 
 
-CompleteRecall = metric_class(complete_recall, __doc__, predictions=["string"], references=["string"])
+CompleteRecall = metric_class(complete_recall, __name__, predictions=["string"], references=["string"])

@@ -18,4 +18,4 @@ def done_missing(done: Sequence[bool]) -> dict[str, float]:
     return {"done_missing": mean(not ended for ended in done)}
 
 
-DoneMissing = metric_class(done_missing, __doc__, predictions="bool")
+DoneMissing = metric_class(done_missing, __name__, predictions="bool")

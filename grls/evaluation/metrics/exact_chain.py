@@ -42,4 +42,4 @@ def exact_chain(
     return shares
 
 
-ExactChain = metric_class(exact_chain, __doc__, predictions=["string"], references=["string"])
+ExactChain = metric_class(exact_chain, __name__, predictions=["string"], references=["string"])

@@ -52,7 +52,7 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
 
 GraphSuccess = metric_class(
     lambda chains, problems: graph_success(chains, [problem_from_texts(**texts) for texts in problems]),
-    __doc__,
+    __name__,
     predictions=["string"],
     references={"start": ["string"], "goal": "string"},
 )

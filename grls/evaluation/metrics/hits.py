@@ -26,4 +26,4 @@ def hits(
     }
 
 
-Hits = metric_class(hits, __doc__, predictions=["string"], references=["string"])
+Hits = metric_class(hits, __name__, predictions=["string"], references=["string"])

@@ -35,4 +35,4 @@ def hop_hits(
     }
 
 
-HopHitsMetric = metric_class(hop_hits, __doc__, predictions=["string"], references=["string"])
+HopHitsMetric = metric_class(hop_hits, __name__, predictions=["string"], references=["string"])

@@ -26,4 +26,4 @@ def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[s
     return {"f1_known_number": mean(known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True))}
 
 
-KnownNumber = metric_class(known_number, __doc__, predictions=["string"], references=["string"])
+KnownNumber = metric_class(known_number, __name__, predictions=["string"], references=["string"])

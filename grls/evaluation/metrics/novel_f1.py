@@ -42,4 +42,4 @@ def _novel(text: str, known: Collection[str]) -> list[str]:
     return [word for word in normalise_answer(text).split() if word not in known]
 
 
-NovelF1 = metric_class(novel_f1, __doc__, predictions="string", references=["string"], questions=["string"])
+NovelF1 = metric_class(novel_f1, __name__, predictions="string", references=["string"], questions=["string"])

@@ -43,7 +43,7 @@ def path_match(retrieved: Sequence[Sequence[str]], accepted: Sequence[Accepted])
 
 PathMatch = metric_class(
     lambda predictions, references: path_match(predictions, [Accepted(**paths) for paths in references]),
-    __doc__,
+    __name__,
     predictions=["string"],
     references={"paths": [["string"]], "any_order": "bool"},
 )

@@ -44,4 +44,4 @@ def seen_unseen(
     return result
 
 
-SeenUnseen = metric_class(seen_unseen, __doc__, predictions=["string"], references=["string"])
+SeenUnseen = metric_class(seen_unseen, __name__, predictions=["string"], references=["string"])

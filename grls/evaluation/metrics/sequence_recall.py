@@ -26,4 +26,4 @@ def sequence_recall(
     return {f"recall@{k}": mean(recall_at(ids, relevant, k) for ids, relevant in pairs) for k in cutoffs(ks)}
 
 
-SequenceRecall = metric_class(sequence_recall, __doc__, predictions=["string"], references=["string"])
+SequenceRecall = metric_class(sequence_recall, __name__, predictions=["string"], references=["string"])

@@ -45,4 +45,4 @@ def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]
     }
 
 
-SetF1 = metric_class(set_f1, __doc__, predictions=["string"], references=["string"])
+SetF1 = metric_class(set_f1, __name__, predictions=["string"], references=["string"])
