@@ -145,8 +145,21 @@ def _copy(
     if out.resolve() == raw.resolve():
         raise ConfigError(f"{out} is the folder to read; give another --out.")
     corpus = Corpus.read(raw)
-    qrels = _read_qrels(raw, corpus)
     queries = read_queries(raw)
+    names = sorted(file.stem for file in (raw / "qrels").glob("*.tsv"))
+    ordered = [n for n in common.SPLITS if n in names] + [n for n in names if n not in common.SPLITS]
+    qrels = {name: read_split(raw, name, corpus)[1] for name in ordered}
+    if not qrels:
+        qrels = {"test": evidence_qrels(queries)}
+        count = len(qrels["test"])
+        if not count:
+            raise DataError(
+                "no qrels here, and no query has `evidence`; expected at least one of train.tsv, dev.tsv, "
+                "test.tsv.",
+                raw / "qrels",
+            )
+        _refuse_unknown(queries, corpus, raw / "queries.jsonl")
+        print(f"{'gold':<20} evidence of {counted(count, 'query')}, {len(queries) - count:,} without")
     if ratios:
         if len(qrels) > 1:
             raise ConfigError(
@@ -163,30 +176,6 @@ def _copy(
         fields = Fields(*known)
         fields.count(raw / name)
         fields.tell(raw / name)
-
-
-def _read_qrels(raw: Path, corpus: Corpus) -> dict[str, Qrels]:
-    """The qrels of every split, checked; train, dev, test first."""
-    names = sorted(file.stem for file in (raw / "qrels").glob("*.tsv"))
-    if not names:
-        return {"test": _of_evidence(raw, corpus)}
-    ordered = [n for n in common.SPLITS if n in names] + [n for n in names if n not in common.SPLITS]
-    return {name: read_split(raw, name, corpus)[1] for name in ordered}
-
-
-def _of_evidence(raw: Path, corpus: Corpus) -> Qrels:
-    """The qrels of a folder without any: the evidence of its queries; says which queries have none."""
-    queries = read_queries(raw)
-    qrels = evidence_qrels(queries)
-    if not qrels:
-        raise DataError(
-            "no qrels here, and no query has `evidence`; expected at least one of train.tsv, dev.tsv, "
-            "test.tsv.",
-            raw / "qrels",
-        )
-    _refuse_unknown(queries, corpus, raw / "queries.jsonl")
-    print(f"{'gold':<20} evidence of {counted(len(qrels), 'query')}, {len(queries) - len(qrels):,} without")
-    return qrels
 
 
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:

@@ -135,8 +135,8 @@ class PassagePool:
 
 def holds(text: str, phrase: str) -> bool:
     """Whether the words of ``phrase`` (see :func:`plain_words`) stand in ``text`` in a row."""
-    wanted = plain_words(phrase)
-    return bool(wanted) and f" {wanted} " in f" {plain_words(text)} "
+    words = plain_words(phrase)
+    return bool(words) and f" {words} " in f" {plain_words(text)} "
 
 
 def query_key(text: str) -> str:
@@ -198,12 +198,20 @@ def dataset(passages: Passages, splits: Mapping[str, Sequence[Query]]) -> Datase
     return Dataset(passages, [q for queries in splits.values() for q in queries], qrels)
 
 
-def refuse_leaks(data: Dataset) -> None:
-    """Refuse a query, by id or by text (see :func:`query_key`), that stands in two splits.
+def refuse_faulty(data: Dataset) -> None:
+    """Refuse queries that could be written and not be read, or that stand in two splits.
 
     Raises:
-        DataError: A query stands in two splits.
+        DataError: A query has no text, two have one id, or a query text (:func:`query_key`) stands in two
+            splits.
     """
+    ids: set[str] = set()
+    for query in data.queries:
+        if not query.text.strip():
+            raise DataError(f"the query {query.id!r} has no text; give it a text, or leave it out.")
+        if query.id in ids:
+            raise DataError(f"two queries have the id {query.id!r}; give each query an id of its own.")
+        ids.add(query.id)
     texts = {query.id: query_key(query.text) for query in data.queries}
     first: dict[str, str] = {}
     for name, judged in data.qrels.items():
@@ -213,21 +221,6 @@ def refuse_leaks(data: Dataset) -> None:
                     f"the text of query {query_id!r} stands in {first[texts[query_id]]} and in {name}; "
                     "a query belongs to one split, so drop it from one of the two."
                 )
-
-
-def refuse_unreadable(data: Dataset) -> None:
-    """Refuse queries with which the data set could be written, and not be read.
-
-    Raises:
-        DataError: A query has no text, or two have one id.
-    """
-    seen: set[str] = set()
-    for query in data.queries:
-        if not query.text.strip():
-            raise DataError(f"the query {query.id!r} has no text; give it a text, or leave it out.")
-        if query.id in seen:
-            raise DataError(f"two queries have the id {query.id!r}; give each query an id of its own.")
-        seen.add(query.id)
 
 
 class Tally:
@@ -313,8 +306,7 @@ def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistic
         ConfigError: The tokenizer is missing.
         WriteError: The folder cannot be written; nothing is left under its name.
     """
-    refuse_unreadable(data)
-    refuse_leaks(data)
+    refuse_faulty(data)
     numbers = statistics(data, tokenizer)
     qrels = {name: judged for name, judged in data.qrels.items() if judged}
     write_dataset(out, data.passages, data.queries, qrels)
@@ -338,7 +330,7 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
         key: The required key.
         kind: The required type; a string or list must not be empty.
         file: The file, for the error.
-        line: The line, or the name of the record in a file without lines, for the error.
+        line: The line, or the label of the record in a file without lines, for the error.
 
     Raises:
         DataError: The key is missing or its value is of another type or empty.

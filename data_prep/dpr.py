@@ -104,11 +104,8 @@ def _passage_id(passage: Any, file: Path, label: str) -> str:
 class TestGold:
     """Finds the passage for each test question while the corpus goes by.
 
-    Args:
-        raw: The folder with the raw files; without ``nq-test_gold_info.json`` there is no test question.
-
     Attributes:
-        queries: The test questions, without evidence.
+        queries: The test questions, without evidence; none without ``nq-test_gold_info.json``.
     """
 
     __test__ = False  # not a class of tests

@@ -72,10 +72,18 @@ def prepare(
     """
     pairs = {name: list(_pairs(raw / "task_1" / file)) for name, file in FILES.items()}
     pool = common.PassagePool(key=common.plain_words)
-    _fill(pool, pairs, raw)
+    for group in pairs.values():  # leaves come first: where spellings differ, the leaf's stays
+        pool.update(sentence for pair in group for sentence in pair.sentences)
+    for file in FILES.values():
+        pool.update(sentence for pair in _pairs(raw / "task_3" / file) for sentence in pair.sentences)
+    pool.update(_fact_bank(raw / FACT_BANK))
     print(f"{'union':<20} {counted(len(pool), 'passage')}: leaves, contexts and fact bank without duplicates")
     held_out = pairs["dev"] + pairs["test"]
-    pairs["train"] = _without(held_out, pairs["train"])
+    texts = {common.query_key(pair.text) for pair in held_out}
+    train = [pair for pair in pairs["train"] if common.query_key(pair.text) not in texts]
+    left_out = counted(len(pairs["train"]) - len(train), "training query")
+    print(f"{'left out':<20} {left_out} whose text stands in dev or test")
+    pairs["train"] = train
     if worldtree is not None:
         pairs["train"] += _extra(worldtree, held_out, pool)
     find = pool.finder()
@@ -114,16 +122,6 @@ def _parts(record: dict[str, Any], file: Path, line: int) -> tuple[str, str, lis
     return question, answer, sentences
 
 
-def _fill(pool: common.PassagePool, pairs: dict[str, list[Pair]], raw: Path) -> None:
-    """Put leaves, contexts and fact bank into the pool; if spellings differ, the leaf's spelling stays."""
-    leaves = (sentence for group in pairs.values() for pair in group for sentence in pair.sentences)
-    contexts = (
-        s for file in FILES.values() for pair in _pairs(raw / "task_3" / file) for s in pair.sentences
-    )
-    for sentences in (leaves, contexts, _fact_bank(raw / FACT_BANK)):
-        pool.update(sentences)
-
-
 def _fact_bank(file: Path) -> Iterator[str]:
     bank = read_json(file)
     if not isinstance(bank, dict):
@@ -134,20 +132,8 @@ def _fact_bank(file: Path) -> Iterator[str]:
             yield sentence
 
 
-def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
-    """The training pairs whose query text is not held out."""
-    texts = {common.query_key(pair.text) for pair in held_out}
-    pairs = [pair for pair in train if common.query_key(pair.text) not in texts]
-    left_out = counted(len(train) - len(pairs), "training query")
-    print(f"{'left out':<20} {left_out} whose text stands in dev or test")
-    return pairs
-
-
 def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> list[Pair]:
-    """WorldTree's training pairs that are not held out; their facts join the pool.
-
-    The sources may write a question with different punctuation, so it does not count in the comparison.
-    """
+    """WorldTree's training pairs not held out (punctuation does not count); their facts join the pool."""
     pairs = list(_worldtree_pairs(folder))
     ids = {pair.id for pair in held_out}
     questions = {common.plain_words(pair.question) for pair in held_out}

@@ -45,13 +45,13 @@ def prepare(
     pool.update(path for _, paths in rows["train"] + rows["test"] for path in paths)
     find = pool.finder()
     queries = {name: [q._replace(evidence=find(paths)) for q, paths in pairs] for name, pairs in rows.items()}
-    train, dev = common.split(queries["train"], (1 - dev_ratio, dev_ratio), seed, group=_belief)
+
+    def belief(query: Query) -> str:
+        return common.plain_words(json.loads(query.metadata)["belief"])
+
+    train, dev = common.split(queries["train"], (1 - dev_ratio, dev_ratio), seed, belief)
     splits = {"train": train, "dev": dev, "test": queries["test"]}
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
-
-
-def _belief(query: Query) -> str:
-    return common.plain_words(json.loads(query.metadata)["belief"])
 
 
 def _rows(file: Path, name: str, named: bool) -> Iterator[tuple[Query, list[str]]]:

@@ -60,14 +60,7 @@ class Order(NamedTuple):
 
 
 def read(title: str, text: str, titles: Sequence[str], answer: str = "") -> Hop:
-    """Read a gold passage.
-
-    Args:
-        title: Its title.
-        text: Its text.
-        titles: The titles of all gold passages of the question.
-        answer: The short answer; empty if unknown.
-    """
+    """Read a gold passage; ``titles`` are those of all gold passages of the question."""
     links = any(holds(text, bare_title(other)) for other in titles if other != title)
     return Hop(title, holds(text, answer), links)
 

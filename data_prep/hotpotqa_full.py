@@ -134,25 +134,25 @@ class Gold:
         )
 
 
-def read_records(file: Path, kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
-    """Yield (label, record, its id, question, answer and type) of a release in HotpotQA's form.
+def read_records(
+    file: Path, kinds: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any], tuple[str, str, str, str]]]:
+    """Yield (label, record, (id, question, answer, type)) of a release in HotpotQA's form.
 
     Raises:
         DataError: A field is missing, a type is none of ``kinds``, or an id is used twice.
     """
     ids: set[str] = set()
     for label, record in read_json_list(file):
-        texts = {
-            key: common.field(record, key, str, file, label) for key in ("_id", "question", "answer", "type")
-        }
-        if texts["type"] not in kinds:
-            raise DataError(
-                f"{label}: expected 'type' to be {' or '.join(kinds)}, got {texts['type']!r}.", file
-            )
-        if texts["_id"] in ids:
-            raise DataError(f"{label}: the id {texts['_id']!r} is used twice.", file)
-        ids.add(texts["_id"])
-        yield label, record, {**texts, "question": " ".join(texts["question"].split())}
+        name, text, answer, kind = (
+            common.field(record, key, str, file, label) for key in ("_id", "question", "answer", "type")
+        )
+        if kind not in kinds:
+            raise DataError(f"{label}: expected 'type' to be {' or '.join(kinds)}, got {kind!r}.", file)
+        if name in ids:
+            raise DataError(f"{label}: the id {name!r} is used twice.", file)
+        ids.add(name)
+        yield label, record, (name, " ".join(text.split()), answer, kind)
 
 
 def supporting_titles(record: dict[str, Any], file: Path, label: str) -> list[str]:
@@ -170,9 +170,7 @@ def _questions(file: Path) -> Iterator[Question]:
     for label, record, texts in read_records(file, KINDS):
         level = record.get("level")
         titles = {_key(title): title for title in supporting_titles(record, file, label)}
-        name, text, answer, kind = texts.values()
-        level = level if isinstance(level, str) else ""
-        yield Question(name, text, answer, kind, level, tuple(titles.values()))
+        yield Question(*texts, level if isinstance(level, str) else "", tuple(titles.values()))
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

@@ -36,15 +36,7 @@ def find_raw(folder: Path, name: str) -> Path:
 
 @contextmanager
 def open_raw(file: Path, expected: str) -> Iterator[IO[bytes]]:
-    """Open a file as bytes, decompressed if its name ends in ``.gz`` or ``.bz2``.
-
-    Args:
-        file: The file.
-        expected: The expected content, for the error.
-
-    Raises:
-        DataError: The file is missing.
-    """
+    """Open a file as bytes, decompressed if its name ends in ``.gz`` or ``.bz2``."""
     if not file.is_file():
         raise DataError(f"no such file; expected {expected}.", file)
     opener: Any = _OPENERS.get(file.suffix, open)
@@ -95,12 +87,8 @@ def read_csv(
 def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, stripped fields) of a tab-separated file without a header.
 
-    Args:
-        file: The file.
-        columns: The names of the columns; each line must have as many fields, and no blank one.
-
     Raises:
-        DataError: The file is missing, is not UTF-8, or a line does not fit the columns.
+        DataError: The file is missing, is not UTF-8, or a line does not have the columns, or has a blank one.
     """
     expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
     if not file.is_file():
@@ -113,11 +101,7 @@ def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
 
 
 def read_lines(file: Path, expected: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text without the line end) of a text file of any other format.
-
-    Args:
-        file: The file, compressed or not.
-        expected: The expected content, for the error.
+    """Yield (line number, text without the line end) of a text file of any other format, compressed or not.
 
     Raises:
         DataError: The file is missing, damaged or not UTF-8.

@@ -126,26 +126,24 @@ def _lists(value: Any, file: Path, label: str) -> list[Any]:
     return value
 
 
-def _records(file: Path) -> list[tuple[Query, list[str], dict[str, Any]]]:
+def _records(file: Path) -> Iterator[tuple[Query, list[str], dict[str, Any]]]:
     """(query, facts, raw record) of every question."""
     records = read_json(file)
     if not isinstance(records, list):
         raise DataError(f"expected a JSON list of questions, got {type(records).__name__}.", file)
-    return [_record(record, file, f"record {n}") for n, record in enumerate(records, 1)]
-
-
-def _record(record: Any, file: Path, label: str) -> tuple[Query, list[str], dict[str, Any]]:
-    if not isinstance(record, dict):
-        raise DataError(f"{label}: expected a JSON object, got {record!r:.80}.", file)
-    answer = common.field(record, "answer", bool, file, label)
-    steps = common.strings(record, "decomposition", file, label)
-    query = Query(
-        id=common.field(record, "qid", str, file, label),
-        text=common.field(record, "question", str, file, label),
-        metadata=common.metadata(answer=answer, decomposition=steps),
-        answers=("yes" if answer else "no",),
-    )
-    return query, common.strings(record, "facts", file, label), record
+    for number, record in enumerate(records, 1):
+        label = f"record {number}"
+        if not isinstance(record, dict):
+            raise DataError(f"{label}: expected a JSON object, got {record!r:.80}.", file)
+        answer = common.field(record, "answer", bool, file, label)
+        steps = common.strings(record, "decomposition", file, label)
+        query = Query(
+            id=common.field(record, "qid", str, file, label),
+            text=common.field(record, "question", str, file, label),
+            metadata=common.metadata(answer=answer, decomposition=steps),
+            answers=("yes" if answer else "no",),
+        )
+        yield query, common.strings(record, "facts", file, label), record
 
 
 if __name__ == "__main__":

@@ -59,7 +59,11 @@ def prepare(
     seen: set[str] = set()
     repeated = short = 0
     for file in files:
-        name, text = file.relative_to(raw).as_posix(), _read(file)
+        name = file.relative_to(raw).as_posix()
+        try:
+            text = read_text(file)
+        except DataError as error:
+            raise DataError(f"{error} Leave the file out by --pattern.") from None
         if word_count(text) < least_words:
             short += 1
             continue
@@ -101,13 +105,6 @@ def _none(part: str, files: int, short: int, least_words: int, pattern: str) -> 
             f"{counted(least_words, 'word')}; lower --least_words."
         )
     return f"no text for {part} among {counted(files - short, 'file')}; change --seed or --shares."
-
-
-def _read(file: Path) -> str:
-    try:
-        return read_text(file)
-    except DataError as error:
-        raise DataError(f"{error} Leave the file out by --pattern.") from None
 
 
 def _part(name: str, shares: Sequence[float], seed: int) -> str:

@@ -131,13 +131,13 @@ def _rules(
     variable = "something" if relations else "someone"
     n, double = len(predicates), round(conjunction_rate * count)
     rules: set[Rule] = set()
-    for premises, wanted, possible in ((1, count - double, n * (n - 1)), (2, double, comb(n, 2) * (n - 2))):
-        if wanted > possible:
+    for premises, share, possible in ((1, count - double, n * (n - 1)), (2, double, comb(n, 2) * (n - 2))):
+        if share > possible:
             raise ConfigError(
-                f"{n} predicates allow {possible} rules with {premises} premise(s), {wanted} were asked for; "
+                f"{n} predicates allow {possible} rules with {premises} premise(s), {share} were asked for; "
                 "ask for fewer rules or more predicates."
             )
-        size = len(rules) + wanted
+        size = len(rules) + share
         while len(rules) < size:
             *conditions, conclusion = rng.sample(predicates, premises + 1)
             rules.add(Rule(tuple(sorted(conditions)), conclusion, (), variable))

@@ -109,14 +109,8 @@ def _questions(file: Path) -> Iterator[Question]:
             raise DataError(
                 f"{label}: the supporting fact {unknown[0]!r} is no paragraph of its 'context'.", file
             )
-        yield Question(
-            texts["_id"],
-            texts["question"],
-            texts["type"],
-            texts["answer"],
-            tuple(dict.fromkeys(gold)),
-            context,
-        )
+        name, text, answer, kind = texts
+        yield Question(name, text, kind, answer, tuple(dict.fromkeys(gold)), context)
 
 
 def _paragraphs(record: dict[str, Any], file: Path, label: str) -> Iterator[tuple[str, str]]:

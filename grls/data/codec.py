@@ -92,12 +92,9 @@ LIMITS = "limits.json"
 
 
 def limits_of(value: Any, file: Path, remedy: str) -> Limits:
-    """Length limits from a JSON file.
+    """Length limits from a JSON object of the fields of :class:`Limits`.
 
-    Args:
-        value: The JSON value, an object of the fields of :class:`Limits`.
-        file: The file, for the error text.
-        remedy: The remedy, for the error text.
+    ``file`` and ``remedy`` are for the error text.
 
     Raises:
         DataError: The value is no such object, or a limit is not a whole number.

@@ -60,12 +60,7 @@ class FieldColumn(NamedTuple):
 
 
 class UnknownFieldError(LookupError):
-    """No passage has a field.
-
-    Args:
-        field: The name.
-        known: The names of all fields, sorted.
-    """
+    """No passage has a field; ``known``: the names of all fields, sorted."""
 
     def __init__(self, field: str, known: list[str]):
         super().__init__(field)

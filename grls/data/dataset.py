@@ -193,7 +193,7 @@ def read_split(
 
 
 def own_corpus(folder: str | Path) -> Corpus | None:
-    """The corpus in the folder of a data set, to check gold passages against; None if there is none."""
+    """The corpus in the folder of a data set, to check gold passages against; None without such a file."""
     return Corpus.read(folder) if (Path(folder) / "corpus.jsonl").is_file() else None
 
 

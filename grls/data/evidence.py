@@ -21,16 +21,10 @@ from grls.data.words import count, pieces, stem_key
 
 
 def excerpt(question: str, passage: Passage, words: int) -> Passage:
-    """An excerpt of a passage as evidence for a question: its title, and at most ``words`` words of its text.
+    """An excerpt of a passage as evidence for a question, of at most ``words`` words; 0: the whole passage.
 
-    Args:
-        question: The question.
-        passage: The passage.
-        words: The most words of the text, without the title; 0: the whole text.
-
-    Returns:
-        The passage with its first sentence and the sentences nearest to the question, in their order, as many
-        as fit. A first sentence that is too long is cut.
+    It is the title, the first sentence and the sentences nearest to the question, in their order, as many as
+    fit without the title. A first sentence that is too long is cut.
     """
     if not words or count(passage.text) <= words:
         return passage

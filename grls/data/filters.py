@@ -45,11 +45,7 @@ class Filter(ABC):
 
 @dataclass(frozen=True)
 class Only(Filter):
-    """Passages by their ids.
-
-    Args:
-        passages: The ids.
-    """
+    """Passages by their ids."""
 
     passages: frozenset[str]
 
@@ -67,11 +63,7 @@ class Only(Filter):
 
 @dataclass(frozen=True)
 class Where(Filter):
-    """Passages whose metadata match an expression. Make it with :func:`where`.
-
-    Args:
-        expression: The expression that must hold.
-    """
+    """Passages whose metadata match an expression. Make it with :func:`where`."""
 
     expression: Expression
 
@@ -87,11 +79,7 @@ class Where(Filter):
 
 @dataclass(frozen=True)
 class Matching(Filter):
-    """Passages by a function of their metadata. Two filters with the same function are equal.
-
-    Args:
-        accepts: Takes the metadata of a passage and returns whether the passage is allowed.
-    """
+    """Passages whose metadata a function accepts. Two filters with the same function are equal."""
 
     accepts: Callable[[Mapping[str, Any]], bool]
 
@@ -102,11 +90,7 @@ class Matching(Filter):
 
 @dataclass(frozen=True)
 class AllOf(Filter):
-    """Passages that all of several filters allow.
-
-    Args:
-        filters: The filters, at least one.
-    """
+    """Passages that all of several filters, at least one, allow."""
 
     filters: tuple[Filter, ...]
 
@@ -150,11 +134,7 @@ def where(text: str) -> Where:
 
 
 def one_each(allow: Allow, queries: int) -> list[Filter | None]:
-    """The filter of each query.
-
-    Args:
-        allow: The filters as the caller passed them.
-        queries: How many queries there are.
+    """The filter of each query, of so many queries.
 
     Raises:
         ConfigError: The number of entries is not the number of queries, or an entry is no filter.

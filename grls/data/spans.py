@@ -113,11 +113,11 @@ class Spans:
         return self._over(corpus, self.starts[self.of(numbers)], np.concatenate(([0], np.cumsum(counts))))
 
     def _over(self, corpus: Corpus, starts: Ints, offsets: Ints) -> Spans:
-        other = copy(self)
-        other.__dict__.pop("owners", None)
-        other.corpus, other.source = corpus, corpus.source
-        other.starts, other.offsets = starts, offsets
-        return other
+        spans = copy(self)
+        spans.__dict__.pop("owners", None)
+        spans.corpus, spans.source = corpus, corpus.source
+        spans.starts, spans.offsets = starts, offsets
+        return spans
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
@@ -138,13 +138,9 @@ class Spans:
 
 
 def read_spans(value: Any, file: Path) -> int | None:
-    """The length of spans in words; None if the file holds null.
-
-    Args:
-        value: The JSON value, ``{"words": 8}``.
-        file: The file, for the error text.
+    """The length of spans in words, of a JSON value ``{"words": 8}``; None for null.
 
     Raises:
-        DataError: The value is something else.
+        DataError: The value is something else; ``file`` is for the error text.
     """
     return read_count(value, "words", "the length of spans", 8, file)

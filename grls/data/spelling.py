@@ -74,20 +74,16 @@ def _of(tokenizer: Any) -> _Known:
             if not token.special and text in state[1] and not stands_for_text:
                 tokens[number] = token
         markers = {number: str(token) for number, token in tokens.items()}
-        known = _known[tokenizer] = _Known(state, markers, _split(tokenizer, list(tokens.values())))
+        backend, splitting = getattr(tokenizer, "backend_tokenizer", None), None
+        if tokens and backend is not None:  # a tokenizer without a backend splits all added tokens
+            from tokenizers import Tokenizer
+            from transformers import PreTrainedTokenizerFast
+
+            changed = Tokenizer.from_str(backend.to_str())
+            special = [copy(token) for token in tokens.values()]
+            for token in special:
+                token.special = True
+            changed.add_special_tokens(special)
+            splitting = PreTrainedTokenizerFast(tokenizer_object=changed)  # type: ignore[no-untyped-call]
+        known = _known[tokenizer] = _Known(state, markers, splitting)
     return known
-
-
-def _split(tokenizer: Any, markers: list[AddedToken]) -> Any:
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if not markers or backend is None:  # a tokenizer without a backend splits all added tokens
-        return None
-    changed = Tokenizer.from_str(backend.to_str())
-    special = [copy(token) for token in markers]
-    for token in special:
-        token.special = True
-    changed.add_special_tokens(special)
-    return PreTrainedTokenizerFast(tokenizer_object=changed)  # type: ignore[no-untyped-call]

@@ -57,7 +57,7 @@ class Query(NamedTuple):
 
 
 class PassageMetadata(Mapping[str, Any]):
-    """The metadata of a passage, which are parsed when they are first asked for; it equals a dict of them.
+    """The metadata of a passage, parsed at the first look-up; it equals a dict of them.
 
     Args:
         text: A JSON object.

@@ -65,7 +65,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class FilterValue(NamedTuple):
-    """What a field is compared with.
+    """The value that a field is compared with.
 
     Attributes:
         text: The characters of the value.
@@ -221,8 +221,8 @@ def parse_filter(text: str) -> Expression:
 
 def _sign(entry: float, number: int | Decimal) -> int:
     """-1, 0 or 1 if a number of the metadata is below, equal or above; floats compare with floats."""
-    other: Any = float(number) if isinstance(entry, float) and isinstance(number, Decimal) else number
-    return int(entry > other) - int(entry < other)
+    value: Any = float(number) if isinstance(entry, float) and isinstance(number, Decimal) else number
+    return int(entry > value) - int(entry < value)
 
 
 class _Token(NamedTuple):
@@ -288,10 +288,10 @@ class _Parser:
             values.append(self._value("a value"))
         return tuple(values)
 
-    def _value(self, wanted: str, names: bool = False, ordered: bool = False) -> FilterValue:
+    def _value(self, expected: str, names: bool = False, ordered: bool = False) -> FilterValue:
         token = self.token
         if token.kind not in ("word", "quoted") or (names and token.kind == "word" and token.text in _WORDS):
-            raise self.error(wanted)
+            raise self.error(expected)
         text, doubt = token.text, ""  # a value that is read as text, though its writer means something else
         if names or token.kind == "quoted":
             pass
@@ -313,15 +313,15 @@ class _Parser:
     def _is(self, text: str, kind: str = "word") -> bool:
         return self.token.kind == kind and self.token.text == text
 
-    def _take(self, sign: str, wanted: str) -> None:
+    def _take(self, sign: str, expected: str) -> None:
         if not self._is(sign, "sign"):
-            raise self.error(wanted)
+            raise self.error(expected)
         self._next()
 
     def _next(self) -> None:
         self.token = next(self._tokens)
 
-    def error(self, wanted: str) -> ConfigError:
+    def error(self, expected: str) -> ConfigError:
         """The error at the current token."""
         token = self.token
         got = "the end" if token.kind == "end" else repr(token.text)
@@ -332,7 +332,7 @@ class _Parser:
             hint = " One '=' compares."
         elif token.kind == "word":
             hint = " Put a field or value with white space in quotes."
-        return self._error(token.start, f"expected {wanted}, got {got}", hint)
+        return self._error(token.start, f"expected {expected}, got {got}", hint)
 
     def _error(self, start: int, fault: str, hint: str) -> ConfigError:
         before = self._text[max(0, start - 30) : start]

@@ -171,11 +171,7 @@ class Analyzer:
     def content(self, text: str, least: int = 2) -> dict[str, str]:
         """The content words of a text in order, each once: folded word -> the word as first written.
 
-        The list of function words that are left out is longer than for BM25.
-
-        Args:
-            text: The text.
-            least: The least number of letters of a word.
+        The list of function words that are left out is longer than for BM25. ``least``: letters of a word.
         """
         stop = function_words(self.language)
         content: dict[str, str] = {}

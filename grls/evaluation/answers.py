@@ -283,14 +283,9 @@ def score_file(
 
 
 def split_and_limit(files: list[str], limit: int | None) -> tuple[str, int | None]:
-    """The queries that answers were written for, by the manifests beside them.
+    """The split of answers (``test`` without a manifest), and the number of its first queries; None: all.
 
-    Args:
-        files: The answers.
-        limit: Number of first queries, whatever the manifests say; None: as they say.
-
-    Returns:
-        The split, ``test`` without a manifest, and how many first queries of it; None: all.
+    ``limit`` overrides the manifests.
 
     Raises:
         ConfigError: The answers were written for different splits or numbers of queries.

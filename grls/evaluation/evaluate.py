@@ -188,9 +188,9 @@ def evaluate_results(
         report["set"] = known_number(ids, gold) if several else None
         if run.steps == "fixed" and run.info is not None and ordered:
             # The ranking begins with the passages of the best chain; without their number no chain is whole.
-            most = run.info.options.get("hops")
-            first = [chain[:most] for chain in ids]
-            hops = FoundByHops(first, gold, paths, whole=most is not None, most=most)
+            limit = run.info.options.get("hops")
+            first = [chain[:limit] for chain in ids]
+            hops = FoundByHops(first, gold, paths, complete=limit is not None, limit=limit)
     report["hops"] = None if hops is None else hops.scores() or None
     if chains is not None and run.steps == "dynamic":
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
@@ -209,7 +209,7 @@ def evaluate_results(
 
 
 def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
-    """Query id -> the RuleTaker-Open problem that the query's metadata state, where they state one.
+    """Query id -> the RuleTaker-Open problem that its metadata state.
 
     Raises:
         DataError: A start fact is not in the corpus.
@@ -222,7 +222,7 @@ def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Probl
 
 
 def seen_gold(data: str | Path, split: str) -> set[str] | None:
-    """The passages that are gold of a training query; None: there is no other split ``train``."""
+    """The passages that are gold of a training query; None without another split ``train``."""
     file = Path(data) / "qrels" / "train.tsv"
     if split == "train" or not file.is_file():
         return None
@@ -237,8 +237,8 @@ def accepted_paths(
     Unless hops may repeat a passage (``repeats``), a passage that a proof uses again stands once.
     """
     paths: list[Accepted | None] = []
-    for query, wanted in zip(queries, gold, strict=True):
-        evidence = [passage for passage in query.evidence if passage in set(wanted)]
+    for query, passages in zip(queries, gold, strict=True):
+        evidence = [passage for passage in query.evidence if passage in set(passages)]
         proofs = [evidence, *proofs_of(query)]
         accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
         paths.append(Accepted(accepted, any_order(query)) if query.evidence else None)
@@ -246,7 +246,7 @@ def accepted_paths(
 
 
 class FoundByHops(NamedTuple):
-    """What the hops of each query found.
+    """The passages that the hops of each query found.
 
     Passages without hop order (:attr:`grls.runs.run.Run.in_hop_order`) have no hits of hops and no paths; the
     exact set of a chain remains.
@@ -256,16 +256,16 @@ class FoundByHops(NamedTuple):
         gold: Gold passage ids.
         paths: The accepted paths; None for a query without a known order.
         ordered: Whether the ids are in hop order.
-        whole: Whether the ids are the whole chain and nothing else.
-        most: Largest number of hops; None: the length of the longest chain.
+        complete: Whether the ids are the whole chain and nothing else.
+        limit: Largest number of hops; None: the length of the longest chain.
     """
 
     ids: Sequence[Sequence[str]]
     gold: Sequence[Collection[str]]
     paths: Sequence[Accepted | None]
     ordered: bool = True
-    whole: bool = True
-    most: int | None = None
+    complete: bool = True
+    limit: int | None = None
 
     def scores(self, rows: Iterable[int] | None = None) -> dict[str, float]:
         """``H1``, ``H2``, …, ``exact_set`` and ``exact_chain`` of some queries (None: all), where known."""
@@ -273,9 +273,9 @@ class FoundByHops(NamedTuple):
         ids, gold = [self.ids[n] for n in rows], [self.gold[n] for n in rows]
         paths = [self.paths[n] for n in rows] if self.ordered else []
         uses = [[] if path is None else path.paths[0] for path in paths]  # of passages, as often as used
-        wanted = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
-        hits = hop_hits(ids, wanted, self.most) if self.ordered else {}
-        return {**hits, **(exact_chain(ids, gold, paths) if self.whole else {})}
+        evidence = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
+        hits = hop_hits(ids, evidence, self.limit) if self.ordered else {}
+        return {**hits, **(exact_chain(ids, gold, paths) if self.complete else {})}
 
 
 _MOST_TYPES = 20
@@ -306,12 +306,12 @@ def scores_by_type(
     """
     report = {}
     for kind, rows in types_of(queries).items():
-        ranked, wanted = [ids[n] for n in rows], [gold[n] for n in rows]
+        ranked, golds = [ids[n] for n in rows], [gold[n] for n in rows]
         scores: dict[str, float | int] = {"queries": len(rows)}
-        scores |= sequence_recall(ranked, wanted, ks) | complete_recall(ranked, wanted, ks)
+        scores |= sequence_recall(ranked, golds, ks) | complete_recall(ranked, golds, ks)
         if chains is not None:
             passages = [chains[n] for n in rows]
-            scores |= {"set_f1": set_f1(passages, wanted)["f1"], **known_number(passages, wanted)}
+            scores |= {"set_f1": set_f1(passages, golds)["f1"], **known_number(passages, golds)}
         report[kind] = scores | ({} if hops is None else hops.scores(rows))
     return report
 

@@ -28,14 +28,9 @@ _WIDTH = 120  # characters of a passage
 
 
 class _Example(NamedTuple):
-    """One query and its retrieved passages.
+    """A query and all its retrieved passages, best first or in hop order; ``done`` is None for a ranking.
 
-    Attributes:
-        query: The query.
-        hits: All retrieved passages, best first or in hop order.
-        gold: Ids of the gold passages.
-        done: Whether the chain ends in DONE; None for a ranking.
-        problems: The failed graph checks; None if the query states no RuleTaker-Open problem, or for a set.
+    ``problems``: the failed graph checks; None without a RuleTaker-Open problem, or for a set.
     """
 
     query: Query

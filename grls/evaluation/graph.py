@@ -102,8 +102,7 @@ def graph_errors(
         reading: The reading of the checks.
 
     Returns:
-        The failed checks, each decided independently. An empty chain fails the first three; it has no node
-        that could lack an edge.
+        The failed checks, each decided independently. An empty chain fails the first three.
     """
     nodes = [parse_statement(node) if isinstance(node, str) else node for node in chain]
     facts = [node for node in nodes if isinstance(node, Fact)]

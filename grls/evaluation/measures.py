@@ -201,11 +201,9 @@ def mean_values(
 
 
 def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> float:
-    """The nDCG of whole rankings, with grade 1 for gold passages; in tuning it breaks ties of recall.
+    """The mean nDCG of whole rankings with grade 1 for gold passages; in tuning it breaks ties of recall.
 
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order; a query without gold passages counts 0.
+    A query without gold passages counts 0.
     """
     qrels = {str(n): dict.fromkeys(ids, 1) for n, ids in enumerate(gold) if ids}
     rankings = {str(n): ids for n, ids in enumerate(retrieved)}
@@ -263,7 +261,7 @@ class RunDepth:
     Attributes:
         ranks: The deepest rank that it tells; None: all.
         gold: The largest number of gold passages of a query.
-        run: What errors call the run.
+        run: The name of the run in errors.
     """
 
     ranks: int | None
@@ -272,13 +270,7 @@ class RunDepth:
 
     @classmethod
     def of(cls, run: Run, passages: int | None, gold: Sequence[Collection[str]]) -> RunDepth:
-        """The depth of a run (:meth:`grls.runs.run.Run.depth`).
-
-        Args:
-            run: The run.
-            passages: Size of the corpus; None: unknown.
-            gold: The gold passages of each query.
-        """
+        """The depth of a run (:meth:`grls.runs.run.Run.depth`); ``passages``: the size of the corpus."""
         return cls(run.depth(passages), max(map(len, gold), default=0), run.called)
 
     def tells(self, metric: str) -> bool:
@@ -291,15 +283,7 @@ class RunDepth:
         return {metric: value if self.tells(metric) else None for metric, value in values.items()}
 
     def refuse(self, metrics: Iterable[str], remedy: str = "leave out what reads deeper") -> None:
-        """Refuse metrics, named by the user, that cannot be told.
-
-        Args:
-            metrics: Their names.
-            remedy: What to do other than to retrieve again.
-
-        Raises:
-            ConfigError: One of them reads deeper than the run was cut off.
-        """
+        """Refuse metrics, named by the user, that cannot be told (ConfigError)."""
         deeper = [metric for metric in metrics if not self.tells(metric)]
         if deeper and self.ranks is not None:
             raise ConfigError(

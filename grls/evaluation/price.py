@@ -93,8 +93,8 @@ def price_of_end(
         what: The name of the end.
         seed: Seed of the resampling.
     """
-    scores = [set_scores(ids, wanted).f1 for ids, wanted in zip(ended, gold, strict=True)]
-    known = [known_number_f1(ids, wanted) for ids, wanted in zip(unended, gold, strict=True)]
+    scores = [set_scores(ids, relevant).f1 for ids, relevant in zip(ended, gold, strict=True)]
+    known = [known_number_f1(ids, relevant) for ids, relevant in zip(unended, gold, strict=True)]
     lengths, sizes = ([len(set(ids)) for ids in lists] for lists in (ended, gold))
     depths = [len(set(ids)) for ids in unended]
     more = [length - size for length, size in zip(lengths, sizes, strict=True)]

@@ -101,16 +101,16 @@ def render(statement: Statement) -> str:
     if isinstance(statement, Fact):
         return f"{statement.subject} {_says(statement.predicate)} ."
     premises, conclusion = statement.of(statement.variable)
-    said = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
+    clauses = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
     for before, fact in pairwise(premises):  # shortened if possible; a variable's word precedes its pronoun
         same = fact.subject == before.subject
         if same and not _is_verb(fact) and not _is_verb(before):
-            said.append(fact.predicate)
+            clauses.append(fact.predicate)
         elif not same and fact.subject == statement.variable:
-            said.append(f"{statement.variable} {_says(fact.predicate)}")
+            clauses.append(f"{statement.variable} {_says(fact.predicate)}")
         else:
-            said.append(_clause(fact))
-    return f"if {' and '.join(said)} then {_clause(conclusion)} ."
+            clauses.append(_clause(fact))
+    return f"if {' and '.join(clauses)} then {_clause(conclusion)} ."
 
 
 def parse_statement(text: str) -> Statement | None:
@@ -167,14 +167,11 @@ def states_problem(metadata: Mapping[str, object]) -> bool:
 
 
 def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
-    """The problem that a query's metadata states.
+    """The problem that a query's metadata state; None if a part is missing or not in the language.
 
     Args:
         metadata: ``start``: the ids of the start facts; ``goal``: the text of the goal.
         texts: Passage id -> text, at least of the start facts.
-
-    Returns:
-        The problem, or None if a part is missing or not in the language.
     """
     ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
     if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):

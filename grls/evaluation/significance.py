@@ -186,8 +186,8 @@ def compare_runs(
         ranked = {q: [hit.id for hit in without_done(each.rankings.get(q, ()))][:shared] for q in qrels}
         recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cuts}
         values.append(recalls | query_values(names, ranked, qrels))
-    told = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
-    return {shared_name(name, depths): compare(values[0][name], values[1][name]) for name in told}
+    metrics = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
+    return {shared_name(name, depths): compare(values[0][name], values[1][name]) for name in metrics}
 
 
 def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:

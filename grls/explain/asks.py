@@ -99,21 +99,21 @@ def hops_of(
             )
         return [Hop(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
     before = evidence or ()
-    wanted = gold or tuple(p for p in order if p not in before)
-    if not wanted:
+    passages = gold or tuple(p for p in order if p not in before)
+    if not passages:
         raise ConfigError(
             f"no gold passage is known for this query: give {Option('case.gold', 'ID')}, or a query id of "
             f"{Option('data', 'DIR')} whose qrels ({Option('split')}) or evidence name it."
         )
     if evidence is not None or steps == "single" or not order:
-        return [Hop(wanted, before)]
-    strange = [p for p in wanted if p not in order]
-    if strange:
+        return [Hop(passages, before)]
+    unknown = [p for p in passages if p not in order]
+    if unknown:
         raise ConfigError(
-            f"{strange[0]!r} is not in the gold order of the query, so its hop is unknown; give "
+            f"{unknown[0]!r} is not in the gold order of the query, so its hop is unknown; give "
             f"{Option('case.hop')} or {Option('case.evidence')}."
         )
-    return [Hop((p,), tuple(order[: order.index(p)])) for p in wanted]
+    return [Hop((p,), tuple(order[: order.index(p)])) for p in passages]
 
 
 def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:

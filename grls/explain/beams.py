@@ -240,7 +240,7 @@ class _Listing:
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
-        """The steps of the search, with what the model gave for them."""
+        """The steps of the search, with the scores of the model."""
         listed: list[TracedStep] = []
         codec, end = self._generator.codec, self._decoder.index.rows.end
         parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before

@@ -433,9 +433,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
-    """Whether DONE keeps the passage out of the chain: scores never rise, so a higher DONE beats every chain.
-
-    A DONE that the search did not find ends no chain, whatever its score.
+    """Whether DONE keeps the passage out of the chain: it was found, and its score is higher, which no later
+    hop can raise.
     """
     results = {hit.passage for hit in searches.trace.found}
     if gold == done or done not in results:

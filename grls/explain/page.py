@@ -123,11 +123,11 @@ def drawn(tree: Tree) -> dict[str, Any]:
     indexes: dict[int, int] = {}  # of the nodes among those of the step before
     texts: dict[int, str] = {-1: ""}
     for step, candidates in enumerate(tree.candidates, 1):
-        here = [n for n, node in enumerate(tree.nodes) if node.step == step]
-        here.sort(key=lambda n: -tree.nodes[n].score)
-        parents = list(dict.fromkeys(tree.nodes[n].parent for n in here))
+        numbers = [n for n, node in enumerate(tree.nodes) if node.step == step]
+        numbers.sort(key=lambda n: -tree.nodes[n].score)
+        parents = list(dict.fromkeys(tree.nodes[n].parent for n in numbers))
         tokens = []
-        for n in here:
+        for n in numbers:
             node = tree.nodes[n]
             texts[n] = f"{texts[node.parent]} {node.token}".strip()
             rank = f" as #{node.rank}" if node.rank else ""
@@ -139,7 +139,7 @@ def drawn(tree: Tree) -> dict[str, Any]:
             })  # fmt: skip
         beams = [{"parent": indexes.get(parent)} for parent in parents]
         steps.append({"candidates": candidates, "beams": beams, "tokens": tokens})
-        indexes = {n: index for index, n in enumerate(here)}
+        indexes = {n: index for index, n in enumerate(numbers)}
     return {"steps": _plain(steps)}
 
 

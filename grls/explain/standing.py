@@ -83,13 +83,7 @@ class GoldStanding(NamedTuple):
 
 
 def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives.
-
-    Args:
-        retriever: A retriever of any kind.
-        query: The query.
-        gold: Ids of gold passages.
-        depth: Number of passages that are ranked.
+    """Where each gold passage stands in the ranking that a search gives; ``depth``: passages that are ranked.
 
     Raises:
         DataError: A gold passage is not in the corpus.
@@ -233,11 +227,11 @@ def refuse_stepwise(
     hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
     changed = [f"{Option(name)}" for name in (*names, *(f"hops.{name}" for name in hopping))]
     if changed:
-        has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
+        verb, pronoun = ("has", "it") if len(changed) == 1 else ("have", "them")
         raise ConfigError(
             f"{Option('retriever', folder)} is a {retriever.kind} retriever, not explained step by step: "
-            f"the rank of each passage is printed, and {', '.join(changed)} {has} no meaning there; leave "
-            f"{it} out."
+            f"the rank of each passage is printed, and {', '.join(changed)} {verb} no meaning there; leave "
+            f"{pronoun} out."
         )
 
 

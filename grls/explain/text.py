@@ -44,7 +44,7 @@ def why(e: Explanation) -> str:
 
 
 def _reason(e: Explanation) -> str:
-    """What the verdict means for this passage."""
+    """The meaning of the verdict for this passage."""
     if e.verdict == "found":
         return f"Found at rank {e.rank} with score {number(e.score)}."
     if e.verdict == "duplicate":

@@ -229,12 +229,7 @@ _NOTES = {
 
 
 def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
-    """(section, table) of every section of the evaluation.
-
-    Args:
-        groups: The data sets.
-        left_out: Sections to leave out, because the page shows them elsewhere.
-    """
+    """(section, table) of every section of the evaluation, without those that the page shows elsewhere."""
     names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
     tables = []
     for name in names:
@@ -346,14 +341,7 @@ _INDEX = "figures.json"
 
 
 def write_report(page: Page, output: str) -> list[Path]:
-    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically.
-
-    Args:
-        page: The page.
-        output: Path without ending.
-
-    Returns:
-        The paths written.
+    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically; returns their paths.
 
     Raises:
         ConfigError: ``OUTPUT-figures`` exists and holds other files.
@@ -506,14 +494,14 @@ def draw_proof(proof: Proof, name: str) -> str:
 
 def describe_proof(proof: Proof) -> str:
     """The drawing in words."""
-    said = [f"Start: {' '.join(proof.start)}"]
+    sentences = [f"Start: {' '.join(proof.start)}"]
     for n, step in enumerate(proof.steps, 1):
         sources = [str(i + 1) for i, j in proof.edges if j == n - 1]
-        led = f" (from {', '.join(sources)})" if sources else ""
+        origin = f" (from {', '.join(sources)})" if sources else ""
         wrong = "".join(f" Wrong: {fault.reason}." for fault in step.faults)
-        said.append(f"Step {n}: {step.text}{led}{wrong}")
-    said.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
-    return " ".join(said)
+        sentences.append(f"Step {n}: {step.text}{origin}{wrong}")
+    sentences.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
+    return " ".join(sentences)
 
 
 def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:

@@ -84,20 +84,26 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
         return []
     files = entry.info.options.get("runs")
     named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
-    others = [other for other in entries if other is not entry]  # no ensemble is its own member
+    candidates = [other for other in entries if other is not entry]  # no ensemble is its own member
     members: list[tuple[str, Entry | None]] = []
     for n, name in enumerate(entry.info.members):
-        same: list[Entry] = []
+        matches: list[Entry] = []
         if named is not None and isinstance(named[n], str):  # NAME.trec and NAME.jsonl are one run
             member = info_file(named[n]).resolve()
-            same = [other for other in others if info_file(other.file).resolve() == member]
-        if not same:
-            for other in others:
-                file, called = other.file, "" if other.info is None else other.info.name
-                names = (str(file), str(file.with_suffix("")), file.name, file.stem)
-                if name in (other.label, called, *names):
-                    same.append(other)
-        members.append((name, same[0] if len(same) == 1 else None))
+            matches = [other for other in candidates if info_file(other.file).resolve() == member]
+        if not matches:
+            for other in candidates:
+                file, run_name = other.file, "" if other.info is None else other.info.name
+                if name in (
+                    other.label,
+                    run_name,
+                    str(file),
+                    str(file.with_suffix("")),
+                    file.name,
+                    file.stem,
+                ):
+                    matches.append(other)
+        members.append((name, matches[0] if len(matches) == 1 else None))
     return members
 
 

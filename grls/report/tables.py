@@ -243,7 +243,7 @@ def significance_table(
     baseline: str | None = None,
     seed: int = 0,
 ) -> Table | None:
-    """Every run against a reference run, tested query by query.
+    """Every run against a reference run, tested query by query; None if fewer than two runs have values.
 
     Args:
         group: The data set.
@@ -251,9 +251,6 @@ def significance_table(
         values: A run -> one value a query; None for a run without values.
         baseline: Label of the reference run; the best run if it is None or has no values.
         seed: Seed of the resampling.
-
-    Returns:
-        The table, or None if fewer than two runs have values.
     """
     measured = [(run, scores) for run in group.runs if (scores := values(run)) is not None]
     if len(measured) < 2:
@@ -294,7 +291,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         return None
     rows: list[tuple[Cell, ...]] = []
     bounds = ""
-    for run, other in ((group.runs[ended], group.runs[whole]) for ended, whole in pairs.items()):
+    for run, other in ((group.runs[ended], group.runs[unended]) for ended, unended in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
         price = price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
         every = price.groups["all"]
@@ -358,17 +355,10 @@ def overlap(
     k: int,
     gold: Sequence[Sequence[str]] | None,
 ) -> float | None:
-    """Mean Jaccard overlap of the first k passages of two runs: |A ∩ B| / |A ∪ B|.
+    """Mean Jaccard overlap of the first k passages of two runs: |A ∩ B| / |A ∪ B|; None without such a query.
 
-    Args:
-        first: Ids of each query's hits.
-        second: Ids of the other run's hits, in the same order of queries.
-        k: Number of hits of each.
-        gold: Gold passages of each query; if not None, only gold hits count.
-
-    Returns:
-        A share in [0, 1], over the queries for which at least one of the runs has such a hit; None if there
-        is no such query.
+    ``gold``: gold passages of each query; then only they count. The mean is over the queries for which at
+    least one of the runs has a passage that counts.
     """
     shares = []
     for n, hits in enumerate(zip(first, second, strict=True)):

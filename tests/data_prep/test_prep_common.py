@@ -86,7 +86,7 @@ def test_evidence_that_is_no_passage_is_named():
 
 def test_query_texts_that_differ_in_signs_alone_are_no_leak():
     data = _data(train=[_query("q1", "a", "What is C++?")], test=[_query("q2", "b", "What is C#?")])
-    common.refuse_leaks(data)
+    common.refuse_faulty(data)
     assert common.query_key(" Wo ist\tdie STRASSE ?") == common.query_key("wo ist die Straße ?")
 
 

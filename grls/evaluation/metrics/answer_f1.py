@@ -56,14 +56,7 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
 
 
 def answer_f1(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Mean exact match and F1.
-
-    Args:
-        answers: One answer a query.
-        accepted: Accepted answers of each query, in the same order of queries.
-
-    Returns:
-        ``{"exact_match": …, "f1": …}``, values in [0, 1].
+    """Mean exact match and F1, ``{"exact_match": …, "f1": …}``.
 
     Raises:
         ValueError: A query has no accepted answer.
@@ -93,4 +86,4 @@ def _common(first: Sequence[str], second: Sequence[str]) -> int:
     return sum((Counter(first) & Counter(second)).values())
 
 
-AnswerF1 = metric_class(answer_f1, __doc__, predictions="string", references=["string"])
+AnswerF1 = metric_class(answer_f1, __name__, predictions="string", references=["string"])

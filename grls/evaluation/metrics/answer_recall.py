@@ -33,23 +33,17 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 def answer_recall(
     texts: Sequence[Sequence[str]], answers: Sequence[Sequence[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Mean answer recall at each cut-off.
+    """Mean answer recall at each cut-off, ``{"answer_recall@1": …}``.
 
-    Args:
-        texts: Texts of the retrieved passages of each query, best first.
-        answers: Accepted answers of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"answer_recall@1": …}``, values in [0, 1].
+    ``texts`` are those of the retrieved passages of each query, best first; ``answers`` its accepted answers.
     """
     limits = cutoffs(ks)
     once = cache(padded_tokens)
     ranks = []
     for ranked, accepted in zip(texts, answers, strict=True):
-        wanted = [padded_tokens(answer) for answer in accepted]
+        padded = [padded_tokens(answer) for answer in accepted]
         first = ranked[: limits[-1]]
-        containing = (rank for rank, text in enumerate(first, 1) if _any_within(once(text), wanted))
+        containing = (rank for rank, text in enumerate(first, 1) if _any_within(once(text), padded))
         ranks.append(next(containing, limits[-1] + 1))
     return {f"answer_recall@{k}": mean(rank <= k for rank in ranks) for k in limits}
 
@@ -77,4 +71,4 @@ def _ranges(categories: str) -> str:
     return "".join(parts)
 
 
-AnswerRecall = metric_class(answer_recall, __doc__, predictions=["string"], references=["string"])
+AnswerRecall = metric_class(answer_recall, __name__, predictions=["string"], references=["string"])

@@ -52,14 +52,7 @@ def attributed(
 def autoais(
     questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
 ) -> dict[str, float]:
-    """The mean of :func:`attributed` over queries, with the same arguments.
-
-    Returns:
-        ``{"autoais": …}``, a value in [0, 1].
-
-    Raises:
-        DataError: There is no query.
-    """
+    """The mean of :func:`attributed` over queries, ``{"autoais": …}``, with the same arguments."""
     return {"autoais": mean(attributed(questions, answers, evidence, judge))}
 
 
@@ -77,7 +70,7 @@ def _of_records(
 
 AutoAIS = metric_class(
     _of_records,
-    __doc__,
+    __name__,
     predictions="string",
     references={"question": "string", "evidence": ["string"]},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,11 +13,7 @@ KS = (1, 5, 10, 20)
 
 
 def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean.
-
-    Raises:
-        DataError: There is no value.
-    """
+    """The arithmetic mean; there must be a value (DataError)."""
     numbers = [float(value) for value in values]
     if not numbers:
         raise DataError("there is no query to average over; give at least one query with its gold.")
@@ -24,22 +21,18 @@ def mean(values: Iterable[float]) -> float:
 
 
 def cutoffs(ks: Sequence[int]) -> list[int]:
-    """The cut-offs, ascending and without repeats.
-
-    Raises:
-        ConfigError: There is no cut-off, or a cut-off is below 1.
-    """
+    """The cut-offs, ascending and without repeats; there must be one, and none below 1 (ConfigError)."""
     if not ks or min(ks) < 1:
         raise ConfigError(f"expected cut-offs k of at least 1, got {list(ks)}.")
     return sorted(set(ks))
 
 
-def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: Any) -> type[Any]:
+def metric_class(metric: Callable[..., Any], module: str, **inputs: Any) -> type[Any]:
     """The class by which ``evaluate.load`` finds the metric of a file.
 
     Args:
         metric: Takes the inputs in their order, then the other keywords of ``compute`` (``k`` as ``ks``).
-        convention: The convention of the metric.
+        module: The name of its module, whose docstring is the convention.
         inputs: The kind of each input: the name of a type, or a list or a dict of kinds.
 
     Returns:
@@ -47,6 +40,8 @@ def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: A
     """
     import datasets
     import evaluate
+
+    convention = sys.modules[module].__doc__
 
     def feature(kind: Any) -> Any:
         if isinstance(kind, dict):
@@ -65,4 +60,4 @@ def metric_class(metric: Callable[..., Any], convention: str | None, **inputs: A
         options = {name: value for name, value in values.items() if name not in inputs}
         return metric(*map(values.get, inputs), **options, **({} if k is None else {"ks": k}))
 
-    return type("Metric", (evaluate.Metric,), {"_info": info, "_compute": compute})
+    return type(module.rpartition(".")[2], (evaluate.Metric,), {"_info": info, "_compute": compute})

@@ -18,16 +18,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 def complete_recall(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Share of complete queries at each cut-off.
-
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"complete_recall@1": …}``, values in [0, 1].
-    """
+    """Share of complete queries at each cut-off, ``{"complete_recall@1": …}``."""
     pairs = list(zip(retrieved, gold, strict=True))
     return {
         f"complete_recall@{k}": mean(bool(g) and set(g) <= set(ids[:k]) for ids, g in pairs)
@@ -35,4 +26,4 @@ def complete_recall(
     }
 
 
-CompleteRecall = metric_class(complete_recall, __doc__, predictions=["string"], references=["string"])
+CompleteRecall = metric_class(complete_recall, __name__, predictions=["string"], references=["string"])

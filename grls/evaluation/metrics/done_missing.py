@@ -14,15 +14,8 @@ from grls.evaluation.metrics.averages import mean, metric_class
 
 
 def done_missing(done: Sequence[bool]) -> dict[str, float]:
-    """The DONE-missing rate.
-
-    Args:
-        done: For each chain, whether the model ended it with DONE.
-
-    Returns:
-        ``{"done_missing": …}``, in [0, 1].
-    """
+    """The rate, ``{"done_missing": …}``; ``done``: whether the model ended each chain with DONE."""
     return {"done_missing": mean(not ended for ended in done)}
 
 
-DoneMissing = metric_class(done_missing, __doc__, predictions="bool")
+DoneMissing = metric_class(done_missing, __name__, predictions="bool")

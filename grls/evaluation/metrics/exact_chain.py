@@ -23,24 +23,23 @@ def exact_chain(
     """Shares of queries with exactly the gold passages, and with an accepted path.
 
     Args:
-        retrieved: Passage ids of each query's chain, in hop order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
-        accepted: The paths of each query; None for one without a known order. Empty: no order is known.
+        retrieved: Passage ids of each query's chain.
+        gold: Its gold passage ids.
+        accepted: Its paths; None without a known order. Empty: no query has a known order.
 
     Returns:
-        ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries that have one;
-        values in [0, 1].
+        ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries with one.
     """
     chains = [list(ids) for ids in retrieved]
-    wanted = [set(ids) for ids in gold]
-    found = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True))}
+    golds = [set(ids) for ids in gold]
+    shares = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, golds, strict=True))}
     paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
-        found["exact_chain"] = mean(
+        shares["exact_chain"] = mean(
             matches(ids, right._replace(paths=[path for path in right.paths if len(path) == len(ids)]))
             for ids, right in paths
         )
-    return found
+    return shares
 
 
-ExactChain = metric_class(exact_chain, __doc__, predictions=["string"], references=["string"])
+ExactChain = metric_class(exact_chain, __name__, predictions=["string"], references=["string"])

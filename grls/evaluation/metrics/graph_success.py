@@ -21,16 +21,9 @@ from grls.evaluation.ruletaker import Fact, Problem, parse_statement
 def graph_success(
     chains: Sequence[Sequence[str]], problems: Sequence[Problem], reading: Reading = "algorithm3"
 ) -> dict[str, float]:
-    """Success rate and error rates.
+    """Success rate and error rates, ``{"success": …, "node_number": …, …}``; all but the first are errors.
 
-    Args:
-        chains: Passage texts of each query's chain, in retrieval order, without DONE.
-        problems: The problem of each query, in the same order of queries.
-        reading: The reading of the checks.
-
-    Returns:
-        ``{"success": …, "node_number": …, "start_node": …, "end_node": …, "missing_edge": …}``, values
-        in [0, 1]; all except the first are error rates.
+    ``chains`` are passage texts in retrieval order, without DONE.
     """
     errors = [graph_errors(problem, chain, reading) for chain, problem in zip(chains, problems, strict=True)]
     result = {"success": mean(e.success for e in errors)}
@@ -59,7 +52,7 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
 
 GraphSuccess = metric_class(
     lambda chains, problems: graph_success(chains, [problem_from_texts(**texts) for texts in problems]),
-    __doc__,
+    __name__,
     predictions=["string"],
     references={"start": ["string"], "goal": "string"},
 )

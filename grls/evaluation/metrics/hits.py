@@ -14,24 +14,16 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 def hits(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Hits@k for each cut-off.
-
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"hits@k": …}``, values in [0, 1].
+    """``{"hits@k": …}`` for each cut-off.
 
     Raises:
         ConfigError: There is no cut-off, or a cut-off is below 1.
         DataError: There is no query.
     """
-    pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
+    pairs = [(list(ids), set(relevant)) for ids, relevant in zip(retrieved, gold, strict=True)]
     return {
-        f"hits@{k}": mean(any(i in wanted for i in ids[:k]) for ids, wanted in pairs) for k in cutoffs(ks)
+        f"hits@{k}": mean(any(i in relevant for i in ids[:k]) for ids, relevant in pairs) for k in cutoffs(ks)
     }
 
 
-Hits = metric_class(hits, __doc__, predictions=["string"], references=["string"])
+Hits = metric_class(hits, __name__, predictions=["string"], references=["string"])

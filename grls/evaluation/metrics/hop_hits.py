@@ -15,29 +15,24 @@ from grls.evaluation.metrics.averages import mean, metric_class
 
 
 def hop_hits(
-    retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], most: int | None = None
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], limit: int | None = None
 ) -> dict[str, float]:
-    """Hits of each hop.
+    """Hits of each hop, ``{"H1": …, "H2": …}``, for every hop of which some query has a gold passage.
 
-    Args:
-        retrieved: Passage ids of each query's chain, in hop order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries, as often as they are used.
-        most: Largest number of hops; None: the length of the longest chain.
-
-    Returns:
-        ``{"H1": …, "H2": …}``, values in [0, 1], for every hop of which some query has a gold passage.
+    ``gold`` names a passage as often as it is used. ``limit``: the largest number of hops; None: as many as
+    the longest chain has.
     """
-    pairs = [(list(ids), list(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
-    longest = max((len(wanted) for _, wanted in pairs), default=0)
-    hops = most if most is not None else max((len(ids) for ids, _ in pairs), default=0)
+    pairs = [(list(ids), list(evidence)) for ids, evidence in zip(retrieved, gold, strict=True)]
+    longest = max((len(evidence) for _, evidence in pairs), default=0)
+    hops = limit if limit is not None else max((len(ids) for ids, _ in pairs), default=0)
     return {
         f"H{hop + 1}": mean(
-            hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= wanted.count(ids[hop])
-            for ids, wanted in pairs
-            if len(wanted) > hop
+            hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= evidence.count(ids[hop])
+            for ids, evidence in pairs
+            if len(evidence) > hop
         )
         for hop in range(min(longest, hops))
     }
 
 
-HopHitsMetric = metric_class(hop_hits, __doc__, predictions=["string"], references=["string"])
+HopHitsMetric = metric_class(hop_hits, __name__, predictions=["string"], references=["string"])

@@ -17,21 +17,13 @@ from grls.evaluation.metrics.set_f1 import set_scores
 
 def known_number_f1(retrieved: Sequence[str], gold: Collection[str]) -> float:
     """Set F1 of the first n distinct passages of one query, for n gold passages."""
-    wanted = set(gold)
-    return set_scores(list(dict.fromkeys(retrieved))[: len(wanted)], wanted).f1
+    relevant = set(gold)
+    return set_scores(list(dict.fromkeys(retrieved))[: len(relevant)], relevant).f1
 
 
 def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
-    """Mean set F1 with the known number of gold passages.
-
-    Args:
-        retrieved: Passage ids of each query's chain or ranking, in order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
-
-    Returns:
-        ``{"f1_known_number": …}``, in [0, 1].
-    """
+    """Mean set F1 with the known number of gold passages, ``{"f1_known_number": …}``."""
     return {"f1_known_number": mean(known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True))}
 
 
-KnownNumber = metric_class(known_number, __doc__, predictions=["string"], references=["string"])
+KnownNumber = metric_class(known_number, __name__, predictions=["string"], references=["string"])

@@ -19,27 +19,21 @@ from grls.evaluation.metrics.averages import mean, metric_class
 def novel_f1(
     answers: Sequence[str], accepted: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Mean novel-F1.
+    """Mean novel-F1, ``{"novel_f1": …}``.
 
-    Args:
-        answers: One answer a query.
-        accepted: Accepted answers of each query, in the same order of queries.
-        questions: The questions of each query's conversation, the last one included.
-
-    Returns:
-        ``{"novel_f1": …}``, a value in [0, 1].
+    ``questions``: those of each query's conversation, the last one included.
 
     Raises:
         ValueError: A query has no accepted answer.
     """
     stop = {normalise_answer(word) for word in function_words("en")}
     scores = []
-    for answer, right, said in zip(answers, accepted, questions, strict=True):
-        if not right:
+    for answer, accepted_answers, turns in zip(answers, accepted, questions, strict=True):
+        if not accepted_answers:
             raise ValueError("a query without accepted answers cannot be scored")
-        known = stop.union(*(normalise_answer(question).split() for question in said))
+        known = stop.union(*(normalise_answer(question).split() for question in turns))
         novel = _novel(answer, known)
-        best = max(bag_f1(novel, _novel(other, known)) for other in right)
+        best = max(bag_f1(novel, _novel(right, known)) for right in accepted_answers)
         scores.append(best if answer.strip() else 0.0)
     return {"novel_f1": mean(scores)}
 
@@ -48,4 +42,4 @@ def _novel(text: str, known: Collection[str]) -> list[str]:
     return [word for word in normalise_answer(text).split() if word not in known]
 
 
-NovelF1 = metric_class(novel_f1, __doc__, predictions="string", references=["string"], questions=["string"])
+NovelF1 = metric_class(novel_f1, __name__, predictions="string", references=["string"], questions=["string"])

@@ -37,21 +37,13 @@ def matches(retrieved: Sequence[str], accepted: Accepted) -> bool:
 
 
 def path_match(retrieved: Sequence[Sequence[str]], accepted: Sequence[Accepted]) -> dict[str, float]:
-    """Share of queries whose path is matched.
-
-    Args:
-        retrieved: Passage ids of each query, in hop order (best first for a single-step run), without DONE.
-        accepted: The paths of each query, in the same order of queries.
-
-    Returns:
-        ``{"path_match": …}``, in [0, 1].
-    """
+    """Share of queries whose path is matched, ``{"path_match": …}``."""
     return {"path_match": mean(matches(*pair) for pair in zip(retrieved, accepted, strict=True))}
 
 
 PathMatch = metric_class(
     lambda predictions, references: path_match(predictions, [Accepted(**paths) for paths in references]),
-    __doc__,
+    __name__,
     predictions=["string"],
     references={"paths": [["string"]], "any_order": "bool"},
 )

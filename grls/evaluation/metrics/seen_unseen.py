@@ -25,11 +25,7 @@ def seen_unseen(
 ) -> dict[str, float | int | None]:
     """Mean recall at each cut-off for seen and for unseen gold passages.
 
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        seen: Passage ids that are gold of a training query.
-        ks: Cut-offs.
+    ``seen``: passages that are gold of a training query.
 
     Returns:
         ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …,
@@ -38,8 +34,8 @@ def seen_unseen(
     known = set(seen)
     result: dict[str, float | int | None] = {}
     split = {"seen": [set(g) & known for g in gold], "unseen": [set(g) - known for g in gold]}
-    for kind, wanted in split.items():
-        pairs = [(ids, want) for ids, want in zip(retrieved, wanted, strict=True) if want]
+    for kind, golds in split.items():
+        pairs = [(ids, want) for ids, want in zip(retrieved, golds, strict=True) if want]
         for k in cutoffs(ks):
             values = [recall_at(ids, want, k) for ids, want in pairs]
             result[f"{kind}_recall@{k}"] = mean(values) if values else None
@@ -48,4 +44,4 @@ def seen_unseen(
     return result
 
 
-SeenUnseen = metric_class(seen_unseen, __doc__, predictions=["string"], references=["string"])
+SeenUnseen = metric_class(seen_unseen, __name__, predictions=["string"], references=["string"])

@@ -21,18 +21,9 @@ def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
 def sequence_recall(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """Mean recall at each cut-off.
-
-    Args:
-        retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order of queries.
-        ks: Cut-offs.
-
-    Returns:
-        ``{"recall@1": …}``, values in [0, 1].
-    """
+    """Mean recall at each cut-off, ``{"recall@1": …}``."""
     pairs = list(zip(retrieved, gold, strict=True))
     return {f"recall@{k}": mean(recall_at(ids, relevant, k) for ids, relevant in pairs) for k in cutoffs(ks)}
 
 
-SequenceRecall = metric_class(sequence_recall, __doc__, predictions=["string"], references=["string"])
+SequenceRecall = metric_class(sequence_recall, __name__, predictions=["string"], references=["string"])

@@ -36,15 +36,7 @@ def set_scores(retrieved: Collection[str], gold: Collection[str]) -> SetScores:
 
 
 def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
-    """Mean set precision, recall and F1.
-
-    Args:
-        retrieved: Passage ids of each query's chain, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
-
-    Returns:
-        ``{"precision": …, "recall": …, "f1": …}``, values in [0, 1].
-    """
+    """Mean set precision, recall and F1, ``{"precision": …, "recall": …, "f1": …}``."""
     scores = [set_scores(*pair) for pair in zip(retrieved, gold, strict=True)]
     return {
         "precision": mean(s.precision for s in scores),
@@ -53,4 +45,4 @@ def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]
     }
 
 
-SetF1 = metric_class(set_f1, __doc__, predictions=["string"], references=["string"])
+SetF1 = metric_class(set_f1, __name__, predictions=["string"], references=["string"])
