@@ -35,10 +35,10 @@ def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
         gold: ``[b, G]`` numbers of the texts that are right for the query.
         first: The index of the first of the b examples among the B.
     """
-    every = keys.T.flatten()
+    columns = keys.T.flatten()
     target = keys[first : first + len(gold), :1]
-    right = (gold[:, :, None] == every).any(dim=1) | (target == every)
-    copies = (every[:, None] == every).tril(diagonal=-1).any(dim=1)
+    right = (gold[:, :, None] == columns).any(dim=1) | (target == columns)
+    copies = (columns[:, None] == columns).tril(diagonal=-1).any(dim=1)
     mask = right | copies
     mask[:, first : first + len(gold)].fill_diagonal_(False)
     return mask
@@ -107,16 +107,16 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
-        every, first = gathered(torch.stack(passages, dim=1))
+        batch_rows, first = gathered(torch.stack(passages, dim=1))
         keys = gathered(labels[:, : len(passages)]).rows
-        scores = self.scale * similarity(queries.float(), every.transpose(0, 1).flatten(0, 1).float())
+        scores = self.scale * similarity(queries.float(), batch_rows.transpose(0, 1).flatten(0, 1).float())
         mask = false_negatives(keys, labels[:, len(passages) :], first)
         targets = first + torch.arange(len(scores), device=scores.device)
         if not self.options.in_batch_negatives:
-            mask |= torch.arange(mask.shape[1], device=mask.device) % len(every) != targets[:, None]
+            mask |= torch.arange(mask.shape[1], device=mask.device) % len(batch_rows) != targets[:, None]
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
         if teacher is not None:
-            columns = targets[:, None] + len(every) * torch.arange(len(passages), device=scores.device)
+            columns = targets[:, None] + len(batch_rows) * torch.arange(len(passages), device=scores.device)
             student, share = scores.gather(1, columns).log_softmax(1), self.options.teacher_share
             distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
             mean = (1 - share) * mean + share * distilled

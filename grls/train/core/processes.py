@@ -195,8 +195,8 @@ def gathered(rows: Tensor) -> GatheredRows:
     counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(processes())]
     distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
     sizes = [int(count) for count in counts]
-    every: Tensor = _Gather.apply(rows, sizes)
-    return GatheredRows(every, sum(sizes[: distributed.get_rank()]))
+    gathered_rows: Tensor = _Gather.apply(rows, sizes)
+    return GatheredRows(gathered_rows, sum(sizes[: distributed.get_rank()]))
 
 
 class _Gather(torch.autograd.Function):

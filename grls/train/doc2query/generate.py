@@ -128,8 +128,8 @@ class QueryWriter:
             ConfigError: The model has no room for any prompt.
         """
         chains = [self.corpus.passages(task.chain) for task in batch]
-        read = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
-        prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in read]
+        evidence = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
+        prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in evidence]
         names = [[passage.id for passage in chain] for chain in chains]
         inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
         room, new = self.writer.room, self.writer.max_new_tokens
@@ -376,7 +376,7 @@ def sift(
     if retriever is None:
         return Sifted(queries, dropped, 0)
     first = copies(corpus)
-    found: list[Query] = []
+    accepted: list[Query] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
@@ -387,15 +387,15 @@ def sift(
                 for name, number in zip(ids, corpus.numbers(ids), strict=True)
                 if number is not None
             }
-            found += [
+            accepted += [
                 query
                 for query, hits in zip(batch, rankings, strict=True)
                 if firsts[query.evidence[0]] in [firsts.get(hit.id) for hit in hits]
             ]
             bar.update(len(batch))
-    if len(found) < len(queries):
-        dropped[ASTRAY] = len(queries) - len(found)
-    return Sifted(found, dropped, len(queries))
+    if len(accepted) < len(queries):
+        dropped[ASTRAY] = len(queries) - len(accepted)
+    return Sifted(accepted, dropped, len(queries))
 
 
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
