@@ -126,11 +126,6 @@ class BestCheckpoint(ModelCheckpoint):
         self._value: float | None = None
         """That of the best checkpoint; lower is better."""
 
-    @property
-    def state_key(self) -> str:
-        """Lightning's key, so that checkpoints of its callback can be resumed."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
     def state_dict(self) -> dict[str, Any]:
         """Lightning's state, and the finer measure of the best checkpoint."""
         return {**super().state_dict(), "finer": self._value}
@@ -138,7 +133,7 @@ class BestCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state."""
         super().load_state_dict(state_dict)
-        self._value = state_dict.get("finer")
+        self._value = state_dict["finer"]
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
         """Whether the current weights become the best checkpoint."""

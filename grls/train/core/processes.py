@@ -458,15 +458,7 @@ def write_hashes(folder: Path) -> None:
 
 
 def folder_damage(folder: Path) -> str | None:
-    """The damaged file of a checkpoint folder, with the reason; None: all files are whole.
-
-    In a folder without hashes, of a run that was killed before they were written, only the files of torch are
-    checked.
-    """
-    if not (folder / HASHES).is_file():
-        files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])
-        damages = ((file.name, damage(file)) for file in files)
-        return next((f"{name}: {reason}" for name, reason in damages if reason is not None), None)
+    """The damaged file of a checkpoint folder, with the reason; None: all files are whole."""
     try:
         known = read_json(folder / HASHES)
         for name, digest in known.items():
