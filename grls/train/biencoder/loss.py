@@ -165,7 +165,7 @@ def embed_in_groups(
     tokens = sum(_padded_tokens(part) for parts, _ in divided for part in parts)
     limit = 0 if size else tokens
     on_cpu = next(model.parameters()).device.type == "cpu" and processes() == 1
-    if size is None and on_cpu and not options.gradient_checkpointing:
+    if not size and on_cpu and not options.gradient_checkpointing:
         limit = KEPT_TOKENS
     embeddings = []
     for parts, order in divided:
@@ -180,17 +180,17 @@ def embed_in_groups(
     return embeddings
 
 
-def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[dict[str, Any]], Tensor | None]:
+def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[Mapping[str, Any]], Tensor | None]:
     """The tokens of each group, and the row of each text in them, ``[b]``; None: there is one group."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
-        return [dict(features)], None
+        return [features], None
     right = bool(mask[:, 0].all())
     if size is None and (mask.device.type != "cpu" or processes() > 1 or not right):
-        return [dict(features)], None
+        return [features], None
     lengths = mask.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
-    parts = []
+    parts: list[Mapping[str, Any]] = []
     for rows in order.split(size or GROUP):
         part, longest = dict(features), int(lengths[rows].max()) if right else mask.shape[1]
         for name, value in features.items():
@@ -207,8 +207,8 @@ def _padded_tokens(features: Mapping[str, Any]) -> int:
     return mask.numel() if isinstance(mask, Tensor) else 0
 
 
-def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:
+def _embedded(model: nn.Module, features: Mapping[str, Any]) -> Tensor:
     tokens = features.get("input_ids")
     with plain_attention(model, tokens.shape[-1] if isinstance(tokens, Tensor) else 0):
-        embeddings: Tensor = model(features)["sentence_embedding"]
+        embeddings: Tensor = model(dict(features))["sentence_embedding"]  # the model adds to what it reads
     return embeddings

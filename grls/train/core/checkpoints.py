@@ -71,14 +71,14 @@ class RunState(NamedTuple):
         before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
         folder = last.parent.parent
         for name in sorted(self.settings.keys() - _FREE):
-            earlier, now = before["settings"].get(name), self.settings[name]
+            earlier, now = before.get("settings", {}).get(name), self.settings[name]
             if earlier != now:
                 raise MismatchError(
                     f"the run in {folder} had {name} {earlier!r}, now it is {now!r}: resume with the same "
                     f"settings, or start anew without {Option('resume')}."
                 )
         for name, fingerprint in self.files.items():
-            if before["files"].get(name) != fingerprint:
+            if before.get("files", {}).get(name) != fingerprint:
                 raise MismatchError(
                     f"{name} has changed since the run in {folder} began: put it back as it was, or start "
                     f"anew without {Option('resume')} in another {Option('output')}."
