@@ -291,7 +291,7 @@ class RecipeStage(NamedTuple):
     """A training stage of a generator.
 
     Attributes:
-        stage: Its name (:data:`grls.train.signatures.STAGES`).
+        stage: Its name (:mod:`grls.train.cli`).
         layers: Recipes of ``configs/``, later ones over earlier ones.
         options: Options over the layers.
     """

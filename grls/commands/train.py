@@ -29,7 +29,7 @@ _RUN = {
     "--seed_everything": "Value of all seeds that are not set (default: 0).",
 }
 _OTHERS = {
-    "trainer": "grls.train.core.trainer.Trainer",
+    "trainer": "grls.train.cli.Trainer",
     "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }

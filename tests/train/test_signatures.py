@@ -6,7 +6,8 @@ import pytest
 from lightning.pytorch.cli import LightningArgumentParser
 
 from grls.commands.train import _OTHERS
-from grls.train.signatures import STAGES, class_options, class_summary
+from grls.train.cli import STAGES
+from grls.train.signatures import class_options, class_summary
 
 PATHS = {path for stage in STAGES.values() for path in (stage.model, stage.data, *stage.measured.values())}
 
