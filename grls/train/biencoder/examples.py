@@ -383,11 +383,11 @@ class RetrieverMiner:
         Raises:
             DataError: The retriever finds nothing.
         """
-        read = [
+        excerpts = [
             [excerpt(query.text, passage, self.words) for passage in passages]
             for query, passages in zip(queries, evidence, strict=True)
         ]
-        rankings = found_after(self.retriever, queries, read, k, None)
+        rankings = found_after(self.retriever, queries, excerpts, k, None)
         if not any(ranking.hits for ranking in rankings):
             raise DataError(
                 f"no training query shares a word with {self.retriever.corpus.source}, so {self.name} finds "

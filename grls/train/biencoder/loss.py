@@ -35,10 +35,10 @@ def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
         gold: ``[b, G]`` numbers of the texts that are right for the query.
         first: The index of the first of the b examples among the B.
     """
-    every = keys.T.flatten()
+    columns = keys.T.flatten()
     target = keys[first : first + len(gold), :1]
-    right = (gold[:, :, None] == every).any(dim=1) | (target == every)
-    copies = (every[:, None] == every).tril(diagonal=-1).any(dim=1)
+    right = (gold[:, :, None] == columns).any(dim=1) | (target == columns)
+    copies = (columns[:, None] == columns).tril(diagonal=-1).any(dim=1)
     mask = right | copies
     mask[:, first : first + len(gold)].fill_diagonal_(False)
     return mask
@@ -107,16 +107,16 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
-        every, first = gathered(torch.stack(passages, dim=1))
+        batch_rows, first = gathered(torch.stack(passages, dim=1))
         keys = gathered(labels[:, : len(passages)]).rows
-        scores = self.scale * similarity(queries.float(), every.transpose(0, 1).flatten(0, 1).float())
+        scores = self.scale * similarity(queries.float(), batch_rows.transpose(0, 1).flatten(0, 1).float())
         mask = false_negatives(keys, labels[:, len(passages) :], first)
         targets = first + torch.arange(len(scores), device=scores.device)
         if not self.options.in_batch_negatives:
-            mask |= torch.arange(mask.shape[1], device=mask.device) % len(every) != targets[:, None]
+            mask |= torch.arange(mask.shape[1], device=mask.device) % len(batch_rows) != targets[:, None]
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
         if teacher is not None:
-            columns = targets[:, None] + len(every) * torch.arange(len(passages), device=scores.device)
+            columns = targets[:, None] + len(batch_rows) * torch.arange(len(passages), device=scores.device)
             student, share = scores.gather(1, columns).log_softmax(1), self.options.teacher_share
             distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
             mean = (1 - share) * mean + share * distilled
@@ -165,7 +165,7 @@ def embed_in_groups(
     tokens = sum(_padded_tokens(part) for parts, _ in divided for part in parts)
     limit = 0 if size else tokens
     on_cpu = next(model.parameters()).device.type == "cpu" and processes() == 1
-    if size is None and on_cpu and not options.gradient_checkpointing:
+    if not size and on_cpu and not options.gradient_checkpointing:
         limit = KEPT_TOKENS
     embeddings = []
     for parts, order in divided:
@@ -180,17 +180,17 @@ def embed_in_groups(
     return embeddings
 
 
-def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[dict[str, Any]], Tensor | None]:
+def _groups(features: Mapping[str, Any], size: int | None) -> tuple[list[Mapping[str, Any]], Tensor | None]:
     """The tokens of each group, and the row of each text in them, ``[b]``; None: there is one group."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
-        return [dict(features)], None
+        return [features], None
     right = bool(mask[:, 0].all())
     if size is None and (mask.device.type != "cpu" or processes() > 1 or not right):
-        return [dict(features)], None
+        return [features], None
     lengths = mask.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
-    parts = []
+    parts: list[Mapping[str, Any]] = []
     for rows in order.split(size or GROUP):
         part, longest = dict(features), int(lengths[rows].max()) if right else mask.shape[1]
         for name, value in features.items():
@@ -207,8 +207,8 @@ def _padded_tokens(features: Mapping[str, Any]) -> int:
     return mask.numel() if isinstance(mask, Tensor) else 0
 
 
-def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:
+def _embedded(model: nn.Module, features: Mapping[str, Any]) -> Tensor:
     tokens = features.get("input_ids")
     with plain_attention(model, tokens.shape[-1] if isinstance(tokens, Tensor) else 0):
-        embeddings: Tensor = model(features)["sentence_embedding"]
+        embeddings: Tensor = model(dict(features))["sentence_embedding"]  # the model adds to what it reads
     return embeddings

@@ -127,36 +127,37 @@ class ChainCollator:
         gains = None if self.prior is None else self.prior.open(self.index, hops).gains
         decisions = walk_paths(self.index, targets, paths, self.decay, gains)
         rescored = [] if self.proposals is None else self.proposals(examples)
-        behind = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
+        hops_before = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
         lengths = np.zeros(len(paths), dtype=np.int64)  # tokens of each path before its last decision
         np.maximum.at(lengths, decisions.paths, decisions.depths)
-        written = [
+        paths_tokens = [
             self.index.tokens(path.passage)[:length].tolist()
             for path, length in zip(paths, lengths.tolist(), strict=True)
         ]
-        written += [list(passage.tokens) for passage in rescored]
-        read: TreeBatch | HopBatch
+        paths_tokens += [list(passage.tokens) for passage in rescored]
+        inputs: TreeBatch | HopBatch
         if self.start_token is None:  # a tree for each chain
             owner = [n for n, example in enumerate(examples) for _ in example.hops]
             trees = [TokenTree() for _ in examples]
             ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner, hops, strict=True)]
             nodes = [  # of what is written after each hop, the hop's end first
                 [ends[hop], *trees[owner[hop]].insert(tokens, ends[hop])]
-                for hop, tokens in zip(behind, written, strict=True)
+                for hop, tokens in zip(hops_before, paths_tokens, strict=True)
             ]
-            read = stack(trees, self.pad_token)
-            width = read.input_ids.shape[1]
+            inputs = stack(trees, self.pad_token)
+            width = inputs.input_ids.shape[1]
             nodes = [
-                [owner[hop] * width + node for node in path] for hop, path in zip(behind, nodes, strict=True)
+                [owner[hop] * width + node for node in path]
+                for hop, path in zip(hops_before, nodes, strict=True)
             ]
         else:
             sources = [hop.source for hop in hops]
-            read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
+            inputs, nodes = group(sources, hops_before, paths_tokens, self.pad_token, self.start_token)
         states = [
             nodes[p][depth]
             for p, depth in zip(decisions.paths.tolist(), decisions.depths.tolist(), strict=True)
         ]
-        batch = ChainBatch(read, decision_tensors(decisions, states, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(inputs, decision_tensors(decisions, states, paths), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
         last = [

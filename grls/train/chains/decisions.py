@@ -23,6 +23,51 @@ _NOTHING = 1e-9
 """A smaller mass of a target under a prefix is a rounding error of a difference of sums."""
 
 
+class PassageTarget(NamedTuple):
+    """The target of a hop: a distribution q over passages.
+
+    The next token c of a prefix of the trie has the target
+
+        q(c | prefix) = sum of q over the passages under prefix c / sum of q over those under the prefix.
+
+    The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
+    ``renormalized`` scores
+
+        sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
+                                                  the cross-entropy of q(. | prefix) and P(. | prefix)
+
+    so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss.
+
+    Attributes:
+        rows: Distinct rows of the index, ascending.
+        sums: Cumulative probabilities of the rows, with a zero in front.
+    """
+
+    rows: Ints
+    sums: Floats
+
+    @classmethod
+    def of(cls, index: ConstraintIndex, weights: Mapping[int, float]) -> PassageTarget:
+        """Make a target from positive weights of passages, normalised to sum to one."""
+        return cls.weighed(index, np.array(list(weights)), np.array(list(weights.values())))
+
+    @classmethod
+    def weighed(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> PassageTarget:
+        """Make a target from distinct passages or spans ``[n]``, by number, and positive weights ``[n]``."""
+        rows, inverse = np.unique(
+            np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True
+        )
+        mass = np.bincount(inverse, weights)
+        return cls(rows, np.concatenate(([0.0], np.cumsum(mass / mass.sum()))))
+
+    def under(self, low: Ints, high: Ints) -> Floats:
+        """Probability of the rows of each range ``[low, high)``."""
+        masses: Floats = (
+            self.sums[np.searchsorted(self.rows, high)] - self.sums[np.searchsorted(self.rows, low)]
+        )
+        return masses
+
+
 Gains = Callable[[Ints, Ints, Ints], Floats]
 """Hops ``[D]`` of decisions, states ``[A]`` of their allowed tokens and offsets ``[D + 1]`` -> the gain of a
 prior that is added to the score of each token (nats), ``[A]``."""
@@ -161,48 +206,3 @@ def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
         begin, end = allowed.offsets[at], allowed.offsets[at + 1]
         entries[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
     return entries
-
-
-class PassageTarget(NamedTuple):
-    """The target of a hop: a distribution q over passages.
-
-    The next token c of a prefix of the trie has the target
-
-        q(c | prefix) = sum of q over the passages under prefix c / sum of q over those under the prefix.
-
-    The sums are differences of cumulative sums, since a prefix is a range of sorted rows. Under
-    ``renormalized`` scores
-
-        sum over passages p of q(p) (-log P(p)) = E over p from q of the sum over decisions on p's path of
-                                                  the cross-entropy of q(. | prefix) and P(. | prefix)
-
-    so paths drawn from q, with weights that correct for the draw, give an unbiased estimate of the loss.
-
-    Attributes:
-        rows: Distinct rows of the index, ascending.
-        sums: Cumulative probabilities of the rows, with a zero in front.
-    """
-
-    rows: Ints
-    sums: Floats
-
-    @classmethod
-    def of(cls, index: ConstraintIndex, weights: Mapping[int, float]) -> PassageTarget:
-        """Make a target from positive weights of passages, normalised to sum to one."""
-        return cls.weighed(index, np.array(list(weights)), np.array(list(weights.values())))
-
-    @classmethod
-    def weighed(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> PassageTarget:
-        """Make a target from distinct passages or spans ``[n]``, by number, and positive weights ``[n]``."""
-        rows, inverse = np.unique(
-            np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True
-        )
-        mass = np.bincount(inverse, weights)
-        return cls(rows, np.concatenate(([0.0], np.cumsum(mass / mass.sum()))))
-
-    def under(self, low: Ints, high: Ints) -> Floats:
-        """Probability of the rows of each range ``[low, high)``."""
-        masses: Floats = (
-            self.sums[np.searchsorted(self.rows, high)] - self.sums[np.searchsorted(self.rows, low)]
-        )
-        return masses

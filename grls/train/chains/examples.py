@@ -226,10 +226,12 @@ class Teaching:
             numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(numbers, self.teacher.opinions([hops[n] for n in numbers]), strict=True):
                 taken = {text(passage) for passage in hops[n].evidence}
-                left = {passage: value for passage, value in opinion.items() if text(passage) not in taken}
-                total = sum(left.values())
+                remaining = {
+                    passage: value for passage, value in opinion.items() if text(passage) not in taken
+                }
+                total = sum(remaining.values())
                 if total > 0:
-                    opinions[n] = {passage: value / total for passage, value in left.items()}
+                    opinions[n] = {passage: value / total for passage, value in remaining.items()}
         return opinions
 
     def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:

@@ -151,8 +151,8 @@ class RetrieveChains(GeneratorModule):
         Raises:
             ConfigError: The model has fewer positions than the longest input or path.
         """
-        read: TreeBatch | HopBatch = batch.read
-        states = self._read_trees(read) if isinstance(read, TreeBatch) else self._read_hops(read)
+        inputs: TreeBatch | HopBatch = batch.read
+        states = self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
         scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
         loss = target_loss(scores, batch.decisions)
         if self.margin:
@@ -267,8 +267,8 @@ def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
     """
     if not len(odds):
         return odds.sum()
-    hops, most = rescored.hop_count, int(rescored.within.max()) + 1
-    table = odds.new_full((hops, most), float("-inf"))
+    hops, width = rescored.hop_count, int(rescored.within.max()) + 1
+    table = odds.new_full((hops, width), float("-inf"))
     table[rescored.hops, rescored.within] = odds
     logs = table.log_softmax(-1)[rescored.hops, rescored.within]
     count = odds.new_zeros(hops).index_add(0, rescored.hops, rescored.right.to(odds.dtype))

@@ -173,6 +173,6 @@ class HopMasses(NamedTuple):
         # A token that leads only to evidence has no mass; beyond it, no token has.
         with np.errstate(divide="ignore", invalid="ignore"):
             slots = np.repeat(self.slots[hops], sizes)[queried]
-            found = self.masses.gains(slots, states[queried], bounds)
-        gains[queried] = np.where(np.isfinite(found), found, _NONE)
+            of_prior = self.masses.gains(slots, states[queried], bounds)
+        gains[queried] = np.where(np.isfinite(of_prior), of_prior, _NONE)
         return gains

@@ -71,14 +71,14 @@ class RunState(NamedTuple):
         before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
         folder = last.parent.parent
         for name in sorted(self.settings.keys() - _FREE):
-            earlier, now = before["settings"].get(name), self.settings[name]
+            earlier, now = before.get("settings", {}).get(name), self.settings[name]
             if earlier != now:
                 raise MismatchError(
                     f"the run in {folder} had {name} {earlier!r}, now it is {now!r}: resume with the same "
                     f"settings, or start anew without {Option('resume')}."
                 )
         for name, fingerprint in self.files.items():
-            if before["files"].get(name) != fingerprint:
+            if before.get("files", {}).get(name) != fingerprint:
                 raise MismatchError(
                     f"{name} has changed since the run in {folder} began: put it back as it was, or start "
                     f"anew without {Option('resume')} in another {Option('output')}."
@@ -126,11 +126,6 @@ class BestCheckpoint(ModelCheckpoint):
         self._value: float | None = None
         """That of the best checkpoint; lower is better."""
 
-    @property
-    def state_key(self) -> str:
-        """Lightning's key, so that checkpoints of its callback can be resumed."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
     def state_dict(self) -> dict[str, Any]:
         """Lightning's state, and the finer measure of the best checkpoint."""
         return {**super().state_dict(), "finer": self._value}
@@ -138,7 +133,7 @@ class BestCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state."""
         super().load_state_dict(state_dict)
-        self._value = state_dict.get("finer")
+        self._value = state_dict["finer"]
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
         """Whether the current weights become the best checkpoint."""

@@ -195,8 +195,8 @@ def gathered(rows: Tensor) -> GatheredRows:
     counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(processes())]
     distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
     sizes = [int(count) for count in counts]
-    every: Tensor = _Gather.apply(rows, sizes)
-    return GatheredRows(every, sum(sizes[: distributed.get_rank()]))
+    gathered_rows: Tensor = _Gather.apply(rows, sizes)
+    return GatheredRows(gathered_rows, sum(sizes[: distributed.get_rank()]))
 
 
 class _Gather(torch.autograd.Function):
@@ -458,15 +458,7 @@ def write_hashes(folder: Path) -> None:
 
 
 def folder_damage(folder: Path) -> str | None:
-    """The damaged file of a checkpoint folder, with the reason; None: all files are whole.
-
-    In a folder without hashes, of a run that was killed before they were written, only the files of torch are
-    checked.
-    """
-    if not (folder / HASHES).is_file():
-        files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])
-        damages = ((file.name, damage(file)) for file in files)
-        return next((f"{name}: {reason}" for name, reason in damages if reason is not None), None)
+    """The damaged file of a checkpoint folder, with the reason; None: all files are whole."""
     try:
         known = read_json(folder / HASHES)
         for name, digest in known.items():

@@ -35,6 +35,139 @@ from grls.train.core.processes import averaged, by_first, leaving_no_group, proc
 from grls.train.core.trainer import EncoderTrainer, load_weights
 from grls.train.reranker.options import USUAL_RERANKER, RerankerOptions, RerankHopOptions
 
+WRONG = -20.0
+"""Log-probability (nats) of a hop after a wrong passage; after the right one it is 0."""
+
+
+class RerankHops(Sequence[RerankExample]):
+    """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
+
+    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage makes
+    the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
+    arXiv 2101.08751).
+
+    Args:
+        queries: The queries.
+        qrels: Their judgements.
+        corpus: The passages.
+        options: The options of the examples.
+        seed: Seed of all draws.
+
+    Raises:
+        DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
+            corpus has too few other passages for the hard negatives.
+        MismatchError: The retriever of hard negatives is over another corpus.
+
+    Attributes:
+        negatives_fingerprint: The fingerprint of the rankings for hard negatives.
+    """
+
+    def __init__(
+        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, options: RerankHopOptions, seed: int = 0
+    ):
+        pairs = PairOptions(
+            options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
+        )
+        named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
+        miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
+        self.negatives_fingerprint = miner.fingerprint()
+        self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[RerankExample]:
+        """The hops as they are in the first epoch."""
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> RerankExample:  # type: ignore[override]
+        """The example, with the texts of its passages, the right one first."""
+        epoch, hop = divmod(number, len(self))
+        pair = self._pairs.draw(hop, epoch)
+        scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
+        return RerankExample(pair.query, pair.passages, scores)
+
+
+class _Queries:
+    """Makes the texts of queries as a cross-encoder reads them."""
+
+    evidence_words = 0
+
+    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
+        """A query and the passages retrieved so far."""
+        return query_with_evidence(query, evidence, self.evidence_words)
+
+
+def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
+    """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
+    anew = isinstance(examples, RerankHops)
+    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed, anew)
+    batches = _Shares(order, size, drop_last=False)
+    return DataLoader(examples, batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
+
+
+class _Shares(torch.utils.data.BatchSampler):
+    """The share of this process in each batch; the whole batch where it is too small for all processes."""
+
+    def copies(self, batch: int) -> int:
+        """How often each example of a batch is there."""
+        return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()
+        for batch in super().__iter__():
+            yield batch[rank::ranks] if rank < len(batch) else batch
+
+
+class _Shuffled(torch.utils.data.Sampler[int]):
+    """A new order each epoch, a function of seed and epoch alone.
+
+    Args:
+        count: Number of examples.
+        seed: The seed.
+        anew: Example n is another one in each epoch e, with the number n + e * ``count``.
+    """
+
+    def __init__(self, count: int, seed: int, anew: bool = False):
+        self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that follows; Lightning calls it."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Any:
+        generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
+        first = self._epoch * self._count if self._anew else 0
+        return iter((torch.randperm(self._count, generator=generator) + first).tolist())
+
+
+def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
+    """Equation 9 of arXiv 2302.00083 for one prefix x.
+
+    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows, which the
+    examples hold,
+
+        loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
+
+    the likelihood of the text if the document were drawn by the reranker.
+
+    Args:
+        values: ``[C]`` the reranker's logits f.
+        scores: ``[C]`` log-probability (nats) of the stride after each candidate.
+    """
+    return -(values.log_softmax(-1) + scores.to(values.device)).logsumexp(-1)
+
+
+def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
+    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate.
+
+    The arguments are those of :func:`rerank_loss`.
+    """
+    return scores[int(values.argmax())] - scores[0]
+
 
 class RerankerModule(TrainingModule):
     """The reranker, its loss, its optimizer.
@@ -109,77 +242,6 @@ def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
 
 
-def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
-    """Equation 9 of arXiv 2302.00083 for one prefix x.
-
-    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows, which the
-    examples hold,
-
-        loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
-
-    the likelihood of the text if the document were drawn by the reranker.
-
-    Args:
-        values: ``[C]`` the reranker's logits f.
-        scores: ``[C]`` log-probability (nats) of the stride after each candidate.
-    """
-    return -(values.log_softmax(-1) + scores.to(values.device)).logsumexp(-1)
-
-
-def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
-    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate.
-
-    The arguments are those of :func:`rerank_loss`.
-    """
-    return scores[int(values.argmax())] - scores[0]
-
-
-def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
-    """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
-    anew = isinstance(examples, RerankHops)
-    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed, anew)
-    batches = _Shares(order, size, drop_last=False)
-    return DataLoader(examples, batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
-
-
-class _Shares(torch.utils.data.BatchSampler):
-    """The share of this process in each batch; the whole batch where it is too small for all processes."""
-
-    def copies(self, batch: int) -> int:
-        """How often each example of a batch is there."""
-        return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()
-        for batch in super().__iter__():
-            yield batch[rank::ranks] if rank < len(batch) else batch
-
-
-class _Shuffled(torch.utils.data.Sampler[int]):
-    """A new order each epoch, a function of seed and epoch alone.
-
-    Args:
-        count: Number of examples.
-        seed: The seed.
-        anew: Example n is another one in each epoch e, with the number n + e * ``count``.
-    """
-
-    def __init__(self, count: int, seed: int, anew: bool = False):
-        self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that follows; Lightning calls it."""
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Any:
-        generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
-        first = self._epoch * self._count if self._anew else 0
-        return iter((torch.randperm(self._count, generator=generator) + first).tolist())
-
-
 @leaving_no_group()
 def fit_reranker(
     reranker: Reranker,
@@ -247,66 +309,3 @@ def fit_reranker(
 
     by_first(save)
     return float(best.best_model_score or 0.0)
-
-
-WRONG = -20.0
-"""Log-probability (nats) of a hop after a wrong passage; after the right one it is 0."""
-
-
-class RerankHops(Sequence[RerankExample]):
-    """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
-
-    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage makes
-    the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
-    arXiv 2101.08751).
-
-    Args:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        options: The options of the examples.
-        seed: Seed of all draws.
-
-    Raises:
-        DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
-            corpus has too few other passages for the hard negatives.
-        MismatchError: The retriever of hard negatives is over another corpus.
-
-    Attributes:
-        negatives_fingerprint: The fingerprint of the rankings for hard negatives.
-    """
-
-    def __init__(
-        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, options: RerankHopOptions, seed: int = 0
-    ):
-        pairs = PairOptions(
-            options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
-        )
-        named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
-        miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
-        self.negatives_fingerprint = miner.fingerprint()
-        self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __iter__(self) -> Iterator[RerankExample]:
-        """The hops as they are in the first epoch."""
-        return (self[number] for number in range(len(self)))
-
-    def __getitem__(self, number: int) -> RerankExample:  # type: ignore[override]
-        """The example, with the texts of its passages, the right one first."""
-        epoch, hop = divmod(number, len(self))
-        pair = self._pairs.draw(hop, epoch)
-        scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
-        return RerankExample(pair.query, pair.passages, scores)
-
-
-class _Queries:
-    """Makes the texts of queries as a cross-encoder reads them."""
-
-    evidence_words = 0
-
-    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
-        """A query and the passages retrieved so far."""
-        return query_with_evidence(query, evidence, self.evidence_words)

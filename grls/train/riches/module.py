@@ -90,10 +90,10 @@ def interlaced_loss(
         choices: The allowed tokens of P positions within keys; None where ``labels`` holds these positions.
         label_smoothing: Label smoothing of the loss over the vocabulary.
     """
-    rows, wanted = hidden.flatten(0, 1), labels.flatten()
-    free = wanted != IGNORED
+    rows, flat_labels = hidden.flatten(0, 1), labels.flatten()
+    free = flat_labels != IGNORED
     total = F.cross_entropy(
-        head.all(rows[free]), wanted[free], reduction="sum", label_smoothing=label_smoothing
+        head.all(rows[free]), flat_labels[free], reduction="sum", label_smoothing=label_smoothing
     )  # fmt: skip
     if choices is not None and len(choices.labels):
         union = choices.tokens.unique()

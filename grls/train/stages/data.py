@@ -313,12 +313,14 @@ class RetrieveData(StageData):
             gold = gold_passages(query, qrels)
             for hop in range(len(gold) if self.by_hop and self.multistep else 1):
                 evidence: tuple[int, ...] = ()
-                read: list[TokenIds] = []
+                excerpts: list[TokenIds] = []
                 if hop:
-                    found = self.corpus.numbers(gold[:hop])
-                    evidence = tuple(number for number in found if number is not None)
-                    read = self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
-                source = self.codec.model_input(tokens, read)
+                    numbers = self.corpus.numbers(gold[:hop])
+                    evidence = tuple(number for number in numbers if number is not None)
+                    excerpts = (
+                        self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
+                    )
+                source = self.codec.model_input(tokens, excerpts)
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
 

@@ -33,12 +33,6 @@ class Memorise(GeneratorModule):
 class Retrieve(GeneratorModule):
     """Stage two: write the next passage given query and evidence.
 
-    Defaults of the paper: Adafactor, 1e-4, 10 % linear warm-up, linear decay.
-
-    Args:
-        generator: The model to start from, usually the model of the memorise stage.
-        kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
+    Defaults of the paper: Adafactor, 1e-4, 10 % linear warm-up, linear decay. The model to start from is
+    usually that of the memorise stage.
     """
-
-    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
-        super().__init__(generator, **kwargs)
