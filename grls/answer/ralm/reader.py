@@ -578,16 +578,11 @@ class InContextRalm:
             documents = self.documents_for(text, block)
             stretches = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
             values = self.scorer.log_probabilities(text, stretches)
-            yield [
-                ScoredStride(
-                    stride.first,
-                    stride.last,
-                    () if self.corpus is None else tuple(self.corpus.ids(numbers)),
-                    float(scores.sum()),
-                    len(scores),
-                )
-                for stride, numbers, scores in zip(block, documents, values, strict=True)
-            ]
+            scored = []
+            for stride, numbers, scores in zip(block, documents, values, strict=True):
+                passages = () if self.corpus is None else tuple(self.corpus.ids(numbers))
+                scored.append(ScoredStride(*stride, passages, float(scores.sum()), len(scores)))
+            yield scored
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""
