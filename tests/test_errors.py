@@ -121,7 +121,7 @@ def test_a_value_that_is_no_choice_is_refused() -> None:
 SHELL = {
     "io/option_errors.py": "reads what jsonargparse says",
     **dict.fromkeys(
-        ("io/html.py", "explain/page.py", "answer/riches/written.py", "serve/page/files.py"), "styles"
+        ("io/html.py", "explain/page.py", "answer/riches/answerer.py", "serve/page/files.py"), "styles"
     ),
 }
 """Files and folders that may write ``--``, and why."""
@@ -173,7 +173,7 @@ def test_remedies_name_options_that_there_are() -> None:
     } | OTHERS
     root = Path(grls.__file__).parent
     assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
-    styled = ("page.py", "html.py", "page/files.py", "riches/written.py")
+    styled = ("page.py", "html.py", "page/files.py", "riches/answerer.py")
     unknown = {
         f"{file.relative_to(root)}: {option}"
         for file in root.rglob("*.py")

@@ -106,8 +106,8 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
             "out, or let the template write each turn's content as it is."
         ) from None
     # The special tokens that the template writes around the turns, whatever their content.
-    wanted = [token for token in _encode(tokenizer, frame) if token in special]
-    if [token for token in ids if token in special] == wanted:
+    frame_tokens = [token for token in _encode(tokenizer, frame) if token in special]
+    if [token for token in ids if token in special] == frame_tokens:
         return ids
     texts = [*(turn["content"] for turn in turns), begin, tokenizer.chat_template]
     everything = "\n".join(map(str, texts))
@@ -115,7 +115,7 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     signs = {spelled: next(free) for spelled in special.values() if spelled in everything}
     signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
     text = _render(tokenizer, signed) + _signed(begin, signs)
-    safe = _read(tokenizer, text, special, signs, wanted)
+    safe = _read(tokenizer, text, special, signs, frame_tokens)
     same = [token for token in ids if token in special] == [token for token in safe if token in special]
     return ids if same and not signs else safe  # a template may leave out empty turns
 
@@ -158,13 +158,13 @@ def _any_of(texts: Collection[str]) -> str:
 
 
 def _read(
-    tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], wanted: Sequence[int]
+    tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], frame_tokens: Sequence[int]
 ) -> list[int]:
     """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text."""
     numbers = {spelled: number for number, spelled in special.items()}
     meant = {sign: spelled for spelled, sign in signs.items()}
     ids: list[int] = []
-    expected = iter(wanted)
+    expected = iter(frame_tokens)
     for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
         if n % 2 == 0:  # plain text without special tokens; ``</s>`` may be an ordinary Unigram piece
             plain = "".join(meant.get(character, character) for character in part)

@@ -110,9 +110,9 @@ class IterativeReader:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.
             DataError: A passage is not in the corpus.
         """
-        states = [_beginning(query) for query in queries]
+        states = [_State(query, f"question: {query.text}") for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]
-        nothing = _beginning(Query("", ""))
+        nothing = _State(Query("", ""), "question: ")
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
         for index, why in failed.items():
             states[index].answer, states[index].ended, states[index].failed = "", False, why
@@ -168,7 +168,3 @@ class IterativeReader:
                 return
         state.turn, state.past, state.forced = before, past, True
         state.cut += len(ids)
-
-
-def _beginning(query: Query) -> _State:
-    return _State(query, f"question: {query.text}")

@@ -14,14 +14,14 @@ from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import shown
 from grls.answer.writer import SHOWN, Questions, Spent, TextWriter
 from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
+from grls.data.types import Hit, Passage, Query
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.measures import RunDepth
 from grls.io.option_errors import visible
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.runs.portions import RunInfo
-from grls.runs.results import as_hits, find_passages
+from grls.runs.results import find_passages
 from grls.runs.run import Run
 
 BATCHES = 4
@@ -84,7 +84,7 @@ def _reading(record: dict[str, Any]) -> WrittenAnswer:
         record["answer"],
         record["ended"],
         tuple(record["read"]),
-        tuple(as_hits(record["ranking"])),
+        tuple(Hit(*fields) for fields in record["ranking"]),
         tuple(FollowUpStep(question, tuple(passages)) for question, passages in record["steps"]),
         record["cut"],
         record.get("failed", ""),

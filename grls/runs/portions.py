@@ -286,8 +286,8 @@ def in_portions(
         for first in range(file.count, len(queries), size):
             end = min(first + size, len(queries))
             records = [_record(result) for result in retrieve(slice(first, end))]
-            now = perf_counter()
-            records[-1]["seconds"], begun = now - begun, now
+            time = perf_counter()
+            records[-1]["seconds"], begun = time - begun, time
             file.add(records)
             bar.update(end - first)
     seconds = sum(record.get("seconds", 0.0) for record in file.each())

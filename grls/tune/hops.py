@@ -269,8 +269,8 @@ def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     gold, k = tuning.dev.gold, tuning.grid.k
     ids = [[hit.id for hit in hits[:k]] for hits in rankings]
     recalls = [
-        len(set(names) & set(wanted)) / len(set(wanted)) if wanted else 0.0
-        for names, wanted in zip(ids, gold, strict=True)
+        len(set(row) & set(relevant)) / len(set(relevant)) if relevant else 0.0
+        for row, relevant in zip(ids, gold, strict=True)
     ]
     return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
 
@@ -338,8 +338,8 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
         before: list[TriedEnd] = []
         if not stored:
-            own = _choices([hops.choose], walk.probable)
-            before = _measured_ends(tuning, search, hops.done_bias, own)
+            choice = _choices([hops.choose], walk.probable)
+            before = _measured_ends(tuning, search, hops.done_bias, choice)
             bar.update()
         for bias in biases:
             tried += _measured_ends(tuning, search, bias, choices)
@@ -371,7 +371,7 @@ def _measured_ends(
         for choose in choices:  # set F1 of each query, and the share without DONE
             best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
             pairs = zip(best, gold, strict=True)
-            f1s = [set_scores({hit.id for hit in chain.hits}, wanted).f1 for chain, wanted in pairs]
+            f1s = [set_scores({hit.id for hit in chain.hits}, relevant).f1 for chain, relevant in pairs]
             measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
         return measures
 
@@ -411,9 +411,9 @@ def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
     return {**earlier_choices(spec), "hops": hops}
 
 
-def _choices(wanted: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
+def _choices(choose: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
     """The choices of a chain to try; ConfigError if they need log-probabilities, which the chains lack."""
-    choices: Sequence[Choice] = wanted if wanted is not None else CHOICES if probable else CHOICES[:1]
+    choices: Sequence[Choice] = choose if choose is not None else CHOICES if probable else CHOICES[:1]
     if "expected-f1" in choices and not probable:
         raise ConfigError(NEEDS_PROBABILITIES)
     return choices

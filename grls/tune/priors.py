@@ -294,7 +294,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
         hits = [as_hits(answer["hits"]) for answer in answers]
         if not dynamic:
             return tried.fuse_first(hits, depth, max(k, depth))
-        chains = [Chain(tuple(own), 0.0, answer["done"]) for own, answer in zip(hits, answers, strict=True)]
+        chains = [Chain(tuple(row), 0.0, answer["done"]) for row, answer in zip(hits, answers, strict=True)]
         return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
 
     def quality(tried: Fusion) -> tuple[float, float]:

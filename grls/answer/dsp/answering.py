@@ -61,8 +61,8 @@ def answer_with_program(
     taught: list[Query] = []  # to make demonstrations of
     shown: list[Any] = []  # the same, as DSPy examples
     if demos.how != "none":
-        every = read_split(questions.data, demos.split, questions.corpus)[0]
-        taught = [query for query in every if query.answers or query.evidence][: demos.examples]
+        examples = read_split(questions.data, demos.split, questions.corpus)[0]
+        taught = [query for query in examples if query.answers or query.evidence][: demos.examples]
         shown = dspy_examples(taught, program == "conversational")
     everything = {**settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
     file = GrowingFile(f"{output}.trace.jsonl", everything)
@@ -121,12 +121,12 @@ def warn_of_faults(records: Sequence[dict[str, Any]]) -> None:
             "%d of %s failed, such as %r (%s); call again with the same options to try them again.",
             len(failed), counted(len(records), "query"), failed[0]["query_id"], failed[0]["failed"],
         )  # fmt: skip
-    every = [step for record in records for step in record["trace"]]
-    steps = [step for step in every if step["kind"] == "retrieval"]
-    empty = sum(not step["found"] for step in steps)
+    steps = [step for record in records for step in record["trace"]]
+    retrievals = [step for step in steps if step["kind"] == "retrieval"]
+    empty = sum(not step["found"] for step in retrievals)
     if empty:
-        log.warning("nothing was found in %d of %d retrievals.", empty, len(steps))
-    calls = [call for step in every for call in step.get("calls", ())]
+        log.warning("nothing was found in %d of %d retrievals.", empty, len(retrievals))
+    calls = [call for step in steps for call in step.get("calls", ())]
     cut = sum("cut" in call for call in calls)
     if cut:
         ended = sum(not record.get("ended", True) for record in records)

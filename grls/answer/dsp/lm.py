@@ -366,14 +366,14 @@ def _line(name: str, value: Any) -> str:
 def _fields(names: Sequence[str], text: str) -> dict[str, Any]:
     """The fields of a text that begins with the value of the first field; empty fields are left out."""
     lines_of: dict[str, list[str]] = {names[0]: []}
-    now = names[0]
+    current = names[0]
     for line in text.split(BLANK)[0].splitlines():
         begins = (name for name in names if line.casefold().startswith(f"{_label(name)}:".casefold()))
         label = next(begins, None)
         if label is not None:
-            now, line = label, line[len(_label(label)) + 1 :]
-            lines_of.setdefault(now, [])
-        lines_of[now].append(line.strip())
+            current, line = label, line[len(_label(label)) + 1 :]
+            lines_of.setdefault(current, [])
+        lines_of[current].append(line.strip())
     texts = {name: " ".join(filter(None, lines)) for name, lines in lines_of.items()}
     return {name: value for name, value in texts.items() if value}
 

@@ -371,13 +371,13 @@ class SelfAsk(dspy.Module):
         """Answer a question."""
         hops: list[list[RetrievedPassage]] = []
         known: list[str] = []
-        asked: set[str] = set()
+        follow_ups: set[str] = set()
         for hop in range(1, self.hops + 1):
             follow = self.follow_up(question=question, known=list(known)).follow_up
-            if stops(follow) or follow.casefold() in asked:
+            if stops(follow) or follow.casefold() in follow_ups:
                 note("stop", hop=hop, queries=[follow])
                 break
-            asked.add(follow.casefold())
+            follow_ups.add(follow.casefold())
             hops.append(self.retrieval.find(follow))
             reply = self.reply(context=context(hops[-1]), question=follow).answer
             known.append(f"{follow} {reply}")

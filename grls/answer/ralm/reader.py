@@ -159,12 +159,12 @@ class TextScorer:
         alone = not stride.first and not documents and not self.begin
         return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
 
-    def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
+    def log_probabilities(self, text: Sequence[int], stretches: Sequence[Wanted]) -> list[Floats]:
         """Log-probability (nats) of each token of stretches.
 
         Args:
-            text: Token ids.
-            wanted: The stretches.
+            text: Token ids of the text.
+            stretches: The stretches.
 
         Returns:
             ``[last - first]`` for each.
@@ -173,12 +173,12 @@ class TextScorer:
             ValueError: A stretch begins at a token that has no token before it.
         """
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
-        for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
+        for n, stretch in enumerate(stretches):  # equal documents are read once, so that ties stay ties
             groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
         sequences: list[_Sequence] = []
         columns_of: list[dict[int, int]] = []  # target -> its column among the targets of the sequence
         for (before, start), members in groups.items():
-            targets = sorted({t for n in members for t in range(wanted[n].first, wanted[n].last)})
+            targets = sorted({t for n in members for t in range(stretches[n].first, stretches[n].last)})
             if targets and targets[0] + len(before) <= start:
                 raise ValueError(f"token {targets[0]} has nothing before it")
             tokens = [*before, *text[start : targets[-1]]] if targets else []
@@ -196,10 +196,10 @@ class TextScorer:
             parts = np.split(self._batch([sequences[n] for n in batch]), ends[:-1])
             for n, part in zip(batch, parts, strict=True):
                 values[n] = part
-        scores: list[Floats] = [np.empty(0)] * len(wanted)
+        scores: list[Floats] = [np.empty(0)] * len(stretches)
         for members, columns, row in zip(groups.values(), columns_of, values, strict=True):
             for n in members:
-                first, last = wanted[n].first, wanted[n].last
+                first, last = stretches[n].first, stretches[n].last
                 if last > first:
                     scores[n] = row[columns[first] : columns[first] + last - first]
         return scores
@@ -217,11 +217,11 @@ class TextScorer:
             targets += sequence.targets
         read = self._head.read(input_ids=tokens.to(device), use_cache=False)
         hidden = read[torch.tensor(rows, device=device), torch.tensor(positions, device=device)]
-        wanted = torch.tensor(targets, device=device)
+        token_ids = torch.tensor(targets, device=device)
         parts = []
         for n in range(0, len(hidden), _HEAD_ROWS):
             logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
-            chosen = logits.gather(1, wanted[n : n + _HEAD_ROWS, None])[:, 0]
+            chosen = logits.gather(1, token_ids[n : n + _HEAD_ROWS, None])[:, 0]
             parts.append(chosen - logits.logsumexp(-1))
         scores: Floats = torch.cat(parts).double().cpu().numpy()
         if not np.isfinite(scores).all():
@@ -339,12 +339,12 @@ def likelihoods(
     Returns:
         ``[S][candidates of the stride]``.
     """
-    wanted = [
+    stretches = [
         Wanted((number,), scorer.start((number,), stride.last), *span)
         for stride, numbers, span in zip(strides, candidates, spans, strict=True)
         for number in numbers
     ]
-    sums = np.array([values.sum() for values in scorer.log_probabilities(text, wanted)])
+    sums = np.array([values.sum() for values in scorer.log_probabilities(text, stretches)])
     return np.split(sums, np.cumsum([len(numbers) for numbers in candidates])[:-1])
 
 
@@ -517,18 +517,13 @@ class InContextRalm:
         for n in range(0, len(todo), size):
             block = todo[n : n + size]
             documents = self.documents_for(text, block)
-            wanted = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
-            values = self.scorer.log_probabilities(text, wanted)
-            yield [
-                ScoredStride(
-                    stride.first,
-                    stride.last,
-                    () if self.corpus is None else tuple(self.corpus.ids(numbers)),
-                    float(scores.sum()),
-                    len(scores),
-                )
-                for stride, numbers, scores in zip(block, documents, values, strict=True)
-            ]
+            stretches = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
+            values = self.scorer.log_probabilities(text, stretches)
+            scored = []
+            for stride, numbers, scores in zip(block, documents, values, strict=True):
+                passages = () if self.corpus is None else tuple(self.corpus.ids(numbers))
+                scored.append(ScoredStride(*stride, passages, float(scores.sum()), len(scores)))
+            yield scored
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""

@@ -206,9 +206,9 @@ def measure(
             done = sum(record["text"] == text.name for record in file.records)
             for block in reader.score(text.tokens, done):
                 records: list[dict[str, Any]] = [{"text": text.name, **row._asdict()} for row in block]
-                now, scored = perf_counter(), reader.scorer.computed
-                records[0] |= {"seconds": now - begun, "computed": scored - computed}  # of the whole block
-                begun, computed = now, scored
+                time, total = perf_counter(), reader.scorer.computed
+                records[0] |= {"seconds": time - begun, "computed": total - computed}  # of the whole block
+                begun, computed = time, total
                 file.add(records)
                 bar.update(len(block))
     rows = [
@@ -283,10 +283,10 @@ def _opened_file(
 ) -> GrowingFile:
     """The file of a run's records, whose values of ``fields`` (the text's name first) must be ``due``."""
     file = GrowingFile(path, settings)
-    gone = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
-    if gone:
+    unknown = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
+    if unknown:
         raise MismatchError(
-            f"{path} holds records of {min(map(str, gone))!r}, which is no text of this run; give another "
+            f"{path} holds records of {min(map(str, unknown))!r}, which is no text of this run; give another "
             "output, or give the text its old name."
         )
     file.refuse_other(fields, due)

@@ -400,13 +400,13 @@ def run_riches(
     print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
     scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus)
     print(summary(scores, seconds))
-    every = (quote for written in outputs(file, queries) for quote in written.quotes)
-    several = sum(quote.held > len(quote.keys) for quote in every)
+    quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
+    several = sum(quote.held > len(quote.keys) for quote in quotes)
     if file.count <= len(queries):  # else a run over more queries may resume from it
         file.remove()
     if several:
-        quotes = counted(several, "quote is", "quotes are")
-        print(f"{quotes} held by more keys than {Option('search.max_keys')!s} allows to name")
+        count = counted(several, "quote is", "quotes are")
+        print(f"{count} held by more keys than {Option('search.max_keys')!s} allows to name")
 
 
 def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:

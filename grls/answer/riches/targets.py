@@ -159,8 +159,8 @@ class Targets:
     def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
         """Refuse a free text before a quote that does not end with its only opening marker."""
         opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
-        wanted = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
-        if opened != wanted or self._barred.intersection(tokens):
+        expected = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
+        if opened != expected or self._barred.intersection(tokens):
             raise DataError(
                 f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."
             )
