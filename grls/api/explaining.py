@@ -19,10 +19,7 @@ from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, stop_rule
 from grls.retrieve.queries import queries_of
-from grls.retrieve.spec import followed
-
-DATA = "data"
-"""The folder of the data set in a run of ``grls fit``."""
+from grls.retrieve.spec import DATA, data_beside
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,10 +165,3 @@ def _asked(
     close = get_close_matches(query, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise DataError(f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…].")
-
-
-def data_beside(folder: Path) -> Path | None:
-    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
-    places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
-    found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
-    return found[0] if found else None

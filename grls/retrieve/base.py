@@ -382,6 +382,16 @@ def single_steps(retriever: Retriever) -> Retriever:
     return retriever.retriever if isinstance(retriever, WrapsSingleSteps) else retriever
 
 
+def no_beam(retriever: Retriever) -> str | None:
+    """Why the search of a retriever has no beam to show; None: it has one."""
+    inner = single_steps(retriever)
+    if not isinstance(inner, DecodesPassages):
+        return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
+    if inner.generator.spans is not None:
+        return "this retriever writes spans of passages and scores passages from them; its beam is not shown."
+    return None
+
+
 # A capability of retrievers: retrievals share a search that runs, and get what they get in one of their own.
 #
 # A retrieval is a plan: it asks the decoder for passages, gets them, and asks again where it goes hop by hop.
