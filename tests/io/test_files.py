@@ -236,10 +236,7 @@ def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) 
         "cli.Command.run = run; sys.exit(cli.main(['index']))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a")],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code, str(tmp_path / "a")], capture_output=True, text=True, check=False
     )
     assert (done.returncode, names(tmp_path)) == (128 + getattr(signal, name), [])
     assert done.stderr == f"error: ended by {name}; nothing half-written is left.\n"
