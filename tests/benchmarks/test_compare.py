@@ -86,11 +86,11 @@ def test_every_command_is_one_that_exists(
     def recorder(self: Command) -> Callable[..., None]:
         @functools.wraps(real(self))
         def record(*args: object, **kwargs: object) -> None:
-            parsed.add(self.prog)
+            parsed.add(self.prog.split()[1])
 
         return record
 
     monkeypatch.setattr(Command, "function", property(recorder))
     for command in commands.values():
         assert command[0] == "train" or main(command) == 0, command
-    assert parsed == {f"grls {verb}" for verb in ("index", "retrieve", "fuse", "tune", "report")}
+    assert parsed == {"index", "retrieve", "fuse", "tune", "report"}
