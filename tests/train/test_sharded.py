@@ -167,7 +167,7 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
         options = RerankerOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
         if killed:
             RerankerModule.training_step = dying  # type: ignore[method-assign]
-        fit_reranker(reranker, ANIMALS, examples(9), examples(5), tmp_path / name, options, resume)
+        fit_reranker(reranker, ANIMALS, examples(17), examples(5), tmp_path / name, options, resume)
 
     step = RerankerModule.training_step
 
