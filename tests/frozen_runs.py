@@ -88,12 +88,7 @@ def quickstart(place: Place) -> Any:
         )
         names = ("train_loss", "dev_loss", "dev_recall", *(["dev_f1"] if stage == "retrieve" else []))
         found[stage] = curve(root / stage, *names)
-    called(
-        "index",
-        f"{root / 'retrieve' / 'model'}",
-        f"--corpus={root / 'data'}",
-        f"--output={root / 'r'}",
-    )
+    called("index", f"{root / 'retrieve' / 'model'}", f"--corpus={root / 'data'}", f"--output={root / 'r'}")
     given = [f"--data={root / 'data'}", "--split=test", "--device=cpu", f"--output={root / 'test'}"]
     called("retrieve", root / "r", *given, "--hops.steps=dynamic", "--hops.max=5")
     found["chains"] = results(f"{root / 'test'}.jsonl")
@@ -256,13 +251,7 @@ def answers(place: Place) -> Any:
         "closed-book": ["direct", few],
         "retrieve": ["direct", few, bm25, "--k=2"],
         "iterative": ["follow-up", few, bm25, "--reader.questions=2"],
-        "program": [
-            "dsp",
-            "retrieve-then-read",
-            bm25,
-            "--k=1",
-            "--dsp.calls.max_new_tokens=6",
-        ],
+        "program": ["dsp", "retrieve-then-read", bm25, "--k=1", "--dsp.calls.max_new_tokens=6"],
     }.items():
         output = place.folder / "runs" / f"answers-{name}"
         called("answer", *options, *base, f"--output={output}")

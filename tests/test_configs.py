@@ -363,11 +363,7 @@ FEW = {
     "riches": ["--search.max_new_tokens=6", "--search.beams=2"],
     "direct": ["--reader.max_new_tokens=6"],
     "follow-up": ["--reader.max_new_tokens=6"],
-    "dsp": [
-        "--dsp.calls.max_new_tokens=6",
-        "--dsp.calls.attempts=1",
-        "--dsp.demonstrations.examples=2",
-    ],
+    "dsp": ["--dsp.calls.max_new_tokens=6", "--dsp.calls.attempts=1", "--dsp.demonstrations.examples=2"],
 }
 """What makes ``grls answer`` quick, by its names."""
 

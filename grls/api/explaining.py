@@ -19,10 +19,7 @@ from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, stop_rule
 from grls.retrieve.queries import queries_of
-from grls.retrieve.spec import followed
-
-DATA = "data"
-"""The folder of the data set in a run of ``grls fit``."""
+from grls.retrieve.spec import DATA, data_beside
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,9 +162,3 @@ def _query_and_gold(
     close = get_close_matches(query, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise DataError(f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…].")
-
-
-def data_beside(folder: Path) -> Path | None:
-    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: no data set."""
-    parents = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
-    return next((path / DATA for path in parents if (path / DATA / "queries.jsonl").is_file()), None)

@@ -70,7 +70,6 @@ def explain(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
-    from grls.api.explaining import data_beside
     from grls.commands.opening import open_for
     from grls.data.dataset import first_queries, read_queries, read_split
     from grls.data.words import Analyzer
@@ -85,6 +84,7 @@ def explain(
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hops.stop import Never, stop_rule
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
+    from grls.retrieve.spec import data_beside
 
     quiet()
     if query == EVERY and case.is_of_one_query:

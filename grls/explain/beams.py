@@ -28,7 +28,7 @@ from grls.index import Subset
 from grls.index.rows import Ints
 from grls.io.files import turn
 from grls.models.base import Floats, GeneratorModel, Session
-from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
+from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, StopRule, stop_rule
@@ -136,16 +136,6 @@ class BeamTrace(NamedTuple):
     steps: tuple[TracedStep, ...]
     cut: bool
     results: tuple[TracedResult, ...]
-
-
-def no_beam(retriever: Retriever) -> str | None:
-    """The reason why the search of a retriever has no beam to show; None if it has a beam."""
-    inner = single_steps(retriever)
-    if not isinstance(inner, DecodesPassages):
-        return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
-    if inner.generator.spans is not None:
-        return "this retriever writes spans of passages and scores passages from them; its beam is not shown."
-    return None
 
 
 def trace_beam(

@@ -372,6 +372,16 @@ def single_steps(retriever: Retriever) -> Retriever:
     return retriever.retriever if isinstance(retriever, WrapsSingleSteps) else retriever
 
 
+def no_beam(retriever: Retriever) -> str | None:
+    """The reason why the search of a retriever has no beam to show; None if it has a beam."""
+    inner = single_steps(retriever)
+    if not isinstance(inner, DecodesPassages):
+        return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
+    if inner.generator.spans is not None:
+        return "this retriever writes spans of passages and scores passages from them; its beam is not shown."
+    return None
+
+
 class Decoding(NamedTuple):
     """A request of a plan to the decoder.
 

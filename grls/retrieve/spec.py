@@ -103,6 +103,17 @@ def followed(folder: str | Path) -> Path:
     return path
 
 
+DATA = "data"
+"""The folder of the data set in a run of ``grls fit``."""
+
+
+def data_beside(folder: Path) -> Path | None:
+    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
+    places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
+    found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
+    return found[0] if found else None
+
+
 def linked(spec: Mapping[str, Any], file: Path) -> str:
     """The path of the retriever that a link names, relative to the folder of the link.
 

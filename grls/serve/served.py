@@ -16,7 +16,6 @@ from time import perf_counter, sleep
 from types import MappingProxyType
 from typing import NamedTuple
 
-from grls.api.explaining import data_beside
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_qrels, read_queries
@@ -26,6 +25,7 @@ from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.spec import data_beside
 from grls.serve.options import RequestLimits
 from grls.serve.start import named_folders
 from grls.serve.worker import Worker

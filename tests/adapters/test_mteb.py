@@ -25,11 +25,7 @@ from mteb_tasks import retrieval_task
 
 from grls.adapters import MTEBSearch
 
-QUERIES = [
-    {"id": "a", "text": "green ponds"},
-    {"id": "b", "text": "zebras"},
-    {"id": "c", "text": "stone"},
-]
+QUERIES = [{"id": "a", "text": "green ponds"}, {"id": "b", "text": "zebras"}, {"id": "c", "text": "stone"}]
 QRELS = {"a": {"p1": 1}, "b": {"p1": 1}, "c": {"p4": 1}}
 
 

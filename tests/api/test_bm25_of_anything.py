@@ -79,12 +79,7 @@ def test_a_path_is_a_corpus(tmp_path: Path) -> None:
         (["…"], {}, DataError, "no word to index"),
         (TEXTS, {"k1": -1}, ConfigError, "k1 must be at least 0, got -1"),
         (TEXTS, {"k1": "high"}, ConfigError, "BM25: k1 must be a number, got 'high'"),
-        (
-            TEXTS,
-            {"method": "bm26"},
-            ConfigError,
-            "BM25: method must be one of lucene, .*got 'bm26'",
-        ),
+        (TEXTS, {"method": "bm26"}, ConfigError, "BM25: method must be one of lucene, .*got 'bm26'"),
         (TEXTS, {"analyzer": Analyzer("xx", stem=True)}, ConfigError, "no stemmer"),
     ],
 )

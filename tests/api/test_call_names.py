@@ -40,10 +40,7 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
         lambda a, b: a.hops().search("otters", where="yaer>1"),
         "no passage of the corpus of a member of this ret",
     ),
-    (
-        lambda a, b: list(a.hops().stream("otters", allow=["9"])),
-        "not in the corpus of a member of this ret",
-    ),
+    (lambda a, b: list(a.hops().stream("otters", allow=["9"])), "not in the corpus of a member of this ret"),
     (
         lambda a, b: grls.BM25(["1 2", "3 4"], analyzer=Analyzer(stem=True)),
         "the language of the corpus cannot be guessed: give analyzer=Analyzer(language=…).",

@@ -186,11 +186,7 @@ UNASKED = {"one": Unasked()}
     [
         ({"systems": {}}, ConfigError, "systems: expected a dict of at least one system"),
         ({"systems": [Unasked()]}, ConfigError, "systems must be a dict"),
-        (
-            {"systems": {"one": "runs/mine"}},
-            ConfigError,
-            "got 'runs/mine'; open a retriever folder with",
-        ),
+        ({"systems": {"one": "runs/mine"}}, ConfigError, "got 'runs/mine'; open a retriever folder with"),
         ({"systems": {1: Unasked()}}, ConfigError, r"systems\[1\] must be a text"),
         ({"baseline": "two"}, ConfigError, "baseline: 'two' is none of the systems 'one'"),
         ({"measures": []}, ConfigError, "expected at least one measure, such as 'nDCG@10'"),

@@ -135,15 +135,9 @@ def test_splits_of_a_folder_have_names_of_their_own_beside_dev_and_test(tmp_path
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (
-            {"queries": QUERIES, "gold": GOLD, "dev_split": "d"},
-            "dev_split='d' .* of none: leave dev_split",
-        ),
+        ({"queries": QUERIES, "gold": GOLD, "dev_split": "d"}, "dev_split='d' .* of none: leave dev_split"),
         ({"test_split": "t", "test": "test"}, "test_split='t' .* test is given, too: leave test_split out"),
-        (
-            {"train_split": "t", "gold": "training"},
-            "train_split='t' .* gold is given, too: leave",
-        ),
+        ({"train_split": "t", "gold": "training"}, "train_split='t' .* gold is given, too: leave"),
     ],
 )
 def test_a_split_is_named_once(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:

@@ -58,10 +58,7 @@ def test_the_chain_of_the_readme(root: Path) -> None:
     assert [hit.text for hit in hits] == [CORPUS[hit.id] for hit in hits]
 
 
-@pytest.mark.parametrize(
-    ("model", "recipe"),
-    [("llama", "rescore"), ("t5", "single-step"), ("t5", "chains")],
-)
+@pytest.mark.parametrize(("model", "recipe"), [("llama", "rescore"), ("t5", "single-step"), ("t5", "chains")])
 def test_recipes_for_both_kinds_of_models(root: Path, tmp_path: Path, model: str, recipe: str) -> None:
     trained = grls.Generator(root / model).fit(root / "data", recipe=recipe, options=FAST, output=tmp_path)
     assert list(trained.results) == ["chains"]

@@ -59,32 +59,38 @@ def test_everything_runs_and_goes_on(workplace: Path, monkeypatch: pytest.Monkey
     assert again == ["report"]
 
 
-@pytest.mark.parametrize("name", PLANS)
 def test_every_command_is_one_that_exists(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Parsed by the real entry points from the repository's own configs; nothing is run."""
+    """Parsed by the real entry points from the repository's own configs; nothing is run.
+
+    Commands that differ only in the folder of the data set are parsed once.
+    """
     monkeypatch.chdir(ROOT)
-    comparison = Comparison(name, dry_run=True)
-    comparison.run()
-    parsed = []
-    real = Command.function.fget
-    assert real is not None
-    for command in comparison.commands:
+    commands: dict[tuple[str, ...], list[str]] = {}
+    for name in PLANS:
+        comparison = Comparison(name, dry_run=True)
+        comparison.run()
+        for command in comparison.commands:
+            same = (word if word.startswith("configs/") else word.replace(name, "NAME") for word in command)
+            commands[tuple(same)] = command
+    for command in commands.values():
         if command[0] == "train":
             with pytest.raises(SystemExit) as stop:
                 main([*command, "--print_config"])
-            assert stop.value.code == 0
-            continue
+            assert stop.value.code == 0, command
+    parsed = set()
+    real = Command.function.fget
+    assert real is not None
 
-        def recorder(self: Command, name: str = command[0]) -> Callable[..., None]:
-            @functools.wraps(real(self))
-            def record(*args: object, **kwargs: object) -> None:
-                parsed.append(name)
+    def recorder(self: Command) -> Callable[..., None]:
+        @functools.wraps(real(self))
+        def record(*args: object, **kwargs: object) -> None:
+            parsed.add(self.prog.split()[1])
 
-            return record
+        return record
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Command, "function", property(recorder))
-            assert main(command) == 0
-    assert {"index", "retrieve", "fuse", "tune", "report"} == set(parsed)
+    monkeypatch.setattr(Command, "function", property(recorder))
+    for command in commands.values():
+        assert command[0] == "train" or main(command) == 0, command
+    assert parsed == {"index", "retrieve", "fuse", "tune", "report"}

@@ -108,11 +108,7 @@ def test_its_weight_as_a_prior_and_in_a_fusion_is_tuned(folder: Path, place: Pat
     own = folder.parent
     priors = [{"retriever": "../r", "weight": 0.01}]
     write_spec(own / "prior", "hybrid", {"generator": "../../generative", "priors": priors})
-    write_spec(
-        own / "fused",
-        "fusion",
-        {"members": ["../r", {"kind": "bm25"}], "method": "rrf"},
-    )
+    write_spec(own / "fused", "fusion", {"members": ["../r", {"kind": "bm25"}], "method": "rrf"})
     given = [f"--data={place / 'data'}", "--split=dev", "--device=cpu", "--grid.k=2"]
     assert main(["tune", str(own / "prior"), *given, "--grid.prior_weights=[1, 4]"]) == 0
     assert read_spec(own / "prior")["priors"][0]["weight"] != 0.01

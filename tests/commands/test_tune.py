@@ -176,11 +176,7 @@ PRICE = re.compile(
 
 @pytest.mark.parametrize("kind", ["own", "hopping"])
 def test_the_price_of_done_is_that_of_fixed_hops_as_many_as_are_gold(
-    kind: str,
-    data: Path,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
+    kind: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = request.getfixturevalue(kind)
     given = ["--hops.chains=1", "--hops.branch=1", *DYNAMIC]

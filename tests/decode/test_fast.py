@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_helpers import passage, queries, ranking, trees
+from decode_helpers import finds_the_same, queries, searches, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_bert2bert, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
@@ -24,53 +24,14 @@ GENERATORS = {(name, seed): Seq2SeqGenerator(make(seed)) for name, make in MODEL
 TREES = {key: trees(generator.model) for key, generator in GENERATORS.items()}
 
 
-@st.composite
-def searches(draw: Any) -> dict[str, Any]:
-    rows = draw(st.lists(passage(), min_size=1, max_size=30))
-    count = draw(st.integers(1, 12))
-    beams = draw(st.integers(1, 8))
-    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
-    return {
-        "rows": rows,
-        "inputs": queries(count, draw(st.integers(0, 99))),
-        "beams": beams,
-        "k": draw(st.integers(1, beams)),
-        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
-        "mode": draw(st.sampled_from(["renormalized", "full"])),
-        "early_stop": draw(st.sampled_from([None, True, False])),
-        "slots": draw(st.integers(1, 9)),
-        "group": draw(st.sampled_from([1, 8])),
-        "model": draw(st.sampled_from(sorted(GENERATORS))),
-        "backend": draw(st.sampled_from(["array", "flat"])),
-        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
-    }
-
-
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
 @settings(max_examples=75, deadline=None)
-@given(searches())
-def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
-    _compare(search, FastDecoder, search["backend"])
-
-
-@settings(max_examples=75, deadline=None)
-@given(searches())
-def test_the_search_on_the_device_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
-    _compare(search, DeviceDecoder, "array")
-
-
-def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
-    index = index_sequences([np.array(row) for row in search["rows"]], END, backend)
-    how = (index, search["beams"], search["mode"], search["early_stop"])
-    plain = Decoder(GENERATORS[search["model"]], *how)
-    fast = kind(TREES[search["model"]], *how, slots=search["slots"])
-    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
-    what = (search["inputs"], search["k"], search["exclude"], allow)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "_GROUP", search["group"])  # 1: a slot is given away beside others at work
-        outputs = fast.search(*what)
-    for expected, found in zip(plain.search(*what), outputs, strict=True):
-        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
-        assert ranking(found) == ranking(expected)
+@given(searches(), st.sampled_from(sorted(GENERATORS)))
+def test_the_fast_search_finds_what_the_plain_one_finds(
+    kind: Any, search: dict[str, Any], model: tuple[str, int]
+) -> None:
+    backend = "array" if kind is DeviceDecoder else search["backend"]
+    finds_the_same(search | {"backend": backend}, GENERATORS[model], TREES[model], kind)
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])

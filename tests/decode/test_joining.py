@@ -54,7 +54,7 @@ class Arrivals:
 @st.composite
 def runs(draw: Any) -> dict[str, Any]:
     rows = draw(st.lists(passage(7), min_size=1, max_size=20))
-    count, beams = draw(st.integers(1, 20)), draw(st.integers(1, 6))
+    count, beams = draw(st.integers(1, 12)), draw(st.integers(1, 6))
     numbers = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows), unique=True)
     chosen = st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=len(rows), unique=True)
     allow = st.one_of(st.none(), chosen)
@@ -71,7 +71,7 @@ def runs(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(runs())
 def test_joining_changes_no_result(run: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in run["rows"]], END)
@@ -89,7 +89,7 @@ def test_joining_changes_no_result(run: dict[str, Any]) -> None:
         assert [one.score for one in passages] == pytest.approx([one.score for one in expected], abs=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(runs())
 def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in run["rows"]], END)

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_helpers import passage, queries, ranking, trees
+from decode_helpers import finds_the_same, queries, searches, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
 from grls.decode.scope import Scope
 from grls.decode.score_all import score_all, score_rows
@@ -129,52 +129,22 @@ def test_what_may_not_be_found_has_no_mass() -> None:
             assert {h.passage: h.score for h in found[n]} == pytest.approx(expected, abs=1e-4)
 
 
-@st.composite
-def searches(draw: Any) -> dict[str, Any]:
-    rows = draw(st.lists(passage(), min_size=1, max_size=30))
-    count, beams = draw(st.integers(1, 12)), draw(st.integers(1, 8))
-    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
-    return {
-        "rows": rows,
-        "inputs": queries(count, draw(st.integers(0, 99))),
-        "beams": beams,
-        "k": draw(st.integers(1, beams)),
-        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
-        "mode": draw(st.sampled_from(["renormalized", "full"])),
-        "early_stop": draw(st.sampled_from([None, True, False])),
-        "slots": draw(st.integers(1, 9)),
-        "group": draw(st.sampled_from([1, 8])),
-        "backend": draw(st.sampled_from(["array", "flat"])),
-        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
-        "weights": draw(st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3)),
-        "fixed": draw(st.booleans()),
-        "normalized": draw(st.booleans()),
-        "seed": draw(st.integers(0, 99)),
-    }
-
-
 @settings(max_examples=75, deadline=None)
-@given(searches())
-def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
-    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
-    how = (index, search["beams"], search["mode"], search["early_stop"])
+@given(
+    searches(),
+    st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_the_fast_search_finds_what_the_plain_one_finds(
+    search: dict[str, Any], shares: list[float], fixed: bool, normalized: bool, seed: int
+) -> None:
     count, passages = len(search["inputs"]), len(search["rows"])
-    fixed = Fixed(passages - 1, -0.7) if search["fixed"] else None
-    prior = Prior(
-        tuple(
-            WeightedPrior(among(weights(search["seed"] + n, count, passages)), weight, fixed)
-            for n, weight in enumerate(search["weights"])
-        ),
-        search["normalized"],
-    )
-    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
-    what = (search["inputs"], search["k"], search["exclude"], allow)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "_GROUP", search["group"])
-        found = FastDecoder(TREES, *how, slots=search["slots"]).search(*what, prior=prior)
-    for expected, some in zip(Decoder(GENERATOR, *how).search(*what, prior=prior), found, strict=True):
-        assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-4)
-        assert ranking(some) == ranking(expected)
+    last = Fixed(passages - 1, -0.7) if fixed else None
+    tables = [weights(seed + n, count, passages) for n in range(len(shares))]
+    parts = (WeightedPrior(among(table), share, last) for table, share in zip(tables, shares, strict=True))
+    finds_the_same(search, GENERATOR, TREES, prior=Prior(tuple(parts), normalized))
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder])

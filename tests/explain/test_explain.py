@@ -24,7 +24,7 @@ from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
-from grls.explain.beams import BeamTrace, TracedToken, no_beam, trace_beam
+from grls.explain.beams import BeamTrace, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.page import drawn, facts, html_page
 from grls.explain.standing import format_ranks
@@ -41,6 +41,7 @@ from grls.explain.text import (
     with_id,
 )
 from grls.explain.tree import Node, Tree
+from grls.retrieve.base import no_beam
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY
 
+from grls.decode import Decoder, FastDecoder, slots
+from grls.decode.prior import Prior
+from grls.index import Subset, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
 
@@ -29,3 +33,44 @@ def trees(model: Any) -> Seq2SeqTrees:
 def ranking(found: Sequence[Any]) -> list[int]:
     """The passages, those of (nearly) equal score in order of number."""
     return [hit.passage for hit in sorted(found, key=lambda hit: (-round(hit.score, 3), hit.passage))]
+
+
+@st.composite
+def searches(draw: Any) -> dict[str, Any]:
+    """What a search is asked, and how it works."""
+    rows = draw(st.lists(passage(), min_size=1, max_size=30))
+    count, beams = draw(st.integers(1, 12)), draw(st.integers(1, 8))
+    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+    return {
+        "rows": rows,
+        "inputs": queries(count, draw(st.integers(0, 99))),
+        "beams": beams,
+        "k": draw(st.integers(1, beams)),
+        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
+        "mode": draw(st.sampled_from(["renormalized", "full"])),
+        "early_stop": draw(st.sampled_from([None, True, False])),
+        "slots": draw(st.integers(1, 9)),
+        "group": draw(st.sampled_from([1, 8])),
+        "backend": draw(st.sampled_from(["array", "flat"])),
+        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
+    }
+
+
+def finds_the_same(
+    search: dict[str, Any],
+    generator: Seq2SeqGenerator,
+    planted: Seq2SeqTrees,
+    kind: Any = FastDecoder,
+    prior: Prior | None = None,
+) -> None:
+    """A fast search has the results of the plain one."""
+    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    how = (index, search["beams"], search["mode"], search["early_stop"])
+    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
+    what = (search["inputs"], search["k"], search["exclude"], allow)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_GROUP", search["group"])  # 1: a slot is given away beside others at work
+        outputs = kind(planted, *how, slots=search["slots"]).search(*what, prior=prior)
+    for expected, found in zip(Decoder(generator, *how).search(*what, prior=prior), outputs, strict=True):
+        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
+        assert ranking(found) == ranking(expected)

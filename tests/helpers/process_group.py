@@ -1,5 +1,6 @@
 """Processes that train together, forked from the test's, so that no package is imported again."""
 
+import gc
 import multiprocessing
 import os
 import socket
@@ -13,13 +14,15 @@ from torch import distributed
 FREE = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 
 
-def together(count: int, work: Callable[[], object], timeout: float = 240) -> list[int]:
+def together(count: int, work: Callable[[], object]) -> list[int]:
     """Let `count` processes do the same, with the variables that torchrun sets; returns their statuses.
 
-    When one fails, the others are ended, as by torchrun. A group that a training of this process has left
-    would be inherited without its threads, and wait for ever.
+    When one fails, the others are ended, as by torchrun; and all are when the time of a test is up. A group
+    that a training of this process has left would be inherited without its threads, and wait for ever: one
+    that is destroyed, too, whose object a collection of garbage in a member would end.
     """
     assert not distributed.is_initialized()
+    gc.collect()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -27,16 +30,17 @@ def together(count: int, work: Callable[[], object], timeout: float = 240) -> li
     members = [forked.Process(target=_member, args=(rank, count, port, work)) for rank in range(count)]
     for member in members:
         member.start()
-    end = time.monotonic() + timeout
-    while any(member.is_alive() for member in members) and time.monotonic() < end:
-        if any(member.exitcode for member in members):
-            time.sleep(0.5)
-            break
-        time.sleep(0.05)
-    for member in members:
-        if member.is_alive():
-            member.kill()
-        member.join()
+    try:
+        while any(member.is_alive() for member in members):
+            if any(member.exitcode for member in members):
+                time.sleep(0.5)
+                break
+            time.sleep(0.05)
+    finally:
+        for member in members:
+            if member.is_alive():
+                member.kill()
+            member.join()
     return [int(member.exitcode or 0) for member in members]
 
 

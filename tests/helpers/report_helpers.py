@@ -27,10 +27,7 @@ QUERIES = [
     Query("q1", "anna is kind . why is anna big ?", ("f1", "r1", "r2"), (), ANNA),
     Query("q2", "bob is calm . why is bob big ?", ("f2", "r2"), (), BOB),
 ]
-QRELS = {
-    "train": {"t1": {"f1": 1}},
-    "test": {"q1": {"f1": 1, "r1": 1, "r2": 1}, "q2": {"f2": 1, "r2": 1}},
-}
+QRELS = {"train": {"t1": {"f1": 1}}, "test": {"q1": {"f1": 1, "r1": 1, "r2": 1}, "q2": {"f2": 1, "r2": 1}}}
 GOOD = {"q1": ["f1", "r1", "r2"], "q2": ["f2", "r2"]}
 POOR = {"q1": ["f1", "r2"], "q2": ["odd", "r2"]}
 

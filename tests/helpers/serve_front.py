@@ -16,13 +16,7 @@ import serve_extra  # noqa: F401
 
 from grls.serve.front.run import front_server, serve_front
 from grls.serve.front.task import WorkerTask
-from grls.serve.options import (
-    OPEN_ACCESS,
-    USUAL_LIMITS,
-    AccessOptions,
-    RequestLimits,
-    WorkerProcessOptions,
-)
+from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits, WorkerProcessOptions
 
 CHILD = (sys.executable, "-P", str(Path(__file__).with_name("serve_child.py")))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import full_disk
+from small_data import small_retriever, write_small
 
 from grls.answer.ralm.task import without
 from grls.data.corpus import Corpus
@@ -236,10 +239,7 @@ def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) 
         "cli.Command.run = run; sys.exit(cli.main(['index']))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a")],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code, str(tmp_path / "a")], capture_output=True, text=True, check=False
     )
     assert (done.returncode, names(tmp_path)) == (128 + getattr(signal, name), [])
     assert done.stderr == f"error: ended by {name}; nothing half-written is left.\n"
@@ -286,64 +286,32 @@ def test_the_folder_that_a_command_runs_in_is_not_replaced(
     assert (tmp_path / "set" / "mark").read_text() == "old"
 
 
-FULL_DISK = """
-import resource, signal, sys
-from pathlib import Path
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from grls.errors import WriteError
-try:
-    {body}
-except WriteError as error:
-    print(error)
-    sys.exit(7)
-"""
-
-
-def on_full_disk(body: str, *arguments: object) -> str:
-    """Run ``body`` where no file may pass 20 kB; returns the text of the WriteError."""
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK.format(body=body), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 7, done.stderr
-    return done.stdout
-
-
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_json(file, {"old": 1})
-    body = "from grls.io.files import write_json; write_json(sys.argv[1], ['x' * 10] * 100_000)"
-    message = on_full_disk(body, file)
-    assert f"cannot write {file}: File too large; nothing was left under that name." in message
+    told = f"cannot write {file}: File too large; nothing was left under that name."
+    with full_disk(20_000), pytest.raises(WriteError, match=re.escape(told)):
+        write_json(file, ["x" * 10] * 100_000)
     assert (read_json(file), names(tmp_path)) == ({"old": 1}, ["a.json"])
 
 
 def test_a_full_disk_leaves_no_retriever(tmp_path: Path) -> None:
     """The weights are written by another library, whose error is none of Python's."""
-    body = (
-        "sys.path.insert(0, sys.argv[2]); from small_data import *; "
-        "folder = write_small(Path(sys.argv[1])); "
-        "small_retriever(folder).save_pretrained(folder.parent / 'retriever')"
-    )
-    message = on_full_disk(body, tmp_path / "set", Path(__file__).parents[1] / "helpers")
-    assert f"cannot write {tmp_path / 'retriever'}" in message
-    assert "\n" not in message.strip()
+    retriever = small_retriever(write_small(tmp_path / "set"))
+    with full_disk(20_000), pytest.raises(WriteError) as caught:
+        retriever.save_pretrained(tmp_path / "retriever")
+    assert f"cannot write {tmp_path / 'retriever'}" in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["set"]
 
 
-def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
     (tmp_path / "corpus.jsonl").write_text(lines)
-    body = (
-        "import grls.data.corpus, datasets; grls.data.corpus_table.IN_MEMORY_BYTES = 0; "
-        "datasets.config.HF_DATASETS_CACHE = Path(sys.argv[1]) / 'cache'; "
-        "grls.data.corpus.Corpus.read(sys.argv[1])"
-    )
-    assert "cannot write" in on_full_disk(body, tmp_path)
+    monkeypatch.setattr("grls.data.corpus_table.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    with full_disk(20_000), pytest.raises(WriteError, match="cannot write"):
+        Corpus.read(tmp_path)
     assert names(tmp_path / "cache" / "grls") == []
 
 

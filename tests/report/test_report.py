@@ -407,10 +407,7 @@ def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_
     ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
     rows = lines(recall_table(measured(ranked, plain), (1,)))
-    assert [row[:3] for row in rows] == [
-        ["plain", "bi-encoder", "single"],
-        ["hops", "bi-encoder", "ranked"],
-    ]
+    assert [row[:3] for row in rows] == [["plain", "bi-encoder", "single"], ["hops", "bi-encoder", "ranked"]]
     assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]
 
 

@@ -238,9 +238,7 @@ def test_no_address_and_no_method(client: TestClient) -> None:
     assert problem(client.delete("/health"), 405)["detail"].startswith("the address takes GET, not DELETE;")
 
 
-def test_an_unexpected_error_says_nothing_of_the_inside(
-    slow: Callable[..., tuple[TestClient, Slow]],
-) -> None:
+def test_an_unexpected_error_says_nothing_of_the_inside(slow: Callable[..., tuple[TestClient, Slow]]) -> None:
     client, _ = slow()
     said = problem(client.post("/v1/search", json={"query": "boom"}), 500)
     assert "boom" not in said["detail"]

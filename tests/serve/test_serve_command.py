@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,24 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     events = [json.loads(line) for line in lines]
     assert "the filter leaves no passage of the corpus, so there are no hits." in [e["event"] for e in events]
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
+
+
+def test_a_server_of_bm25_loads_nothing_that_takes_seconds(hostile: Path) -> None:
+    """Most of the time until it answers would be the import of what it does not use."""
+    program = """
+import sys
+from starlette.testclient import TestClient
+from grls.serve.app import create_app
+from grls.serve.options import USUAL_LIMITS
+from grls.serve.serving import open_serving
+with TestClient(create_app(open_serving([sys.argv[1]], USUAL_LIMITS, "cpu", "float32"))) as client:
+    assert client.get("/v1/retrievers").json()
+    assert client.post("/v1/search", json={"query": "alert"}).json()["results"]
+loaded = {"torch", "transformers", "dspy", "sklearn", "sentence_transformers"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(hostile)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

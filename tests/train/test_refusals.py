@@ -2,15 +2,14 @@
 
 import errno
 import os
-import resource
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from failing import fails
+from full_disk import full_disk
 from safetensors.torch import save_file
 from small_data import small_retriever, write_small
 from train_helpers import arguments, flip, train
@@ -178,18 +177,10 @@ def test_limits_travel_with_the_model(data: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
-    """The file size limit stands for a full disk; it is lifted again at the end."""
     path = tmp_path / "last.ckpt"
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-        with pytest.raises(WriteError, match=r"last\.ckpt"):
-            AtomicCheckpointIO().save_checkpoint({"step": 2, "weights": torch.zeros(10**6)}, path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(50_000), pytest.raises(WriteError, match=r"last\.ckpt"):
+        AtomicCheckpointIO().save_checkpoint({"step": 2, "weights": torch.zeros(10**6)}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 

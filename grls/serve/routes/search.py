@@ -9,22 +9,19 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from grls.api.explaining import ExplainedQuery
 from grls.api.streaming import StreamedHop
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError, Option
-from grls.explain.beams import BeamTrace, no_beam, trace_beam
-from grls.explain.text import TEXT_ALONE
-from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
+from grls.retrieve.base import Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.runs.results import find_passages
-from grls.serve.answers.answering import AnswerJob, AnswerKey, Record
 from grls.serve.bodies import (
     AnswerBody,
     AnsweredBody,
@@ -59,6 +56,11 @@ from grls.serve.served import Version, example_queries
 from grls.serve.serving import asked, check_limit, check_queries, serving
 from grls.serve.waiting import late, outcome, public_error, while_there
 from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
+
+if TYPE_CHECKING:  # torch and dspy, which most servers do without
+    from grls.api.explaining import ExplainedQuery
+    from grls.explain.beams import BeamTrace
+    from grls.serve.answers.answering import AnswerKey, Record
 
 log = logging.getLogger(__name__)
 
@@ -271,8 +273,13 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
     if reason is not None:
         raise RefusalError(422, reason)
     evidence = list(dict.fromkeys(body.evidence))
-    job = CallJob(lambda: trace_beam(retriever, body.query, evidence, allow, body.k, body.most))
-    trace: BeamTrace = await outcome(request, version, job, state.limits.seconds)
+
+    def traced() -> BeamTrace:
+        from grls.explain.beams import trace_beam
+
+        return trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
+
+    trace: BeamTrace = await outcome(request, version, CallJob(traced), state.limits.seconds)
     steps = []
     for step in trace.steps:
         beams = [TracedBeamBody(**beam._asdict() | {"mass": _number(beam.mass)}) for beam in step.beams]
@@ -301,10 +308,14 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     state = serving(request)
     check_queries([body.query], state.limits)
     version = state.find(body.retriever).version
-    # A text alone may be the id of a query.
-    query = Query(TEXT_ALONE, body.query, tuple(dict.fromkeys(body.gold)))
-    job = CallJob(lambda: version.searcher.explain(query, depth=body.depth))
-    explained: ExplainedQuery = await outcome(request, version, job, state.limits.seconds)
+
+    def explain() -> ExplainedQuery:
+        from grls.explain.text import TEXT_ALONE  # a text alone may be the id of a query
+
+        query = Query(TEXT_ALONE, body.query, tuple(dict.fromkeys(body.gold)))
+        return version.searcher.explain(query, depth=body.depth)
+
+    explained: ExplainedQuery = await outcome(request, version, CallJob(explain), state.limits.seconds)
     passages = [
         StandingBody(
             gold=passage.gold,
@@ -345,6 +356,8 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     check_limit("max_new_tokens", body.max_new_tokens or 1, answering.options.tokens)
     check_limit("history: the number of characters", sum(map(len, body.history)), limits.characters)
     version, retriever, allow = asked(state, body, body.hops)
+    from grls.serve.answers.answering import AnswerJob, AnswerKey  # late: it takes what no search needs
+
     key = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
     job = AnswerJob(Query("question", body.query), "\n".join(body.history), key, answering.answer)
     record: Record = await outcome(request, version, job, limits.seconds, answering.worker)

@@ -13,13 +13,7 @@ from transformers import AutoModel, BartConfig, BartModel
 from grls.data.codec import SPECIAL_TOKENS, Codec
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.models.load.build import (
-    Loaded,
-    Pretrained,
-    ScratchT5,
-    WarmStart,
-    load_tokenizer,
-)
+from grls.models.load.build import Loaded, Pretrained, ScratchT5, WarmStart, load_tokenizer
 from grls.models.load.opening import language_source, refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"

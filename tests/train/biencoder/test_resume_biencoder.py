@@ -1,15 +1,14 @@
 """`grls train biencoder` goes on from its checkpoints, or says why not."""
 
 import os
-import resource
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from biencoder_helpers import options, train
 from failing import fails
+from full_disk import full_disk
 from small_data import tiny_bert
 
 from grls.cli import main
@@ -40,15 +39,9 @@ def test_a_damaged_checkpoint_is_named_and_not_resumed(
 def test_a_full_disk_is_told_in_one_line(
     limit: int, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever writes: ourselves, safetensors or torch. The file size limit stands for a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
+    """Whoever writes: ourselves, safetensors or torch."""
+    with full_disk(limit):
         told = fails(capsys, *options(place, tmp_path / "run", "--dev_split=null"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
     assert "cannot write" in told
     assert "Free disk space" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")

@@ -136,6 +136,7 @@ def test_a_fit_hop_by_hop_mines_and_resumes(
 ) -> None:
     """Mining begins with the second epoch; a run resumed in its middle has the same negatives."""
     plain = ["--data.spans.drawn=2", "--data.multistep=true", "--data.by_hop=true", "--data.spans.words=3"]
+    plain += ["--trainer.limit_val_batches=0"]
     more = [
         *plain, "--model.margin=5.0", "--mine.passages=2", "--last.every_n_train_steps=1",
         "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from failing import fails
+from process_group import together
 from train_helpers import arguments, logged, start, train
 
 from grls.cli import main
@@ -29,6 +30,12 @@ def halted(data: Path) -> tuple[Path, Path]:
     """The data, and the output of a run of one epoch on it."""
     options = (OFTEN, "--trainer.max_epochs=1", *CONSTANT)
     return data, train("retrieve", data, data.parent / "halted", *options)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path) -> Path:
+    """The output of a run of three epochs in an order of its own, at a constant rate."""
+    return train("retrieve", data, data.parent / "uninterrupted", *SHUFFLED, *CONSTANT)
 
 
 def test_a_run_that_sigterm_ends_does_not_look_done(
@@ -55,23 +62,23 @@ def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
-    data: Path, tmp_path: Path, workers: int
+    data: Path, whole: Path, tmp_path: Path, workers: int
 ) -> None:
-    options = [*SHUFFLED, f"--data.workers={workers}"]
-    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
-    assert sorted(whole) == list(range(24))
+    losses = logged(whole, "train_loss")
+    assert sorted(losses) == list(range(24))
 
-    killed = start(arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    options = [*SHUFFLED, *CONSTANT, f"--data.workers={workers}"]
+    killed = ["train", *arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED)]
+    assert together(1, lambda: main(killed)) == [-signal.SIGKILL]
     last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == 10
 
     resumed = train("retrieve", data, tmp_path / "killed", *options, OFTEN, f"--ckpt_path={last}")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(10, 24))
-    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+    assert rest == pytest.approx({step: losses[step] for step in rest}, abs=1e-6)
     for name in ("dev_loss", "dev_recall"):
-        expected = logged(tmp_path / "whole", name)
+        expected = logged(whole, name)
         assert logged(resumed, name, version=1) == pytest.approx(
             {step: expected[step] for step in (15, 23)}, abs=1e-6
         )
@@ -81,10 +88,12 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
     ("every", "limit"),
     [("--last.every_n_train_steps=8", []), ("--last.every_n_epochs=1", ["--trainer.max_steps=24"])],
 )
-def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, limit: list[str]) -> None:
+def test_resume_at_the_end_of_an_epoch(
+    data: Path, whole: Path, tmp_path: Path, every: str, limit: list[str]
+) -> None:
     """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
     options = [*SHUFFLED, *CONSTANT, *limit]
-    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
+    losses = logged(whole, "train_loss")
     halted = train("retrieve", data, tmp_path / "cut", *options, every, "--trainer.max_epochs=1")
     last = halted / "checkpoints" / "last.ckpt"
     state = torch.load(last, weights_only=True)["RetrieveData"]
@@ -92,7 +101,7 @@ def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, l
     resumed = train("retrieve", data, halted, *options, every, "--resume=true")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(8, 24))
-    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+    assert rest == pytest.approx({step: losses[step] for step in rest}, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +127,6 @@ def test_a_run_is_not_resumed_with_other_batches(
     ("file", "old", "new", "named"),
     [
         ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
-        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
         ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
         ("qrels/dev.tsv", "\t1", "\t2", "qrels/dev.tsv"),
         ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", None),  # a test query
@@ -146,19 +154,17 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
         assert f"{named} has changed since the run on {data} began" in fails(capsys, "train", *given)
 
 
-def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
+def test_one_seed_decides_all_that_are_not_given(halted: tuple[Path, Path], tmp_path: Path) -> None:
+    data, run = halted
 
     def losses(name: str, *more: str) -> list[float]:
-        short = ["--trainer.max_epochs=1", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
+        short = ["--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
         options = [o for o in arguments("retrieve", data, tmp_path / name, *short) if "generator" not in o]
-        start_from = [
-            "--model.generator=grls.models.load.build.Pretrained",
-            f"--model.generator.name_or_path={model}",
-        ]
-        assert main(["train", *options, *start_from]) == 0
+        pretrained = ["--model.generator=grls.models.load.build.Pretrained"]
+        pretrained += [f"--model.generator.name_or_path={run / 'model'}"]
+        assert main(["train", *options, *pretrained]) == 0
         return list(logged(tmp_path / name, "train_loss").values())
 
-    model = train("memorise", data, tmp_path / "one", "--trainer.max_epochs=1") / "model"
     first = losses("a", "--seed_everything=0")
     assert losses("b", "--seed_everything=1") != first
     assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
