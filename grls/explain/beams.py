@@ -193,8 +193,7 @@ def trace_beam(
         elif k is None:
             branch = hops.branch or 4
             k = max(branch, generator.widest) if stop.bias else branch
-        before = generator.evidence(query, numbers)
-        model_input = generator.codec.model_input(generator.encode([next_query])[0], before)
+        model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
         (within,) = generator.subsets([next_query], allow)
         prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]

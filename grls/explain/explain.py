@@ -173,8 +173,7 @@ class Explainer:
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
         retriever.model.eval()
-        before = retriever.evidence(query.text, evidence)
-        model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
+        model_input = retriever.hop_input(query, retriever.encode([query])[0], evidence)
         hidden = [*evidence] if self.stop.may_end(len(evidence)) else [*evidence, retriever.done]
         bias = {retriever.done: self.stop.bias} if self.stop.bias else {}
         prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
@@ -289,7 +288,8 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias added to DONE's score (nats).
+        done_bias: Bias on DONE (nats), which shifts its log-odds: it is in the scores of DONE here, and the
+            normalizer, which lowers all scores alike, is left out.
         judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.

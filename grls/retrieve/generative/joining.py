@@ -264,7 +264,7 @@ class _Running:
             subsets.append(self._subsets[decoding.allow])
         queries = [decoding.query for decoding in decodings]
         inputs = [
-            generator.codec.model_input(tokens, generator.evidence(decoding.query.text, decoding.passages))
+            generator.hop_input(decoding.query, tokens, decoding.passages)
             for tokens, decoding in zip(generator.encode(queries), decodings, strict=True)
         ]
         rows, spans = generator.index.rows, generator.spans

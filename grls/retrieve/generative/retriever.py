@@ -52,7 +52,7 @@ from grls.models.load.build import Pretrained, checked_stages, weights_fingerpri
 from grls.models.load.kinds import is_causal
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
-from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
+from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
 from grls.retrieve.build import Building
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
@@ -98,7 +98,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     kind = "generative"
     tuned_by = ("grls.tune.priors:RESCORING",)
     embeddable = False
-    writes_chains = True
+    scores_are_log_probabilities = True
     built_by_workers = True
 
     @classmethod
@@ -370,15 +370,12 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return None
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         tokens, allowed = self.encode(queries), self.subsets(queries, allow)
 
-        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             inputs = [
-                self.codec.model_input(
-                    tokens[chain.query], self.evidence(queries[chain.query].text, chain.passages)
-                )
-                for chain in live
+                self.hop_input(queries[chain.query], tokens[chain.query], chain.passages) for chain in live
             ]
             within = [allowed[chain.query] for chain in live]
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)

@@ -104,11 +104,19 @@ class DecodedPassages:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
 
-    def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of evidence in a model input for a question."""
-        if not self.codec.limits.evidence:
-            return self.sequences(passages)
-        return self.codec.excerpts(question, self.corpus.passages(passages))
+    def hop_input(self, query: Query, tokens: Sequence[int], passages: Sequence[int]) -> list[int]:
+        """The model input of a hop, as token ids.
+
+        Args:
+            query: The query.
+            tokens: Its token ids (:meth:`encode`).
+            passages: Numbers of the evidence so far, in order.
+        """
+        if self.codec.limits.evidence:
+            return self.codec.model_input(
+                tokens, self.codec.excerpts(query.text, self.corpus.passages(passages))
+            )
+        return self.codec.model_input(tokens, self.sequences(passages))
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         """See :class:`~grls.retrieve.base.ChecksFolder`."""
@@ -325,10 +333,10 @@ class DecodedPassages:
             rankings = [self.ranked(scores, count) for scores in weighed]
         else:
 
-            def search(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
+            def decode(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
                 return decoder.search(inputs, count, *more)
 
-            rankings = self._run(inputs, exclude, allow, count, label, prior, search)
+            rankings = self._run(inputs, exclude, allow, count, label, prior, decode)
         if not depth:
             return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
@@ -441,10 +449,10 @@ class DecodedPassages:
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         over_spans = None if prior is None else prior_over_spans(prior, spans)
 
-        def search(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
+        def decode(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
             return decoder.frontier(*arguments)
 
-        frontiers = self._run(inputs, hidden, allow, 1, label, over_spans, search)
+        frontiers = self._run(inputs, hidden, allow, 1, label, over_spans, decode)
         reaches = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         return list(zip(frontiers, reaches, strict=True))
 
@@ -464,9 +472,9 @@ class DecodedPassages:
         k: int,
         label: str,
         prior: Prior | None,
-        search: Callable[..., list[_Result]],
+        decode: Callable[..., list[_Result]],
     ) -> list[_Result]:
-        """The results of ``search`` with the fastest decoder for the model; threads wait for each other."""
+        """The results of ``decode`` with the fastest decoder for the model; threads wait for each other."""
         allow = allow or [self._everything()] * len(inputs)
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
@@ -476,7 +484,7 @@ class DecodedPassages:
             check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
             if trees is not None:
                 fast = self._fast(trees, k, on_device=prior is None)
-                return search(fast, inputs, hidden, allow, bar.update, prior)
+                return decode(fast, inputs, hidden, allow, bar.update, prior)
             decoder, size = self.decoder(k), self.options.batch_size
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
             results: dict[int, _Result] = {}
@@ -484,7 +492,7 @@ class DecodedPassages:
                 batch = order[start : start + size]
                 rows = [[values[n] for n in batch] for values in (inputs, hidden, allow)]
                 part = None if prior is None else prior.among(batch)
-                results.update(zip(batch, search(decoder, *rows, None, part), strict=True))
+                results.update(zip(batch, decode(decoder, *rows, None, part), strict=True))
                 bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 

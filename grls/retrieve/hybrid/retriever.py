@@ -35,7 +35,7 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
-from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
+from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Retriever
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
@@ -93,7 +93,7 @@ class HybridRetriever(JoinsSearch):
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
-        self.writes_chains = self.normalized = normalized
+        self.scores_are_log_probabilities = self.normalized = normalized
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
@@ -223,10 +223,10 @@ class HybridRetriever(JoinsSearch):
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         filters = resolved(one_each(allow, len(queries)), self.corpus)
 
-        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             return self.search(
                 [queries[chain.query] for chain in live],
                 [self.corpus.passages(chain.passages) for chain in live],

@@ -27,7 +27,7 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve import multi_vector, sparse
-from grls.retrieve.base import FindsChains, HopHits, ScoresAll, TakesEvidence, WritesChains
+from grls.retrieve.base import DecodesHops, FindsChains, HopHits, ScoresAll, ScoresDoneAfter
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever, top_k
@@ -289,7 +289,7 @@ def test_scores_are_the_librarys_of_all_pairs(kind: str, similarity: str, root: 
     assert retriever.describe().score_mode == modes[kind][similarity == "other"]
     assert retriever.describe().system == kind
     assert isinstance(retriever, ScoresAll)
-    assert not isinstance(retriever, TakesEvidence | WritesChains | FindsChains)
+    assert not isinstance(retriever, ScoresDoneAfter | DecodesHops | FindsChains)
     assert retriever.scores_done is False
 
 
@@ -578,7 +578,7 @@ def test_parts_on_disk_are_those_joined_in_memory(
         (DenseRetriever, rows, 9), (SparseRetriever, weights, 9), (MultiVectorRetriever, vectors, 9),
     ]  # fmt: skip
     for kind, parts, count in kinds:
-        joined, file = kind.joined(parts), tmp_path / f"{kind.kind}-{kind.file}"
+        joined, file = kind.concatenated(parts), tmp_path / f"{kind.kind}-{kind.file}"
         kind.write(lambda parts=parts: iter(parts), file)
         kind.check_rows(kind.read(file, count, 6), count, 6)
         for stored in (kind.read(file, count, 6), joined):
