@@ -72,7 +72,7 @@ class TextEncoder:
     model: Any
 
     similarity: str
-    """How encoded texts are compared, in the words of sentence-transformers: ``cosine``, ``dot``, ``maxsim``."""
+    """How encoded texts are compared, as sentence-transformers says: ``cosine``, ``dot``, ``maxsim``, …"""
 
     def __init__(self, model: BaseModel, max_tokens: int | None = None, stages: Sequence[str] = ()):
         self.model = model

@@ -147,17 +147,17 @@ class HopsRetriever(_HopByHop):
         self._steps: Steps = hops.steps
         self.retriever = retriever = single_steps(retriever)
         self.hops = hops
-        finder: Finder = SearchesAgain(retriever)
-        self.probable = False
-        if has_log_probabilities(retriever):
-            finder, self.probable = Writes(retriever, hops.repeat), True
+        finder: Finder = (
+            Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
+        )
+        self.probable = isinstance(finder, Writes)
         self.chains = self._chain_count(4 if self.probable else 1)
         self.branch = hops.branch or (4 if self.probable else self.chains)
         if hops.sets and not self.probable:
             raise ConfigError(f"{Option('hops.sets')} needs a generator, or one whose priors are normalized.")
         if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
-        combiner = partial(
+        make_combiner = partial(
             Mean if hops.steps == "dynamic" and not self.probable else Sum,
             chains=self.chains,
             branch=self.branch,
@@ -169,7 +169,7 @@ class HopsRetriever(_HopByHop):
         self.hop_search = HopSearch(
             finder,
             stop_rule(retriever, hops),
-            combiner,
+            make_combiner,
             hops.count,
             self.branch,
             more=not (self.probable or hops.repeat),
