@@ -153,12 +153,14 @@ class HopSearch:
                             "give the corpus that it retrieves from."
                         )
                     known[name] = number
-                under = []
+                to_continue = []
                 for chain in live:
                     numbers = tuple([known[hit.id] for hit in chain.hits])
-                    under.append(ChainToContinue(chain.query, numbers, self.finder.hidden(numbers, may_end)))
+                    to_continue.append(
+                        ChainToContinue(chain.query, numbers, self.finder.hidden(numbers, may_end))
+                    )
                 deep = self.stop.deep or self.memory is not None
-                request = HopRequest(under, hop, self.hits + hop * self.more, known, deep)
+                request = HopRequest(to_continue, hop, self.hits + hop * self.more, known, deep)
                 weighed: list[NextOf] = []
                 for chain, step in zip(live, (yield request), strict=True):
                     taken = () if self.repeat else {hit.id for hit in chain.hits}
