@@ -30,7 +30,7 @@ from grls.decode.trace import (
 )
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule
@@ -79,7 +79,7 @@ class Explainer:
         """
         numbers = self._numbers([*gold, *evidence])
         generator, done, explanations = self.generator, self.generator.done, []
-        with turn(generator.model):
+        with exclusive(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
@@ -148,7 +148,7 @@ class Explainer:
     ) -> list[tuple[Judgement, int | None]]:
         """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
         numbers = self._numbers([*gold, *evidence])
-        with turn(self.generator.model):
+        with exclusive(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
             for number in numbers[: len(gold)]:

@@ -29,7 +29,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.io.files import atomic_folder, turn
+from grls.io.files import atomic_folder, exclusive
 from grls.io.progress import counted
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
@@ -181,7 +181,7 @@ class TextEncoder:
         if not isinstance(tokenizer, PreTrainedTokenizerBase):  # of words
             return [len(tokenizer.tokenize(prompt + text)) for text in texts]
         if prompt and self.model.marked:  # the special tokens of the prompt are no text
-            with turn(tokenizer):
+            with exclusive(tokenizer):
                 around += len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
         return [len(ids) + around for ids in foreign_ids(tokenizer, [prompt + text for text in texts])]

@@ -36,7 +36,7 @@ from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
 from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Retriever
-from grls.retrieve.generative.joining import JoinsSearch
+from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
@@ -59,7 +59,7 @@ class _Priors:
     priors: list[dict[str, Any]]
 
 
-class HybridRetriever(JoinsSearch):
+class HybridRetriever(DecodesPlans):
     """A generative retriever with priors.
 
     Args:
@@ -272,7 +272,7 @@ class HybridRetriever(JoinsSearch):
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
-        scores = generator.weigh(*self._arguments(queries, before, k, hidden))
+        scores = generator.span_scores(*self._arguments(queries, before, k, hidden))
         totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
             [
@@ -336,8 +336,8 @@ class HybridRetriever(JoinsSearch):
         tokens = self.generator.encode(queries)
         before = [codec.excerpts(query.text, read) for query, read in zip(queries, evidence, strict=True)]
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
-        within = self.generator.subsets(queries, allow)
-        return inputs, k, hidden, "retrieve", within, self.priors_of(queries, evidence)
+        subsets = self.generator.subsets(queries, allow)
+        return inputs, k, hidden, "retrieve", subsets, self.priors_of(queries, evidence)
 
     @classmethod
     def of(cls, retriever: Retriever) -> HybridRetriever:
