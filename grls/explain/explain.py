@@ -288,8 +288,8 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias on DONE (nats), which shifts its log-odds: it is in the scores of DONE here, and the
-            normalizer, which lowers all scores alike, is left out.
+        done_bias: Bias on DONE (nats); its scores here include it. Where it shifts log-odds
+            (:mod:`grls.retrieve.hops.stop`), the normalizer, which lowers all scores alike, is left out.
         judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.

@@ -255,7 +255,7 @@ class Summary(NamedTuple):
         queries: Number of queries.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias on the log-odds of DONE (nats), if the model may write DONE.
+        done_bias: Bias on DONE (nats), if the model may write DONE.
         verdicts: Verdict -> number of gold passages.
         left: Step (from 1) at which the prefix left the beam -> number of missed passages.
         pruned_left: The same for passages that the beam lost (``pruned``).
