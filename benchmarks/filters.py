@@ -48,12 +48,12 @@ def rate(
     trees: Seq2SeqTrees,
     index: ConstraintIndex,
     inputs: list[list[int]],
-    allow: list[Subset | None],
+    filters: list[Subset | None],
     repeats: int,
 ) -> float:
     """Queries a second."""
     decoder = FastDecoder(trees, index, beams=BEAMS)
-    return len(inputs) / median_seconds(lambda: decoder.search(inputs, allow=allow), repeats)
+    return len(inputs) / median_seconds(lambda: decoder.search(inputs, subsets=filters), repeats)
 
 
 def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: int = 5) -> None:
@@ -78,8 +78,8 @@ def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: 
     kinds += [(f"{share:.2%} of the passages, a filter a query", share, True) for share in SHARES]
     kinds.append(("all but ten passages (removals)", 1 - 10 / passages, False))
     for name, share, each in kinds:
-        making, allow = seconds(partial(subsets, index, share, queries, each))
-        filtered = rate(trees, index, inputs, allow, repeats)
+        making, filters = seconds(partial(subsets, index, share, queries, each))
+        filtered = rate(trees, index, inputs, filters, repeats)
         table.append([name, f"{1e3 * making:.1f}", f"{filtered:.1f}", f"{filtered / bare:.2f}"])
     tenth = passages // 10
     base = index_sequences([*rows[: passages - tenth], rows[0]], END)

@@ -11,7 +11,7 @@ from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
 from grls.io.ending import needing
-from grls.retrieve.hops.retriever import returns_chain
+from grls.retrieve.hits import returns_chain
 
 with needing("pyterrier", "the transformer for PyTerrier"):
     import pyterrier as pt

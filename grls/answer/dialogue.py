@@ -15,7 +15,7 @@ from jinja2 import TemplateError
 from grls.data.codec import foreign_ids
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.errors import ConfigError
-from grls.io.files import turn
+from grls.io.files import exclusive
 
 Turns = Sequence[tuple[str, str]]
 """Pairs of question and answer, in order."""
@@ -141,7 +141,7 @@ def _source(tokenizer: Any) -> str:
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
-    with turn(tokenizer):
+    with exclusive(tokenizer):
         encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
     return list(encoded["input_ids"])
 

@@ -13,7 +13,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Hit, Query
 from grls.errors import ConfigError, MismatchError, Option
-from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
@@ -67,11 +67,6 @@ def score_mode_of(retriever: Retriever) -> str:
     """What the scores of a retriever's rankings mean; ``pooled`` for chains, whose scores are ranks."""
     description = retriever.describe()
     return description.score_mode if description.steps in RANKINGS else "pooled"
-
-
-def is_probable(retriever: Retriever) -> bool:
-    """Whether a score is the log-probability of a passage."""
-    return isinstance(retriever, WritesChains) and retriever.writes_chains
 
 
 def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, at_least
-from grls.io.files import refuse_unwritable, turn
+from grls.io.files import exclusive, refuse_unwritable
 from grls.models.base import positions_in
 from grls.models.load.build import end_tokens, weights_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer
@@ -259,7 +259,7 @@ class TextWriter:
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # similar lengths together: less padding
         for first in range(0, len(order), self.batch_size):
             indices = order[first : first + self.batch_size]
-            with turn(self.model):
+            with exclusive(self.model):
                 written = self._batch([rows[n] for n in indices], [draws[n] for n in indices], scored)
             continuations |= zip(indices, written, strict=True)
             if decided is not None:

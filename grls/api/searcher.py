@@ -32,8 +32,8 @@ from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, single_steps, untuned_fingerprint
 from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.generative.options import USUAL_SEARCH
+from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions, HopSteps
-from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.hub import CardOptions
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec

@@ -13,7 +13,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar, WalksHops
-from grls.retrieve.hops.retriever import returns_chain
+from grls.retrieve.hits import returns_chain
 
 
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:

@@ -10,7 +10,7 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
-from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.base import DecodesHops, Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
@@ -95,7 +95,7 @@ def refuse_other_corpus(
 def tell_unlike_training(opened: Retriever) -> None:
     """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
     described = opened.describe()
-    if not described.stages or not isinstance(opened, WritesChains):
+    if not described.stages or not isinstance(opened, DecodesHops):
         return
     learned, normalized = described.stages[-1] == BESIDE, bool(described.options.get("prior_normalized"))
     if learned and not normalized:

@@ -32,7 +32,7 @@ from grls.data.evidence import excerpt
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, Option
-from grls.io.files import turn
+from grls.io.files import exclusive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -307,7 +307,7 @@ def reset_tokenizer(tokenizer: Any) -> None:
     """Undo the padding and truncation of earlier calls, so that a saved tokenizer does not depend on them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        with turn(tokenizer):
+        with exclusive(tokenizer):
             backend.no_padding()
             backend.no_truncation()
 
@@ -360,7 +360,7 @@ def foreign_places(
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after an encoder input."""
-    with turn(tokenizer):
+    with exclusive(tokenizer):
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
     for start in range(len(full) - len(bare) + 1):

@@ -13,7 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from grls.io.files import turn
+from grls.io.files import exclusive
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
@@ -56,7 +56,7 @@ def encoded_texts(tokenizer: Any, texts: Sequence[str], **options: Any) -> Any:
         texts: n texts.
         options: Further options of the tokenizer call.
     """
-    with turn(tokenizer):
+    with exclusive(tokenizer):
         return splitting(tokenizer)(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False, **options
         )

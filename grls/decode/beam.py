@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode.frontier import Frontier, Gathering
-from grls.decode.prior import Prior
+from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, Selection, check_mode, log_probabilities, select
 from grls.errors import ConfigError, at_least
@@ -154,7 +154,7 @@ class Decoder(BeamSearch):
         inputs: Sequence[Sequence[int]],
         k: int | None = None,
         exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
+        subsets: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
@@ -165,7 +165,7 @@ class Decoder(BeamSearch):
             k: Distinct passages per query, at most the beam width; None: the beam width. Passages with equal
                 tokens have equal scores, and each of them counts.
             exclude: For each query, the numbers of passages that it may not find.
-            allow: For each query, the passages that it may find; None: all. Probabilities are then relative
+            subsets: For each query, the passages that it may find; None: all. Probabilities are then relative
                 to these passages.
             observer: Called with every step, after its decisions (see :mod:`grls.decode.trace`).
             prior: Priors, whose scores are added to those of the model at every token (see
@@ -177,21 +177,21 @@ class Decoder(BeamSearch):
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or ``exclude`` or ``allow`` name a passage that is not in the
+            ValueError: An input has no token, or ``exclude`` or ``subsets`` name a passage that is not in the
                 index.
         """
         k = self.checked_k(k)
         if not inputs:
             return []
         refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, allow)
-        return _Search(self, inputs, k, scope, observer, prior).run()
+        scope = Scope(self.index, len(inputs), exclude, subsets)
+        return _PlainRun(self, inputs, k, scope, observer, prior).run()
 
     def frontier(
         self,
         inputs: Sequence[Sequence[int]],
         exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
+        subsets: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
     ) -> list[Frontier]:
@@ -199,9 +199,9 @@ class Decoder(BeamSearch):
         if not inputs:
             return []
         refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, allow)
+        scope = Scope(self.index, len(inputs), exclude, subsets)
         gathering = Gathering(self.index, scope, len(inputs))
-        _Search(self, inputs, self.beams, scope, observer, prior, gathering).run()
+        _PlainRun(self, inputs, self.beams, scope, observer, prior, gathering).run()
         return gathering.frontier()
 
 
@@ -230,7 +230,67 @@ def continuations(
     return Allowed(allowed.tokens[keep], allowed.states[keep], offsets), rows[keep], remaining[keep]
 
 
-class _Search:
+class BeamRun:
+    """What one run of the plain search and one of the fast search share: the cut of the beams.
+
+    In the plain search, a query has the slot of its number.
+
+    Attributes:
+        queries: ``[S]`` the query of each slot.
+        k_of_slot: ``[S]`` the number of passages that each slot's query wants.
+        results: ``[S]`` the finished prefixes of each slot's query, (score, state), best first.
+        masses: The priors; None: there is none.
+        gathering: Collects the candidates that are not continued; None: nobody wants them.
+    """
+
+    queries: Ints
+    k_of_slot: list[int]
+    results: list[list[tuple[float, int]]]
+    masses: Masses | None
+    gathering: Gathering | None
+
+    def cut(
+        self, slots: Ints, states: Ints, scores: Floats, complete: Mask, beams: int | Ints
+    ) -> tuple[Selection, Ints, Floats]:
+        """Add the finished ones of A candidates to the results, and choose those that become beams.
+
+        A beam is cut if it is not among the K best, or if it cannot exceed its query's k-th result any more.
+
+        Args:
+            slots: ``[A]`` ascending; the slot of each candidate.
+            states: ``[A]`` its state in the index.
+            scores: ``[A]`` its log-probability (nats), including the scores of priors.
+            complete: ``[A]`` whether it is finished.
+            beams: K, or ``[S]`` the K of each slot.
+
+        Returns:
+            The candidates within beam width K, those of them that become beams, and ``[S]`` the score of each
+            k-th result.
+        """
+        chosen = select(slots, scores, complete, beams)
+        for candidate in chosen.finished:  # the k best are kept; among equals, the earlier one comes first
+            slot = int(slots[candidate])
+            results = self.results[slot]
+            results.append((float(scores[candidate]), int(states[candidate])))
+            results.sort(key=lambda result: -result[0])
+            del results[self.k_of_slot[slot] :]
+        pairs = zip(self.results, self.k_of_slot, strict=True)
+        worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
+        live = chosen.live
+        best_possible = scores[live]  # scores never rise,
+        if self.masses is not None:  # except with a prior of negative weight
+            best_possible = best_possible + self.masses.rise(slots[live], states[live])
+        live = live[best_possible > worst[slots[live]]]
+        if self.gathering is not None:  # the candidates that are not continued
+            left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
+            owners, ends, plain = slots[left], states[left], scores[left]
+            if self.masses is not None:
+                plain = plain - self.masses.added(owners, ends)
+            self.gathering.add(self.queries[owners], ends, scores[left], plain)
+        return chosen, live, worst
+
+
+class _PlainRun(BeamRun):
     """One run of the search over one batch."""
 
     def __init__(
@@ -250,9 +310,10 @@ class _Search:
         self.k = k
         self.scope = scope
         self.observer = observer
-        # A query has the slot of its number.
+        self.queries = np.arange(len(inputs))
+        self.k_of_slot = [k] * len(inputs)
         self.masses = None if prior is None else prior.open(self.index, scope, len(inputs))
-        self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
+        self.results = [[] for _ in inputs]
 
     def run(self) -> list[list[ScoredPassage]]:
         beams = self._begin()
@@ -273,9 +334,8 @@ class _Search:
 
     def _begin(self) -> _Beams:
         """One beam for each query that is not decided yet."""
-        count = len(self.inputs)
-        queries = np.arange(count)
-        states = np.full(count, self.index.start(), dtype=np.int64)
+        queries = self.queries
+        states = np.full(len(queries), self.index.start(), dtype=np.int64)
         remaining = self.scope.remaining(queries, *self.index.span(states))
         if self.decoder.stops_early:
             alone = np.flatnonzero(remaining == 1)
@@ -295,28 +355,10 @@ class _Search:
         with PartTimer("decoder"):
             steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         if self.masses is not None:
-            steps = self.masses.weigh(steps, queries, allowed.states, allowed.offsets)
+            steps = self.masses.with_priors(steps, queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
-        chosen = select(queries, scores, complete, self.decoder.beams)
-        for candidate in chosen.finished:  # the k best are kept; among equals, the earlier one comes first
-            results = self.results[int(queries[candidate])]
-            results.append((float(scores[candidate]), int(allowed.states[candidate])))
-            results.sort(key=lambda result: -result[0])
-            del results[self.k :]
-        # The score that a beam must be able to exceed to stay alive, [B].
-        worst = np.array([r[-1][0] if len(r) == self.k else -np.inf for r in self.results])
-        live = chosen.live
-        reach = scores[live]  # the best score that a beam can reach: scores never rise,
-        if self.masses is not None:  # except with a prior of negative weight
-            reach = reach + self.masses.rise(queries[live], allowed.states[live])
-        live = live[reach > worst[queries[live]]]
-        if self.gathering is not None:  # the candidates that are not continued
-            left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
-            owners, ends, plain = queries[left], allowed.states[left], scores[left]
-            if self.masses is not None:
-                plain = plain - self.masses.added(owners, ends)
-            self.gathering.add(owners, ends, scores[left], plain)
+        chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.decoder.beams)
         if self.observer is not None:
             self.observer(
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)

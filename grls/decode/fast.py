@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import continuations
+from grls.decode.beam import BeamRun, continuations
 from grls.decode.first_step import Best
-from grls.decode.joining import JoinedSearch, QuerySource
+from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.scope import Mask, finished
-from grls.decode.select import ScoreMode, log_probabilities, select
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
+from grls.decode.select import ScoreMode, log_probabilities
+from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.files import PartTimer
@@ -50,22 +50,6 @@ class _Beams(NamedTuple):
     scores: Floats
     nodes: Ints
     fed: Ints
-
-
-class _Candidates(NamedTuple):
-    """A candidates: beams continued by one token.
-
-    Attributes:
-        parents: ``[A]`` the beam, ascending.
-        states: ``[A]`` the state in the index.
-        scores: ``[A]`` log-probability (nats) of the prefix.
-        complete: ``[A]`` whether it is finished.
-    """
-
-    parents: Ints
-    states: Ints
-    scores: Floats
-    complete: Mask
 
 
 @dataclass
@@ -94,18 +78,18 @@ class FastDecoder(SlotDecoder):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, request: SearchRequest) -> SlotSearch:  # noqa: D102
-        return _Search(self, request)
+    def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
+        return _FastRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
         """Search for the queries of a source, which join while the search runs, until no query is left.
 
         Inputs have at most ``longest`` tokens.
         """
-        _Joined(self, source, slots or self.slots, longest).run()
+        _JoinedFastRun(self, source, slots or self.slots, longest).run()
 
 
-class _Search(SlotSearch):
+class _FastRun(BeamRun, SlotRun):
     """One run of the search over all queries."""
 
     session: TreeSession
@@ -116,14 +100,14 @@ class _Search(SlotSearch):
         self.lazy = decoder.mode == "renormalized"
         self.session = decoder.generator.open_trees(slots, self.longest)
         self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written
-        self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]  # (score, state), best first
+        self.results = [[] for _ in range(slots)]
         none = np.empty(0, dtype=np.int64)
         self.beams = _Beams(none, none, np.empty(0), none, none)
 
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
         states = np.full(len(slots), self.index.start())
         start = _Beams(slots, states, np.zeros(len(slots)), nodes, np.ones_like(slots))
-        new = self._choose(start, _Candidates(best.rows, best.states, best.scores, best.complete))
+        new = self._choose(start, best.rows, best.states, best.scores, best.complete)
         self.clock[slots] = 1
         order = np.argsort(np.concatenate((self.beams.slots, new.slots)), kind="stable")  # slots ascend
         self.beams = _Beams(*(np.concatenate(both)[order] for both in zip(self.beams, new, strict=True)))
@@ -146,38 +130,18 @@ class _Search(SlotSearch):
                 mode = self.options.mode
                 steps[branching] = log_probabilities(self.session, allowed.tokens[branching], offsets, mode)
         if self.masses is not None:
-            steps = self.masses.weigh(steps, beams.slots[rows], allowed.states, allowed.offsets)
+            steps = self.masses.with_priors(steps, beams.slots[rows], allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
-        self.beams = self._choose(beams, _Candidates(rows, allowed.states, scores, complete))
+        self.beams = self._choose(beams, rows, allowed.states, scores, complete)
         self.clock += 1
         self._release()
 
-    def _choose(self, beams: _Beams, candidates: _Candidates) -> _Beams:
-        """Add finished candidates to the results; returns the live beams."""
-        slots = beams.slots[candidates.parents]
-        scores, states = candidates.scores, candidates.states
-        chosen = select(slots, scores, candidates.complete, self.widths)
-        for c in chosen.finished:  # the k best are kept; among equals, the earlier one comes first
-            slot = int(slots[c])
-            results = self.results[slot]
-            results.append((float(scores[c]), int(states[c])))
-            results.sort(key=lambda result: -result[0])
-            del results[self.k_of_slot[slot] :]
-        pairs = zip(self.results, self.k_of_slot, strict=True)
-        worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
-        live = chosen.live
-        reach = scores[live]  # the best score that a beam can reach: scores never rise,
-        if self.masses is not None:  # except with a prior of negative weight
-            reach = reach + self.masses.rise(slots[live], states[live])
-        live = live[reach > worst[slots[live]]]
-        if self.gathering is not None:  # the candidates that are not continued
-            left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
-            gone, ends, plain = slots[left], states[left], scores[left]
-            if self.masses is not None:
-                plain = plain - self.masses.added(gone, ends)
-            self.gathering.add(self.queries[gone], ends, scores[left], plain)
-        parents = candidates.parents[live]
+    def _choose(self, beams: _Beams, rows: Ints, states: Ints, scores: Floats, complete: Mask) -> _Beams:
+        """The beams after a step (:meth:`BeamRun.cut`); candidate i continues beam ``rows[i]``, ascending."""
+        slots = beams.slots[rows]
+        _, live, _ = self.cut(slots, states, scores, complete, self.widths)
+        parents = rows[live]
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
 
     def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
@@ -217,5 +181,5 @@ class _Search(SlotSearch):
             self.results[slot] = []
 
 
-class _Joined(JoinedSearch, _Search):
+class _JoinedFastRun(JoinedRun, _FastRun):
     """One run of the search that queries join."""

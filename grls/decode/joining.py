@@ -21,7 +21,7 @@ from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
+from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.models.base import Floats
@@ -34,7 +34,7 @@ class JoiningQuery(NamedTuple):
         tokens: The model input as token ids.
         k: Distinct passages, at most the beam width.
         exclude: Numbers of the passages that it may not find.
-        allow: The passages that it may find; None: all.
+        subset: The passages that it may find; None: all.
         owner: The name of the query at its source, of any type.
         beams: Its beam width; None: that of the decoder.
         prior: Its priors, or those of several queries together. All queries of a source have priors, with the
@@ -47,7 +47,7 @@ class JoiningQuery(NamedTuple):
     tokens: Sequence[int]
     k: int
     exclude: Sequence[int]
-    allow: Subset | None
+    subset: Subset | None
     owner: Any
     beams: int | None = None
     prior: Prior | None = None
@@ -75,7 +75,7 @@ class QuerySource(Protocol):
         ...
 
 
-class JoinedSearch(SlotSearch):
+class JoinedRun(SlotRun):
     """One run of a search that queries join; the part that does not depend on how tokens are written.
 
     Inputs have at most ``longest`` tokens.
@@ -84,10 +84,11 @@ class JoinedSearch(SlotSearch):
     def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, longest: int):
         self.source = source
         self.entered: list[JoiningQuery | None] = [None] * slots
-        empty = Scope(decoder.index, slots)
-        super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
+        # Each slot begins with a stand-in of the greatest length, for which the session makes room.
+        stand_ins = [[0] * longest] * slots
+        super().__init__(decoder, SearchRequest(stand_ins, decoder.beams, Scope(decoder.index, slots), None))
         self.k_of_query = self.k_of_slot  # the number of a query is that of its slot
-        self.waiting = []
+        self.waiting = []  # the stand-ins are not searched
         self._open: set[int] = set()  # slots whose queries have no result yet
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -119,8 +120,8 @@ class JoinedSearch(SlotSearch):
                 self.entered[slot], self.inputs[slot], self.k_of_slot[slot] = query, query.tokens, query.k
                 self.widths[slot] = query.beams or self.options.beams
             exclude = [() if query is None else query.exclude for query in self.entered]
-            allow = [None if query is None else query.allow for query in self.entered]
-            self.scope = Scope(self.index, len(self.entered), exclude, allow)
+            subsets = [None if query is None else query.subset for query in self.entered]
+            self.scope = Scope(self.index, len(self.entered), exclude, subsets)
             prior, count = new[0].prior, len(self.queries)  # the weights of one query are those of all
             if self.masses is not None:
                 self.masses.within(self.scope)

@@ -152,7 +152,7 @@ class Masses:
             if least is not None:
                 least.put(slots, np.where(allowed, masses, np.inf))
 
-    def weigh(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
+    def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the score of each candidate (nats), including the scores of priors.
 
         Args:
@@ -169,7 +169,7 @@ class Masses:
     def gains(self, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the scores of priors for each candidate (nats); 0 for a candidate without siblings.
 
-        The arguments are those of :meth:`weigh`; the candidates are all that their query may find.
+        The arguments are those of :meth:`with_priors`; the candidates are all that their query may find.
         """
         sizes = np.diff(offsets)
         gains = np.zeros(len(states))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.index.subset import Several, Subset
+from grls.index.subset import SetCounter, Subset
 from grls.io.progress import counted
 
 Mask = npt.NDArray[np.bool_]
@@ -33,12 +33,12 @@ class Scope:
         queries: Number of queries.
         exclude: For each query, the numbers of passages that it may not find (with all their duplicates).
             Empty: nothing is excluded.
-        allow: For each query, the passages that it may find; None: all. Queries may share a subset. Empty:
+        subsets: For each query, the passages that it may find; None: all. Queries may share a subset. Empty:
             every query may find every passage.
 
     Raises:
-        ValueError: ``exclude`` or ``allow`` does not have one entry per query, or names a passage that is not
-            in the index.
+        ValueError: ``exclude`` or ``subsets`` does not have one entry per query, or names a passage that is
+            not in the index.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Scope:
         index: ConstraintIndex,
         queries: int,
         exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
+        subsets: Sequence[Subset | None] = (),
     ):
-        for name, entries in (("exclude", exclude), ("allow", allow)):
+        for name, entries in (("exclude", exclude), ("subsets", subsets)):
             if len(entries) not in (0, queries):
                 raise ValueError(f"{name} must have one entry a query, {queries}, got {len(entries)}")
         self._index = index
@@ -63,7 +63,7 @@ class Scope:
         self._subsets: list[Subset] = []
         self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
         numbers: dict[int, int] = {}
-        for query, subset in enumerate(allow):
+        for query, subset in enumerate(subsets):
             if subset is None:
                 continue
             if not subset.belongs(index.rows):
@@ -72,7 +72,7 @@ class Scope:
                 numbers[id(subset)] = len(self._subsets)
                 self._subsets.append(subset)
             self._subset[query] = numbers[id(subset)]
-        self._several = Several([subset.rows for subset in self._subsets])
+        self._counter = SetCounter([subset.rows for subset in self._subsets])
         # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(keys), dtype=np.int64)
         # A row outside of the query's subset must not be subtracted a second time.
@@ -96,7 +96,7 @@ class Scope:
         counts = np.empty((len(subsets), len(low)), dtype=np.int64)
         for n, subset in enumerate(subsets.tolist()):  # each subset once, for all of its queries
             same = np.full(len(low), subset)
-            counts[n] = high - low if subset < 0 else self._several.count(same, low, high)
+            counts[n] = high - low if subset < 0 else self._counter.count(same, low, high)
         table = counts[group]
         first = np.searchsorted(self._keys, queries * self._stride)
         last = np.searchsorted(self._keys, (queries + 1) * self._stride)
@@ -111,7 +111,7 @@ class Scope:
         """The subsets of all queries, each once."""
         return tuple(self._subsets)
 
-    def lists(self) -> tuple[Ints, Ints, int]:
+    def hidden_and_subsets(self) -> tuple[Ints, Ints, int]:
         """The data of each query, for a search that counts on another device.
 
         Returns:
@@ -121,7 +121,7 @@ class Scope:
         return self._keys, self._subset, self._stride
 
     def held(self) -> Ints:
-        """The rows of all subsets: row r of subset g as ``g * stride + r`` (:meth:`lists`), ascending."""
+        """The rows of all subsets, ascending: row r of subset g as ``g * stride + r``."""
         rows = [g * self._stride + s.rows.between(0, s.rows.limit) for g, s in enumerate(self._subsets)]
         return np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
 
@@ -173,10 +173,10 @@ class Scope:
         if not self._subsets or (subsets < 0).all():
             return high - low
         if (subsets >= 0).all():
-            return self._several.count(subsets, low, high)
+            return self._counter.count(subsets, low, high)
         counts = high - low
         filtered = np.flatnonzero(subsets >= 0)
-        counts[filtered] = self._several.count(subsets[filtered], low[filtered], high[filtered])
+        counts[filtered] = self._counter.count(subsets[filtered], low[filtered], high[filtered])
         return counts
 
 

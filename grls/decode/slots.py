@@ -55,7 +55,7 @@ class SlotDecoder(BeamSearch, ABC):
         return min(self.slots, queries)
 
     @abstractmethod
-    def prepare(self, request: SearchRequest) -> SlotSearch:
+    def prepare(self, request: SearchRequest) -> SlotRun:
         """One run of the search."""
 
     def search(
@@ -63,7 +63,7 @@ class SlotDecoder(BeamSearch, ABC):
         inputs: Sequence[Sequence[int]],
         k: int | None = None,
         exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
+        subsets: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
@@ -75,14 +75,14 @@ class SlotDecoder(BeamSearch, ABC):
         if not inputs:
             return []
         refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, allow)
+        scope = Scope(self.index, len(inputs), exclude, subsets)
         return self.prepare(SearchRequest(inputs, k, scope, decided, prior)).run()
 
     def frontier(
         self,
         inputs: Sequence[Sequence[int]],
         exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
+        subsets: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[Frontier]:
@@ -90,13 +90,13 @@ class SlotDecoder(BeamSearch, ABC):
         if not inputs:
             return []
         refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, allow)
+        scope = Scope(self.index, len(inputs), exclude, subsets)
         gathering = Gathering(self.index, scope, len(inputs))
         self.prepare(SearchRequest(inputs, self.beams, scope, decided, prior, gathering)).run()
         return gathering.frontier()
 
 
-class SlotSearch(ABC):
+class SlotRun(ABC):
     """One run of a search over all queries; ``options`` is the decoder with its options."""
 
     session: SlotSession

@@ -244,7 +244,7 @@ def _score(
         ways, _, remaining = continuations(decoder.index, scope, np.zeros(len(states), np.int64), states)
         steps: Floats = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
         if masses is not None:
-            steps = masses.weigh(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
+            steps = masses.with_priors(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
         candidates, continues = [], []
         for target, row in zip(active.tolist(), rows.tolist(), strict=True):
             low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])

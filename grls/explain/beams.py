@@ -26,7 +26,7 @@ from grls.errors import ConfigError, DataError, bounded
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -168,7 +168,7 @@ def trace_beam(
     assert isinstance(inner, DecodesPassages)
     generator: GenerativeRetriever = inner.generator
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    with turn(generator.model):
+    with exclusive(generator.model):
         stop: StopRule = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
         numbers: list[int] = []
@@ -183,17 +183,16 @@ def trace_beam(
         elif k is None:
             branch = hops.branch or 4
             k = max(branch, generator.widest) if stop.bias else branch
-        before = generator.evidence(query, numbers)
-        model_input = generator.codec.model_input(generator.encode([next_query])[0], before)
-        (within,) = generator.subsets([next_query], allow)
+        model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
+        (subset,) = generator.subsets([next_query], allow)
         prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
         decoder = generator.decoder(k)
         recorder = RecordingModel(decoder.generator)
         steps: list[BeamStep] = []
-        search = (model_input,), k, (hidden,), (within,)
+        search = (model_input,), k, (hidden,), (subset,)
         (hits,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
-        listing = _Listing(generator, decoder, (hidden,), within, prior, most)
+        listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
         return BeamTrace(
             evidence=tuple(evidence),
             mode=decoder.mode,
@@ -218,12 +217,12 @@ class _Listing:
         generator: GenerativeRetriever,
         decoder: Decoder,
         exclude: Sequence[Sequence[int]],
-        allow: Subset | None,
+        subset: Subset | None,
         prior: Prior | None,
         most: int,
     ):
         self._generator, self._decoder, self._most = generator, decoder, most
-        self._scope = Scope(decoder.index, 1, exclude, [allow])
+        self._scope = Scope(decoder.index, 1, exclude, [subset])
         self._masses: Masses | None = None
         if prior is not None:
             self._masses = prior.open(decoder.index, self._scope, 1)

@@ -30,7 +30,7 @@ from grls.decode.trace import (
 )
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule
@@ -79,7 +79,7 @@ class Explainer:
         """
         numbers = self._numbers([*gold, *evidence])
         generator, done, explanations = self.generator, self.generator.done, []
-        with turn(generator.model):
+        with exclusive(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
@@ -148,7 +148,7 @@ class Explainer:
     ) -> list[tuple[Judgement, int | None]]:
         """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
         numbers = self._numbers([*gold, *evidence])
-        with turn(self.generator.model):
+        with exclusive(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
             for number in numbers[: len(gold)]:
@@ -173,8 +173,7 @@ class Explainer:
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
         retriever.model.eval()
-        before = retriever.evidence(query.text, evidence)
-        model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
+        model_input = retriever.hop_input(query, retriever.encode([query])[0], evidence)
         hidden = [*evidence] if self.stop.may_end(len(evidence)) else [*evidence, retriever.done]
         bias = {retriever.done: self.stop.bias} if self.stop.bias else {}
         prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
@@ -289,7 +288,8 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias added to DONE's score (nats).
+        done_bias: Bias on DONE (nats); its scores here include it. Where it shifts log-odds
+            (:mod:`grls.retrieve.hops.stop`), the normalizer, which lowers all scores alike, is left out.
         judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.

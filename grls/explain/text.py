@@ -94,7 +94,7 @@ def _reason(e: Explanation) -> str:
 def search(e: Explanation) -> str:
     """The options of the search, on one line."""
     stop = ", early stop" if e.early_stop else ""
-    bias = f", DONE's score {e.done_bias:+.2f}" if e.done_bias else ""
+    bias = f", bias on DONE {e.done_bias:+.2f}" if e.done_bias else ""
     ahead = " with priors" if e.priors else ""
     return f"{counted(e.beams, 'beam')}, k {e.k}, {e.mode} scores{ahead}{stop}{bias}"
 
@@ -255,7 +255,7 @@ class Summary(NamedTuple):
         queries: Number of queries.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias added to DONE's score (nats), if the model may write DONE.
+        done_bias: Bias on DONE (nats), if the model may write DONE.
         verdicts: Verdict -> number of gold passages.
         left: Step (from 1) at which the prefix left the beam -> number of missed passages.
         pruned_left: The same for passages that the beam lost (``pruned``).
@@ -309,7 +309,7 @@ def format_summary(s: Summary) -> str:
     """The summary as a table and a histogram."""
     total = sum(s.verdicts.values())
     missed = total - sum(s.verdicts[v] for v in _FOUND)
-    bias = f", DONE's score {s.done_bias:+.2f}" if s.done_bias else ""
+    bias = f", bias on DONE {s.done_bias:+.2f}" if s.done_bias else ""
     lines = [
         f"{counted(s.queries, 'query')}, {counted(total, 'gold passage')}; {counted(s.beams, 'beam')}, k "
         f"{s.k}{bias}; {missed:,} missed",

@@ -183,7 +183,7 @@ class FitCandidates:
                 timed = timed[:_TIMED]
                 retriever.retrieve(timed, self.options.depth)
                 seconds = perf_counter() - begun
-                retriever.search.memory = found
+                retriever.hop_search.memory = found
                 self.save_run(retriever, gold, system)
             system.cost = seconds / len(timed)
             self.pace.add(f"rank {system.name}", seconds, len(timed))

@@ -60,7 +60,7 @@ class NumberSet:
         return len(self.between(number, number + 1)) == 1
 
 
-class Several:
+class SetCounter:
     """Several sets with the same limit, counted in one call; each count names its set."""
 
     def __init__(self, sets: Sequence[NumberSet]):

@@ -568,20 +568,20 @@ class PartTimer:
             self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
 
 
-_turns: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
-def turn(shared: Any) -> threading.RLock:
+def exclusive(shared: Any) -> threading.RLock:
     """The lock of a model or tokenizer, for ``with``; the same lock for the same object.
 
     The fast search replaces the attention and the output head of a model for the time of a step. A tokenizer
     keeps the padding, the truncation and the splitting of special tokens of its last call. So two threads
-    with one object would get each other's state. A thread may take a turn twice, and a turn blocks no other
-    object. A thread with the turn of a tokenizer takes no other turn. Functions of the user are called
-    outside of a turn, because they may wait for a thread that needs the object.
+    with one object would get each other's state. A thread may take a lock twice, and a lock blocks no other
+    object. A thread with the lock of a tokenizer takes no other lock. Functions of the user are called
+    without a lock, because they may wait for a thread that needs the object.
     """
     with _making:
-        if shared not in _turns:
-            _turns[shared] = threading.RLock()
-        return _turns[shared]
+        if shared not in _locks:
+            _locks[shared] = threading.RLock()
+        return _locks[shared]

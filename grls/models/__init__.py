@@ -10,9 +10,9 @@ All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a
 (``precision_names``: for options), ``lora`` adds adapters.
 
 Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its
-network, also one of an encoder-decoder, ``encoder_input`` makes the input). ``text_encoder`` is the common
-base of the bi-encoder and of encoders with other outputs than a single vector. ``cross_encoder`` reads a
-query and a passage together; ``entailment`` decides whether a hypothesis follows.
+network, also one of an encoder-decoder). ``text_encoder`` is the common base of the bi-encoder and of
+encoders with other outputs than a single vector; ``special_tokens`` keeps texts from spelling such tokens.
+``cross_encoder`` reads a query and a passage together; ``entailment`` decides whether a hypothesis follows.
 
 Nothing here knows an index.
 """

@@ -24,9 +24,8 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.models.base import Floats, once_each
-from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.build import weights_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
@@ -38,6 +37,7 @@ from grls.models.load.opening import (
 from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
+from grls.models.special_tokens import special_tokens, without_controls
 from grls.models.text_encoder import passage_text, telling
 
 Pair = tuple[str, str]
@@ -74,7 +74,7 @@ class PairNetwork(CrossEncoder):
             return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
 
         tokenizer = self.tokenizer
-        with turn(tokenizer):
+        with exclusive(tokenizer):
             features, added = read(inputs), special_tokens(tokenizer, read([("a", "a")]))
             if special_tokens(tokenizer, features) > len(inputs) * added:
                 columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]

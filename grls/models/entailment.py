@@ -17,10 +17,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassificati
 from grls.data.codec import foreign_ids, wrapping
 from grls.errors import ConfigError, at_least
 from grls.models.base import once_each
-from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening, refuse_missing_folder
 from grls.models.precision import move, refuse_nan_logits
+from grls.models.special_tokens import padded
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from grls.data.codec import Codec
 from grls.index.rows import Ints
-from grls.io.files import read_count, turn
+from grls.io.files import exclusive, read_count
 from grls.models.base import Floats
 
 Cut = Callable[[Tensor], Tensor]
@@ -58,7 +58,7 @@ class Head:
 
         :meth:`all`, :meth:`some`, :meth:`cut` and :meth:`pairs` accept both.
         """
-        with turn(self.model):
+        with exclusive(self.model):
             if not self.linear:
                 logits: Tensor = self.model(**arguments).logits
                 return logits
@@ -118,7 +118,7 @@ class Head:
     @contextmanager
     def _answering(self, answer: Callable[[Tensor], Tensor]) -> Iterator[None]:
         """A context in which ``answer`` replaces the head, for this thread only."""
-        with turn(self.model):
+        with exclusive(self.model):
             before = self.module.__dict__.get("forward")  # accelerate keeps its hooks there
             self.module.forward = answer  # type: ignore[method-assign, assignment]
             try:
@@ -132,7 +132,7 @@ class Head:
         """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""
         if not self.linear:
             return hidden.float()
-        with turn(self.model):  # otherwise another thread might have replaced the head
+        with exclusive(self.model):  # otherwise another thread might have replaced the head
             logits: Tensor = self.module(hidden).float()
         return logits if self._final_bias is None else logits + self._final_bias.float()
 

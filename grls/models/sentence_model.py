@@ -22,15 +22,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import DataError
-from grls.io.files import read_count, read_json, turn
+from grls.io.files import exclusive, read_count, read_json
 from grls.models.biencoder_kinds import Kind as Kind
-from grls.models.encoder_input import (
-    padded,
-    special_tokens,
-    spells_special,
-    without_controls,
-    without_spelled,
-)
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import (
     IncompleteError,
@@ -50,6 +43,13 @@ from grls.models.load.sentence_folder import (
     refuse_unread,
 )
 from grls.models.seq2seq.slots import start_token
+from grls.models.special_tokens import (
+    padded,
+    special_tokens,
+    spells_special,
+    without_controls,
+    without_spelled,
+)
 
 DOT, COSINE = "dot", "cosine"
 """The similarities of embeddings that are inner products."""
@@ -111,7 +111,7 @@ class PlainTexts:
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return read(inputs)
-        with turn(tokenizer):
+        with exclusive(tokenizer):
             if self.marked:
                 inputs = without_spelled(tokenizer, inputs)
             features = read(inputs)

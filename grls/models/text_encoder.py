@@ -2,9 +2,9 @@
 
 The network is a model of sentence-transformers. It reads a text up to its limit, with the prompt of the
 text's role. This class makes one text of query and evidence, counts what is cut, moves the network to a
-device, and computes its fingerprint. Subclasses know the output of the network (a vector, a sparse vector,
-vectors of tokens) and how texts are compared: :class:`grls.models.biencoder.BiEncoderModel` and those of
-other kinds of retrievers.
+device, and computes its fingerprint. Subclasses open a network (``load``), and know its output (``encode``:
+a vector, a sparse vector, vectors of tokens) and how texts are compared (``similarity``):
+:class:`grls.models.biencoder.BiEncoderModel` and those of other kinds of retrievers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.io.files import atomic_folder, turn
+from grls.io.files import atomic_folder, exclusive
 from grls.io.progress import counted
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
@@ -71,6 +71,9 @@ class TextEncoder:
 
     model: Any
 
+    similarity: str
+    """How encoded texts are compared, as sentence-transformers says: ``cosine``, ``dot``, ``maxsim``, …"""
+
     def __init__(self, model: BaseModel, max_tokens: int | None = None, stages: Sequence[str] = ()):
         self.model = model
         self.stages = tuple(stages)
@@ -101,6 +104,23 @@ class TextEncoder:
                 tokenizer.model_max_length = limit  # by which it cuts
         self._limits = {role: limits[self.reader(role)] for role in TASKS}
         self.max_tokens = max(limits.values())
+
+    @classmethod
+    def load(cls, source: str, *, device: str = "auto", max_tokens: int | None = None) -> Self:
+        """Open a model on a device; a folder or a hub name.
+
+        Raises:
+            ConfigError: There is no such model, it is of another kind, or the device does not exist.
+        """
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> Any:
+        """The encoded texts, in their order and in the form of the encoder.
+
+        Raises:
+            DataError: A number of the output is not finite.
+        """
+        raise NotImplementedError
 
     def to(self, device: str = "auto", precision: str = "float32") -> Self:
         """Move the network; returns this encoder.
@@ -161,7 +181,7 @@ class TextEncoder:
         if not isinstance(tokenizer, PreTrainedTokenizerBase):  # of words
             return [len(tokenizer.tokenize(prompt + text)) for text in texts]
         if prompt and self.model.marked:  # the special tokens of the prompt are no text
-            with turn(tokenizer):
+            with exclusive(tokenizer):
                 around += len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
         return [len(ids) + around for ids in foreign_ids(tokenizer, [prompt + text for text in texts])]

@@ -1,11 +1,11 @@
 """Retrievers: queries in, passages out.
 
 ``base`` is the protocol and the capabilities beyond it, ``queries`` handles queries and filters for all
-kinds. ``registry`` lists the kinds and opens a folder of any kind, once also where several members name it;
-``build`` builds a folder from a model and a corpus. ``spec`` is the content of ``grls.json`` in a folder, the
-checksums of its files, and the refusal of passages that have changed since it was made; ``options`` are the
-options that any kind may store there. ``compose`` writes folders of composite retrievers from those of their
-members.
+kinds, and ``hits`` gives the hits of a search by any of them, a chain's or a ranking's. ``registry`` lists
+the kinds and opens a folder of any kind, once also where several members name it; ``build`` builds a folder
+from a model and a corpus. ``spec`` is the content of ``grls.json`` in a folder, the checksums of its files,
+and the refusal of passages that have changed since it was made; ``options`` are the options that any kind may
+store there. ``compose`` writes folders of composite retrievers from those of their members.
 
 ``bm25`` looks words up (``bm25_options``: its options). ``dense``, ``sparse`` and ``multi_vector`` compare
 encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds

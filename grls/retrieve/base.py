@@ -4,9 +4,9 @@ A retriever gets queries and returns passages; it may decode them, look words up
 needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never for a kind:
 
 - :class:`ScoresAll`: scores all passages, so it can be a prior, a teacher, a source of negatives;
-- :class:`TakesEvidence`: takes evidence as passages, and scores DONE;
-- :class:`ReadsEvidence`: takes evidence as passages, and knows no DONE;
-- :class:`WritesChains`: its scores are log-probabilities of passages and DONE, so the scores of hops add up;
+- :class:`RetrievesAfter`: takes evidence as passages;
+- :class:`ScoresDoneAfter`: takes evidence as passages, and scores DONE as well;
+- :class:`DecodesHops`: decodes the next passage of many chains together, DONE among them;
 - :class:`FindsChains`: retrieves hop by hop;
 - :class:`WalksHops`: its hops can be watched, one after the other;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
@@ -27,7 +27,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
@@ -158,8 +158,11 @@ class HopHits(NamedTuple):
 
 
 @runtime_checkable
-class TakesEvidence(Protocol):
-    """A retriever that takes evidence as passages, and scores DONE."""
+class ScoresDoneAfter(Protocol):
+    """A retriever that takes evidence as passages, and scores DONE after them.
+
+    Hops search with it, also where the retriever is a :class:`RetrievesAfter` as well.
+    """
 
     @property
     def learned_done(self) -> bool | None:
@@ -178,8 +181,8 @@ class TakesEvidence(Protocol):
 
 
 @runtime_checkable
-class ReadsEvidence(Protocol):
-    """A retriever that takes evidence as passages, and knows no DONE."""
+class RetrievesAfter(Protocol):
+    """A retriever that takes evidence as passages; its hits come without a score of DONE."""
 
     def retrieve_after(
         self,
@@ -192,7 +195,7 @@ class ReadsEvidence(Protocol):
         ...
 
 
-class Under(NamedTuple):
+class ChainToContinue(NamedTuple):
     """A chain so far, for the request of its next hop.
 
     Attributes:
@@ -206,17 +209,20 @@ class Under(NamedTuple):
     hidden: tuple[int, ...]
 
 
-NextHop = Callable[[Sequence[Under], int, int], "list[list[ScoredPassage]]"]
+NextHop = Callable[[Sequence[ChainToContinue], int, int], "list[list[ScoredPassage]]"]
 """Chains, number of the hop, k -> the k likeliest next passages of each chain, DONE included."""
 
 
 @runtime_checkable
-class WritesChains(Protocol):
-    """A retriever whose scores are log-probabilities of passages and DONE."""
+class DecodesHops(Protocol):
+    """A retriever that decodes the next passages of chains, with DONE as one of them.
+
+    Whether the scores of its hops add up to those of chains, :func:`has_log_probabilities` says.
+    """
 
     @property
-    def writes_chains(self) -> bool:
-        """Whether its scores are log-probabilities; in a hybrid only if they are normalized."""
+    def scores_are_log_probabilities(self) -> bool:
+        """Whether scores are log-probabilities of passages and DONE; of a hybrid: if they are normalized."""
         ...
 
     @property
@@ -237,6 +243,11 @@ class WritesChains(Protocol):
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
         ...
+
+
+def has_log_probabilities(retriever: object) -> TypeGuard[DecodesHops]:
+    """Whether a retriever decodes hops whose scores are log-probabilities, so that those of hops add up."""
+    return isinstance(retriever, DecodesHops) and retriever.scores_are_log_probabilities
 
 
 @runtime_checkable

@@ -32,7 +32,7 @@ from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options, Variant
-from grls.retrieve.queries import joined, queries_of, reachable
+from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import (
     CORPUS_FIELDS,
@@ -213,7 +213,9 @@ class BM25Retriever:
         :class:`~grls.retrieve.base.ScoresAll`.
         """
         evidence = evidence or [()] * len(queries)
-        texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
+        texts = [
+            with_evidence_text(query, passages) for query, passages in zip(queries, evidence, strict=True)
+        ]
 
         def scores(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return self.text_scores([texts[n] for n in numbers.tolist()])

@@ -98,7 +98,7 @@ class DenseRetriever(EncodedRetriever):
             raise DataError(f"the embedding in row {wrong} is not finite, or above 1e15; {REBUILD}")
 
     @staticmethod
-    def joined(parts: list[Matrix]) -> Matrix:
+    def concatenated(parts: list[Matrix]) -> Matrix:
         """The embeddings of all parts."""
         return np.concatenate(parts)
 
@@ -153,7 +153,7 @@ class DenseRetriever(EncodedRetriever):
         allow: Allow = None,
     ) -> list[HopHits]:
         """The top-k allowed passages given evidence, and the score of DONE, which no filter affects."""
-        vectors, rankings = self._searched(queries, evidence, k, allow)
+        vectors, rankings = self._search_after(queries, evidence, k, allow)
         last, similarity = self.rows[-1:], self.encoder.similarity
         done = [float(similarities(vector, last, similarity)[0]) for vector in vectors]
         return [HopHits(hits, score) for hits, score in zip(rankings, done, strict=True)]

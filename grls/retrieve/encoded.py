@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -96,8 +96,23 @@ _BLOCK = 1 << 16
 """Elements of the first axis of an array, or passages, that are read together."""
 
 
+class _Searched(NamedTuple):
+    """Queries that were searched.
+
+    Attributes:
+        encoded: The queries with their evidence, from :meth:`EncodedRetriever.encode`.
+        rankings: The hits of each query, best first.
+    """
+
+    encoded: Any
+    rankings: list[list[Hit]]
+
+
 class EncodedRetriever(ABC):
     """A retriever whose model encodes queries and passages.
+
+    A kind sets the class attributes that have no value here, and defines the abstract methods. Its encoder is
+    a :class:`~grls.models.text_encoder.TextEncoder`. The smallest kind is :mod:`grls.retrieve.sparse`.
 
     Args:
         encoder: The model, which encodes the queries and has encoded the passages.
@@ -113,17 +128,25 @@ class EncodedRetriever(ABC):
         MismatchError: The rows are not those of this corpus and model.
     """
 
+    # ---- What a kind defines, with the abstract methods below
+
     kind: ClassVar[str]
+    """Its name in :mod:`grls.retrieve.registry`."""
     system: ClassVar[str]
     """Its name in reports."""
     called: ClassVar[str]
     """Its name in error messages: "a dense retriever"."""
-    encodes: ClassVar[Any]
+    encodes: ClassVar[type[TextEncoder]]
     """The class of its encoder."""
     library: ClassVar[str]
     """The class of sentence-transformers whose folders are models of this kind."""
     file: ClassVar[str]
     """The file of the folder that holds the rows."""
+    least_score: float
+    """A passage is a hit if its score is above this; :meth:`best` leaves out all others."""
+
+    # ---- What a kind may change
+
     fields: ClassVar[tuple[str, ...]] = ()
     """Fields of ``grls.json`` that only this kind has."""
     part: ClassVar[int] = 1024
@@ -138,7 +161,6 @@ class EncodedRetriever(ABC):
     embeddable: ClassVar[bool] = False
     """Whether a composite may embed its specification: its data are in its folder."""
     built_by_workers: ClassVar[bool] = True
-    least_score: float
 
     def __init__(
         self,
@@ -161,7 +183,7 @@ class EncodedRetriever(ABC):
         self._cut = 0
         self._encoded_by: str | None = None
 
-    # ---- What a kind defines
+    # ---- Rows and their comparison, which a kind defines
 
     @staticmethod
     @abstractmethod
@@ -180,8 +202,8 @@ class EncodedRetriever(ABC):
 
     @staticmethod
     @abstractmethod
-    def joined(parts: list[Any]) -> Any:
-        """Rows in memory, joined."""
+    def concatenated(parts: list[Any]) -> Any:
+        """Rows in memory, one part behind the other."""
 
     @staticmethod
     @abstractmethod
@@ -257,7 +279,7 @@ class EncodedRetriever(ABC):
                 cut += cut_part
         if cut:
             log.warning(encoder.cut_notice(cut, len(corpus), str(_CUT)))
-        rows = cls.joined([*parts, *cls._last_rows(encoder)])
+        rows = cls.concatenated([*parts, *cls._last_rows(encoder)])
         retriever = cls(encoder, corpus, rows, batch_size, progress=progress, **options)
         retriever._encoded_by = encoder.fingerprint()
         return retriever
@@ -599,12 +621,17 @@ class EncodedRetriever(ABC):
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
         listed = queries_of(queries)
-        return self._searched(listed, [()] * len(listed), k, allow)[1]
+        return self.retrieve_after(listed, [()] * len(listed), k, allow)
 
-    def _searched(
+    def retrieve_after(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
+    ) -> list[list[Hit]]:
+        """The top-k allowed passages given evidence; see :class:`~grls.retrieve.base.RetrievesAfter`."""
+        return self._search_after(queries, evidence, k, allow).rankings
+
+    def _search_after(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow
-    ) -> tuple[Any, list[list[Hit]]]:
-        """The encoded queries and their hits, given evidence."""
+    ) -> _Searched:
         check_counts(k=k)
         texts = self.texts(queries, evidence)
         groups = self.groups(queries, evidence, allow)
@@ -620,7 +647,7 @@ class EncodedRetriever(ABC):
                         ids = self.corpus.ids(passages.tolist())
                         rankings[query] = [Hit(*pair) for pair in zip(ids, scores.tolist(), strict=True)]
                     bar.update(len(batch))
-        return encoded, [rankings[query] for query in range(len(queries))]
+        return _Searched(encoded, [rankings[query] for query in range(len(queries))])
 
     def groups(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow

@@ -27,7 +27,7 @@ import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
@@ -270,7 +270,7 @@ class MultiVectorRetriever(EncodedRetriever):
         return TokenVectors(np.concatenate(encoded), bounds_of([len(vectors) for vectors in encoded]))
 
     @staticmethod
-    def joined(parts: list[TokenVectors]) -> TokenVectors:
+    def concatenated(parts: list[TokenVectors]) -> TokenVectors:
         """The vectors of all parts."""
         lengths = np.concatenate([np.diff(part.bounds) for part in parts])
         return TokenVectors(np.concatenate([part.vectors for part in parts]), bounds_of(lengths))
@@ -390,12 +390,6 @@ class MultiVectorRetriever(EncodedRetriever):
             return alone
         first, passages = self._first
         return hashlib.sha256(json.dumps([alone, first.fingerprint(), passages]).encode()).hexdigest()
-
-    def retrieve_after(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
-    ) -> list[list[Hit]]:
-        """See :class:`~grls.retrieve.base.ReadsEvidence`."""
-        return self._searched(queries, evidence, k, allow)[1]
 
     def groups(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow

@@ -117,7 +117,7 @@ def check_counts(**counts: Any) -> None:
             raise ConfigError(error.said_of(name)) from None
 
 
-def joined(query: Query, evidence: Sequence[Passage]) -> str:
+def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:
     """The text of a query with the titles and texts of its evidence appended."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)

@@ -23,8 +23,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, vstack
 from sentence_transformers import SparseEncoder
 
-from grls.data.filters import Allow, Numbers
-from grls.data.types import Hit, Passage, Query
+from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
@@ -158,7 +157,7 @@ class SparseRetriever(EncodedRetriever):
         return csr_array(encoded.T.tocsr())
 
     @staticmethod
-    def joined(parts: list[csr_array]) -> csr_array:
+    def concatenated(parts: list[csr_array]) -> csr_array:
         """The weights of all parts."""
         return csr_array(hstack(parts, format="csr", dtype=np.float32))
 
@@ -223,12 +222,6 @@ class SparseRetriever(EncodedRetriever):
         """The weights of a passage, and bytes."""
         dimensions = counted(rows.shape[0], "weight")
         return f", {rows.nnz / passages:.1f} of {dimensions} each, {8 * rows.nnz / 2**20:.1f} MiB"
-
-    def retrieve_after(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
-    ) -> list[list[Hit]]:
-        """See :class:`~grls.retrieve.base.ReadsEvidence`."""
-        return self._searched(queries, evidence, k, allow)[1]
 
     def best(
         self, encoded: csr_array, queries: Sequence[int], k: int, among: Numbers | None

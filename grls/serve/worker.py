@@ -32,7 +32,7 @@ from grls.data.types import Hit, Query
 from grls.errors import GrlsError
 from grls.io.files import PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
-from grls.retrieve.hops.retriever import plan_search, search_hits
+from grls.retrieve.hits import plan_search, search_hits
 
 log = logging.getLogger(__name__)
 

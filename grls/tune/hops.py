@@ -328,7 +328,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     assert hops is not None
     retriever = inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
-    search = walk.search
+    search = walk.hop_search
     if walk.probable:
         search.memory = {}
     biases = search.stop.biases if tuning.grid.done_biases is None else tuning.grid.done_biases

@@ -22,7 +22,7 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
-from grls.retrieve.base import FindsChains, Under, WritesChains
+from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
 from grls.retrieve.fusion.retriever import FUSED, Fusion, fuse_chains, tune_weights
 from grls.retrieve.fusion.runs import RunFusion, SetSize
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
@@ -149,7 +149,7 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     count = tuning.grid.rescore_passages
     opened = tuning.open(rescore=0)
     generator = generator_within(opened)
-    if generator is None or not isinstance(opened, WritesChains):
+    if generator is None or not isinstance(opened, DecodesHops):
         raise ConfigError("only a generator rescores passages.")
     generator.refuse_to_rescore()
     if generator.spans is None and generator.options.beams < count:  # as wide as it becomes in any case
@@ -179,18 +179,13 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     return TuneChoice({"search": search_options}, name, tried[0][0].recall, quality.recall, words)
 
 
-def _read(
-    opened: WritesChains, generator: GenerativeRetriever, dev: DevHops, count: int, k: int
-) -> list[Any]:
+def _read(opened: DecodesHops, generator: GenerativeRetriever, dev: DevHops, count: int, k: int) -> list[Any]:
     """The k best passages of each input, and the log-odds of the first ``count`` of them."""
     evidence = [tuple(evidence_numbers(generator.corpus, passages)) for passages in dev.evidence]
-    under = [Under(n, numbers, (opened.done, *numbers)) for n, numbers in enumerate(evidence)]
-    rankings = opened.next_hop(dev.queries, None)(under, 0, k)
+    chains = [ChainToContinue(n, numbers, (opened.done, *numbers)) for n, numbers in enumerate(evidence)]
+    rankings = opened.next_hop(dev.queries, None)(chains, 0, k)
     encoded = zip(dev.queries, generator.encode(dev.queries), evidence, strict=True)
-    inputs = [
-        generator.codec.model_input(tokens, generator.evidence(query.text, numbers))
-        for query, tokens, numbers in encoded
-    ]
+    inputs = [generator.hop_input(*query) for query in encoded]
     odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
     return [[list(map(list, hits)), row.tolist()] for hits, row in zip(rankings, odds, strict=True)]
 

@@ -10,14 +10,14 @@ import torch
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
-from grls.answer.opening import is_probable, open_for_reading, retrieval_settings, score_mode_of
+from grls.answer.opening import open_for_reading, retrieval_settings, score_mode_of
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
@@ -69,7 +69,7 @@ def test_a_reader_gets_what_the_folder_retrieves(folder: Path, kind: str) -> Non
     found, corpus = opened(folder, kind), Corpus.read(folder / "data")
     alone = load_named("bm25" if kind == "bm25" else str(folder / kind), corpus, Opening("cpu"))
     assert found.retrieve(asked(folder), 4) == alone.retrieve(asked(folder), 4)
-    assert is_probable(found) == (kind == "generative")
+    assert has_log_probabilities(found) == (kind == "generative")
     assert score_mode_of(found) == ("pooled" if kind == "hops" else alone.describe().score_mode)
     assert retrieval_settings(kind, found)["retriever_options"] == found.describe().options
     others = [opened(folder, other).fingerprint() for other in KINDS if other != kind]
@@ -103,7 +103,7 @@ def test_hop_by_hop(folder: Path) -> None:
         found = opened(folder, "generative", hops)
         plain = HopsRetriever(generator, hops)
         assert found.retrieve(queries, 4) == [pooled_ranking(c, 4) for c in plain.retrieve_chains(queries)]
-        assert (score_mode_of(found), is_probable(found)) == ("pooled", False)
+        assert (score_mode_of(found), has_log_probabilities(found)) == ("pooled", False)
     assert opened(folder, "generative", HopOptions("fixed", 3)).describe().name == "generator in 3 hops"
     filled = opened(folder, "dense", HopOptions("fixed", 2)).retrieve(queries, 5)
     assert {len(hits) for hits in filled} == {5}

@@ -44,7 +44,7 @@ def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
         with pytest.raises(ValueError, match="has 4 passages"):
             Subset(index.rows, np.array([wrong]))
     with pytest.raises(ValueError, match="another index"):
-        decoder.search(queries(1), allow=[Subset(other.rows, np.array([2]))])
+        decoder.search(queries(1), subsets=[Subset(other.rows, np.array([2]))])
     with pytest.raises(ValueError, match="at least one token"):
         decoder.search([[], [5, END]])
 

@@ -123,7 +123,7 @@ def test_what_may_not_be_found_has_no_mass() -> None:
     table[0, 3] = table[1, 4] = 50.0  # what may not be found would take all the mass
     allow = [Subset(index.rows, np.array([1, 2, 4, 6])), None]
     for decoder in (Decoder(GENERATOR, index, 7), FastDecoder(TREES, index, 7)):
-        found = decoder.search(inputs, exclude=[[], [4]], allow=allow, prior=prior_of((table, 0.8)))
+        found = decoder.search(inputs, exclude=[[], [4]], subsets=allow, prior=prior_of((table, 0.8)))
         for n, may in enumerate(([1, 2, 4, 6], [0, 1, 2, 3, 5, 6])):
             expected = expected_scores(inputs[n], [(table[n], 0.8)], may)
             assert {h.passage: h.score for h in found[n]} == pytest.approx(expected, abs=1e-4)

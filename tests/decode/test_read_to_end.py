@@ -9,7 +9,7 @@ from models_small import END, small_bart, small_gpt2, small_llama, small_t5
 
 from grls.decode import rescore as module
 from grls.decode.rescore import rescore, rescore_plain
-from grls.models.load.kinds import is_causal, plain_generator, planted
+from grls.models.load.kinds import is_causal, plain_generator, slot_model
 
 INPUTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
 PASSAGES = [
@@ -47,7 +47,7 @@ def test_log_odds_are_those_of_each_passage_read_alone(
         for source, some in zip(INPUTS, PASSAGES, strict=True)
     ]
     ways = [rescore_plain(generator, INPUTS, PASSAGES, TOKENS)]
-    trees = planted(generator)
+    trees = slot_model(generator)
     if trees is not None:
         ways.append(rescore(trees, INPUTS, PASSAGES, TOKENS))
     assert (trees is None) == (make is small_bart)
@@ -59,7 +59,7 @@ def test_log_odds_are_those_of_each_passage_read_alone(
 
 
 def test_nothing_is_read_of_nothing() -> None:
-    trees = planted(plain_generator(small_llama()))
+    trees = slot_model(plain_generator(small_llama()))
     assert trees is not None
     assert rescore(trees, [], [], TOKENS) == []
     assert [len(some) for some in rescore(trees, INPUTS, [[], [], []], TOKENS)] == [0, 0, 0]

@@ -11,7 +11,7 @@ from models_small import END, small_t5
 
 from grls.decode import Decoder, FastDecoder
 from grls.index import BACKENDS, index_sequences
-from grls.index.subset import NumberSet, Several, Subset
+from grls.index.subset import NumberSet, SetCounter, Subset
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
@@ -83,12 +83,12 @@ def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> Non
         kept = [every.index(one) for one in which]
         low = np.arange(limit + 1)
         high = np.minimum(low + data.draw(st.integers(0, limit)), limit)
-        several = Several([sets[n] for n in kept])
+        several = SetCounter([sets[n] for n in kept])
         for place, n in enumerate(kept):
             expected = [len([m for m in every[n] if a <= m < b]) for a, b in zip(low, high, strict=True)]
             assert several.count(np.full(len(low), place), low, high).tolist() == expected
             a, b = int(low[limit // 2]), int(high[limit // 2])
             assert sets[n].between(a, b).tolist() == sorted(m for m in every[n] if a <= m < b)
     mixed = np.arange(len(sets))
-    counts = Several(sets).count(mixed, np.zeros_like(mixed), np.full_like(mixed, limit))
+    counts = SetCounter(sets).count(mixed, np.zeros_like(mixed), np.full_like(mixed, limit))
     assert counts.tolist() == [len(one) for one in every]

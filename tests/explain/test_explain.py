@@ -601,7 +601,7 @@ def test_priors_and_hops_of_the_folder_are_explained(
     assert "renormalized scores, " in plain
     assert "renormalized scores with priors, " in hybrid
     stepped = run(capsys, *asked, f"--retriever={tmp_path / 'hops'}")
-    assert "k 2, renormalized scores with priors, early stop, DONE's score +2.00" in stepped
+    assert "k 2, renormalized scores with priors, early stop, bias on DONE +2.00" in stepped
     assert "after lynx-calm" in stepped
 
 

@@ -13,7 +13,7 @@ from grls.io.files import atomic_folder, write_json
 from grls.models.base import Floats
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
-from grls.retrieve.queries import joined, queries_of, reachable
+from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
 from grls.tune.step import Step, TuneChoice, Tuning
@@ -65,7 +65,9 @@ class ToyRetriever:
         return found
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        texts = [joined(*one) for one in zip(queries, evidence or [()] * len(queries), strict=True)]
+        texts = [
+            with_evidence_text(*one) for one in zip(queries, evidence or [()] * len(queries), strict=True)
+        ]
 
         def scores(numbers: Numbers) -> Floats:
             asked = [set(texts[number].split()) for number in numbers.tolist()]

@@ -11,7 +11,7 @@ from small_data import write_small
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.models.load.build import Pretrained
-from grls.models.load.kinds import plain_generator, planted
+from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.lora import add_adapters, merge_adapters
 
 
@@ -34,7 +34,7 @@ def test_adapters_are_all_that_is_trained_and_merge_into_the_same_function(kind:
             {"input_ids": tokens} if kind == "llama" else {"input_ids": tokens, "decoder_input_ids": tokens}
         )
         before = model(**given).logits
-        assert planted(plain_generator(model)) is not None  # the fast search sees the adapters
+        assert slot_model(plain_generator(model)) is not None  # the fast search sees the adapters
         merge_adapters(model)
         torch.testing.assert_close(model(**given).logits, before, rtol=1e-4, atol=1e-4)
     assert set(model.state_dict()) == names

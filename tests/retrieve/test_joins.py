@@ -130,7 +130,7 @@ MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
 
 
 def mixed(one: Any, rng: random.Random, count: int) -> list[Asked]:
-    names = [name for name in HOPS if name != "sets" or one.writes_chains]
+    names = [name for name in HOPS if name != "sets" or one.scores_are_log_probabilities]
     ways = [one, *(hop_by_hop(one, HOPS[name]) for name in names)]
     ids = [passage.id for passage in one.corpus]
     asked = []

@@ -21,8 +21,9 @@ from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.files import PARTS, PartCounts
 from grls.retrieve.base import RunsPlans
+from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import hop_by_hop, search_hits
+from grls.retrieve.hops.retriever import hop_by_hop
 from grls.serve.options import RequestLimits
 from grls.serve.worker import BatchKey, CallJob, JoiningJobs, SearchJob, ShutdownError, Worker, deliver
 

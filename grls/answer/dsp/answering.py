@@ -15,14 +15,14 @@ from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import Branch, dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.kept import save_readings
-from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
+from grls.answer.opening import retrieval_settings, score_mode_of
 from grls.answer.writer import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit, Query
 from grls.errors import Option
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.runs.portions import fingerprint_queries
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def answer_with_program(
     """
     calls, demos = dsp.calls, dsp.demonstrations
     template, new_tokens = calls.filled(model)
-    scale: Scale = "log" if opened is not None and is_probable(opened) else "softmax"
+    scale: Scale = "log" if opened is not None and has_log_probabilities(opened) else "softmax"
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
     lm, weights = programs.lm_named(model, calls, device)
     options = {key: value for key, value in asdict(dsp).items() if key != "calls"}

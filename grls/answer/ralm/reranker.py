@@ -23,7 +23,6 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.resumable import read_jsonl
 from grls.models.base import once_each
 from grls.models.cross_encoder import TRAINED
-from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import (
     open_config,
@@ -35,6 +34,7 @@ from grls.models.load.opening import (
     write_network,
 )
 from grls.models.precision import move, refuse_nan_logits
+from grls.models.special_tokens import padded
 
 _BATCH = 64
 

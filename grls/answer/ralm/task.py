@@ -40,7 +40,7 @@ from grls.data.filters import Numbered
 from grls.data.words import count
 from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.io.ending import quiet
-from grls.io.files import named_lines, read_text, refuse_unwritable, turn, write_json
+from grls.io.files import exclusive, named_lines, read_text, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.build import Loaded, end_tokens, load_language_model, weights_fingerprint
@@ -401,7 +401,7 @@ def _write(
     filling = next(iter(ends), 0)
     ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
     mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
-    with turn(ralm.model):
+    with exclusive(ralm.model):
         output = ralm.model.generate(
             input_ids=ids, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=filling
         )

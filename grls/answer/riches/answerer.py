@@ -33,7 +33,7 @@ from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
 from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.io.files import atomic_file, sha256, turn
+from grls.io.files import atomic_file, exclusive, sha256
 from grls.io.html import framed
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
@@ -219,7 +219,7 @@ class Riches:
         answerable = [index for index in range(len(inputs)) if index not in failed]
         rows = [inputs[index] for index in answerable]
         if rows:
-            with turn(self.model):
+            with exclusive(self.model):
                 refuse_larger_tokenizer(self.model, self.tokenizer)
                 if self.model.config.is_encoder_decoder:
                     trees: TreeGenerator | None = plant(Seq2SeqGenerator(self.model))

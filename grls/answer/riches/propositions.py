@@ -49,7 +49,7 @@ from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
-from grls.io.files import read_json, refuse_unwritable, turn, write_json
+from grls.io.files import exclusive, read_json, refuse_unwritable, write_json
 from grls.io.resumable import LockedFile
 from grls.models.base import cache_argument, positions_in
 from grls.models.load.build import end_tokens, load_language_model, weights_fingerprint
@@ -350,7 +350,7 @@ class Propositionizer:
         """The output for each input, and whether it is complete."""
         if not rows:
             return
-        with turn(self.model):
+        with exclusive(self.model):
             cache = None if self.encoder_decoder else self._prefix_cache(rows)
             shared = 0 if cache is None else cache.get_seq_length()
             # Padded behind the first `shared` tokens; an encoder is padded at the end, since some encoders

@@ -76,7 +76,7 @@ class Count:
 
     def read(self, scope: Scope) -> None:
         """Read the lists of a scope."""
-        hidden, subsets, self._stride = scope.lists()
+        hidden, subsets, self._stride = scope.hidden_and_subsets()
         moved = self._hidden, self._subsets, self._held
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._stored(self._hidden, hidden, _BEYOND)

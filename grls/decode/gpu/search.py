@@ -26,7 +26,7 @@ from grls.decode.first_step import Best
 from grls.decode.gpu.decision import NOTHING, Count, Rules, Standing, decide_step, without_beaten
 from grls.decode.scope import Mask, Scope
 from grls.decode.select import ScoreMode, refuse_nan, select
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
+from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
@@ -73,7 +73,7 @@ class DeviceDecoder(SlotDecoder):
         self.tensors = TensorIndex(self.index, self.generator.device)
         self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
 
-    def prepare(self, request: SearchRequest) -> SlotSearch:  # noqa: D102
+    def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
         if request.prior is not None:
             raise ConfigError("the search on the device supports no priors; use FastDecoder.")
         if request.gathering is not None:
@@ -81,7 +81,7 @@ class DeviceDecoder(SlotDecoder):
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
             self._compiled_step = None
-        return _Search(self, request)
+        return _DeviceRun(self, request)
 
     def slots_for(self, queries: int) -> int:  # noqa: D102
         return self.slots if self.compiled else super().slots_for(queries)
@@ -117,7 +117,7 @@ _LEAST_INPUT = 32
 """The least input length, in tokens, for which a step is compiled; longer inputs are rounded up."""
 
 
-class _Search(SlotSearch):
+class _DeviceRun(SlotRun):
     """One run of the search over all queries."""
 
     session: GridSession

@@ -20,7 +20,7 @@ from transformers import ByT5Tokenizer
 from grls.data.codec import controls
 from grls.errors import ConfigError
 from grls.index.rows import Ints
-from grls.io.files import turn
+from grls.io.files import exclusive
 
 OPENING, CLOSING = "«", "»"
 _BROKEN = "\ufffd"
@@ -111,7 +111,7 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
 def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
     """The tokens of a marker after a word and a space, of a tokenizer that can write the marker."""
     texts = ["a", f"a {marker}", marker]
-    with turn(tokenizer):
+    with exclusive(tokenizer):
         rows: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
     alone, ids, written = rows
     if (

@@ -88,8 +88,8 @@ class Interleaver:
             inputs: Model inputs as token ids.
             k: Outputs per input, at most K.
             decided: Called between two steps with the number of inputs decided since the last call. Each step
-                takes the turn of the model (:mod:`grls.io.files`) separately, so other threads may use
-                the model during this call, unless the caller holds its turn.
+                takes the lock of the model (:func:`grls.io.files.exclusive`) separately, so other threads may
+                use the model during this call, unless the caller holds its lock.
 
         Returns:
             For each input its best outputs, best first; at least one.

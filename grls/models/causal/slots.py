@@ -65,7 +65,7 @@ class CausalTrees(SlotModel):
         if self._read is None or self._read[0] != now:
             cache = DynamicCache()
             tokens = torch.tensor([self.prompt], device=self.device)
-            with self.head.catch():  # this also takes the turn of the model
+            with self.head.catch():  # this also takes the lock of the model
                 self.model(input_ids=tokens, use_cache=True, **{self.cache_name: cache})
             layers: list[Any] = cache.layers
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]

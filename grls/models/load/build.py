@@ -28,7 +28,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
 from grls.errors import ConfigError, DataError, Option, bounded
 from grls.io.ending import require
-from grls.io.files import read_json, turn
+from grls.io.files import exclusive, read_json
 from grls.models.base import positions_in
 from grls.models.load.opening import (
     IncompleteError,
@@ -436,7 +436,7 @@ def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
 def refuse_foresight(model: Any) -> None:
     """Refuse (ConfigError) a model, in eval mode, whose predictions depend on later tokens."""
     inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
-    with turn(model):
+    with exclusive(model):
         logits, changed = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
     refuse_nan_logits(logits)
     close = max(1e-3, 32 * torch.finfo(model.dtype).eps)

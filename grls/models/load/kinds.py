@@ -23,7 +23,7 @@ def plain_generator(model: Any) -> Seq2SeqGenerator | CausalGenerator:
     return CausalGenerator(model) if is_causal(model) else Seq2SeqGenerator(model)
 
 
-def planted(generator: Seq2SeqGenerator | CausalGenerator) -> Seq2SeqTrees | CausalTrees | None:
+def slot_model(generator: Seq2SeqGenerator | CausalGenerator) -> Seq2SeqTrees | CausalTrees | None:
     """The model for the fast search; None if only the plain search supports the model."""
     if isinstance(generator, Seq2SeqGenerator):
         return plant(generator)

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index.rows import Ints
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.models.base import cache_argument, positions_in
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
@@ -156,7 +156,7 @@ class _Reading(SlotMemory):
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots and feed the start token at entry 0; returns zeros."""
         generator = self._model.generator
-        with turn(generator.model):
+        with exclusive(generator.model):
             states, mask = generator.encode(inputs)
             self._hold(mask.shape[1])
             start = torch.full((len(inputs), 1), generator.start_token, device=states.device)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
 from grls.models.sessions.forest import Branches, Forest
@@ -99,7 +99,7 @@ class SlotModel:
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
         """A context in which the model attends by slot, for this thread only."""
-        with turn(self.head.model):
+        with exclusive(self.head.model):
             try:
                 for config in self._configs:
                     setattr(config, _SESSION, session)
@@ -128,7 +128,7 @@ def version(module: nn.Module) -> Version:
 @contextmanager
 def trial(model: nn.Module) -> Iterator[None]:
     """A context in which a model is tested: in eval mode, while no other thread replaces parts of it."""
-    with turn(model):
+    with exclusive(model):
         training = model.training
         model.eval()
         try:

@@ -52,10 +52,10 @@ from grls.models.load.build import Pretrained, checked_stages, weights_fingerpri
 from grls.models.load.kinds import is_causal
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
-from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
+from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
 from grls.retrieve.build import Building
-from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, folder_key
@@ -80,7 +80,7 @@ PASSAGES = 1_000_000
 """Default number of passages (or spans) of a shard."""
 
 
-class GenerativeRetriever(DecodedPassages, JoinsSearch):
+class GenerativeRetriever(DecodedPassages, DecodesPlans):
     """Retrieves by decoding passages; its scores are log-probabilities.
 
     Args:
@@ -98,7 +98,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     kind = "generative"
     tuned_by = ("grls.tune.priors:RESCORING",)
     embeddable = False
-    writes_chains = True
+    scores_are_log_probabilities = True
     built_by_workers = True
 
     @classmethod
@@ -242,7 +242,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever = copy(self)
         retriever.options = opening.searching or SearchOptions()
-        retriever._cached = None
+        retriever._decoders = None
         if retriever.options.rescore:
             retriever.refuse_to_rescore()
         return retriever
@@ -345,8 +345,8 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         queries = queries_of(queries)
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
-        allowed = self.subsets(queries, allow)
-        rankings = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
+        subsets = self.subsets(queries, allow)
+        rankings = self.search(inputs, k, [[self.done]] * len(inputs), subsets=subsets)
         return [self.hits(ranking) for ranking in rankings]
 
     def describe(self) -> Description:
@@ -370,17 +370,14 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return None
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
-        tokens, allowed = self.encode(queries), self.subsets(queries, allow)
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
+        tokens, subsets = self.encode(queries), self.subsets(queries, allow)
 
-        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             inputs = [
-                self.codec.model_input(
-                    tokens[chain.query], self.evidence(queries[chain.query].text, chain.passages)
-                )
-                for chain in live
+                self.hop_input(queries[chain.query], tokens[chain.query], chain.passages) for chain in live
             ]
-            within = [allowed[chain.query] for chain in live]
+            within = [subsets[chain.query] for chain in live]
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)
 
         return find

@@ -33,12 +33,12 @@ from grls.index.build import build_segment
 from grls.index.ranges.ranged import RangedIndex
 from grls.index.rows import Ints
 from grls.index.union import merge
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.io.progress import Progress
 from grls.models.base import Floats, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, readout
-from grls.models.load.kinds import plain_generator, planted
+from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.seq2seq.slots import Seq2SeqTrees, check_positions
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.span_scores import (
@@ -89,14 +89,48 @@ class DecodedPassages:
         self.options = options or SearchOptions()
         self.stages = tuple(stages)
         self._plain = plain_generator(model)
-        self._cached: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
+        # The options and the index of the fast searches, and on device or not -> search.
+        self._decoders: tuple[tuple[object, ...], ConstraintIndex, dict[bool, SlotDecoder]] | None = None
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
         self._change(corpus, index, removed, spans)
 
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:
         """The model for the fast search; None: it cannot run in slots."""
-        return planted(self._plain)
+        return slot_model(self._plain)
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    @property
+    def widest(self) -> int:
+        """Number of passages that a search scores for any k."""
+        return max(self.options.beams, self.options.rescore)
+
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
+        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """The part of the index that each query may retrieve, DONE included; None: everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus, self.removed)
+        rows = self.index.rows
+        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if index is None else filtered[index] for index in within.indices]
+
+    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Token ids of the queries.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        ids, texts = [q.id for q in queries], [q.text for q in queries]
+        return self.codec.queries(ids, texts, self.options.truncate_queries)
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
         """The token sequences of passages, title and text."""
@@ -104,38 +138,281 @@ class DecodedPassages:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
 
-    def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of evidence in a model input for a question."""
-        if not self.codec.limits.evidence:
-            return self.sequences(passages)
-        return self.codec.excerpts(question, self.corpus.passages(passages))
+    def hop_input(self, query: Query, tokens: Sequence[int], passages: Sequence[int]) -> list[int]:
+        """The model input of a hop, as token ids.
 
-    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
-        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        Args:
+            query: The query.
+            tokens: Its token ids (:meth:`encode`).
+            passages: Numbers of the evidence so far, in order.
+        """
+        if self.codec.limits.evidence:
+            return self.codec.model_input(
+                tokens, self.codec.excerpts(query.text, self.corpus.passages(passages))
+            )
+        return self.codec.model_input(tokens, self.sequences(passages))
 
-        def compare() -> None:
-            """Refuse an index whose sequences are not those of the passages, and DONE."""
-            listed, rows, number = self.spans or self.corpus, self.index.rows, 0
-            done = [self.codec.done_sequence]
-            with Progress(len(self.index), "compare", "passages", shown=None) as bar:
-                for batch in chain(map(self.codec.passages, listed.batches()), [done]):
-                    for sequence in batch:
-                        stored = rows.row(int(rows.row_of[number]))
-                        expected = sequence if rows.form == "whole" else sequence[: len(stored)]
-                        if not np.array_equal(stored, expected):
-                            raise MismatchError(
-                                f"{folder}: the index holds other tokens for number {number} than "
-                                "corpus.jsonl; make it again with `grls index`."
-                            )
-                        number += 1
-                    bar.update(len(batch))
+    def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
+        """Scored passages as hits with passage ids."""
+        ids = self.corpus.ids([hit.passage for hit in ranking])
+        return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
 
-        yield "the index holds the passages of corpus.jsonl", folder, compare
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        subsets: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[list[ScoredPassage]]:
+        """Decode any number of inputs, and rescore the best passages if the options ask for it.
 
-    @property
-    def done(self) -> int:
-        """The passage number of DONE."""
-        return len(self.corpus)
+        Args:
+            inputs: Model inputs as token ids.
+            k: Largest number of passages for each input.
+            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
+                whole, their copies are excluded as well.
+            label: The text of the progress bar.
+            subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
+            prior: Prior over the passages for these inputs. The search for GPUs takes no prior, so another
+                search is used.
+
+        Raises:
+            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
+                that has not learned to.
+        """
+        depth, weight = self.options.rescore, self.options.rescore_weight
+        if depth:
+            self.refuse_to_rescore()
+        count = max(k, depth) if depth else k
+        if self.spans is not None:
+            scored = self.span_scores(inputs, count, exclude, label, subsets, prior)
+            rankings = [self.ranked(scores, count) for scores in scored]
+        else:
+
+            def decode(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
+                return decoder.search(inputs, count, *more)
+
+            rankings = self._run(inputs, exclude, subsets, count, label, prior, decode)
+        if not depth:
+            return rankings
+        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
+        return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
+
+    def refuse_to_rescore(self) -> None:
+        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
+        if self.rescore_input is None:
+            raise ConfigError(
+                f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
+                "and index that model, or leave the option rescore out."
+            )
+
+    def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
+
+        Args:
+            inputs: Model inputs as token ids.
+            passages: For each input, numbers of passages; DONE may be one of them.
+
+        Raises:
+            ConfigError: The model has not learned to rescore, or has too few positions.
+        """
+        self.refuse_to_rescore()
+        rescore_input, codec = self.rescore_input, self.codec
+        assert rescore_input is not None
+        odds: list[Floats] = []
+        with exclusive(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
+            self.model.eval()
+            for start in range(0, len(inputs), _TOGETHER):
+                batch = slice(start, start + _TOGETHER)
+                numbers = sorted({number for row in passages[batch] for number in row} - {self.done})
+                sequences = {self.done: rescore_input.read(codec.done_sequence, codec)}
+                for number, sequence in zip(numbers, self.sequences(numbers), strict=True):
+                    sequences[number] = rescore_input.read(sequence, codec)
+                longest = max(map(len, inputs[batch]))
+                check_positions(self.model, longest, max(map(len, sequences.values())))
+                distinct = [once_each([tuple(sequences[n]) for n in row]) for row in passages[batch]]
+                rows = [[list(sequence) for sequence in unique] for unique, _ in distinct]
+                if self.trees is None:
+                    distinct_odds = rescore_plain(self._plain, inputs[batch], rows, readout(codec))
+                else:
+                    distinct_odds = rescore(self.trees, inputs[batch], rows, readout(codec))
+                odds += [values[index] for values, (_, index) in zip(distinct_odds, distinct, strict=True)]
+                bar.update(len(rows))
+        return odds
+
+    def span_scores(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        subsets: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[PassageScores]:
+        """The scores of the passages that are worth ranking, for a generator that writes spans.
+
+        Arguments and errors are those of :meth:`search`; the prior is over passages.
+
+        Returns:
+            Scores of candidates, with those of the prior, for :meth:`ranked`.
+
+        Raises:
+            ConfigError: The generator writes whole passages.
+        """
+        check_counts(k=k)
+        searched = self._frontiers(inputs, exclude, label, subsets, prior)
+        return [
+            self.span_ranking(reach, k, prior, query).scores(frontier)
+            for query, (frontier, reach) in enumerate(searched)
+        ]
+
+    def likeliest_spans(
+        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
+    ) -> list[list[int]]:
+        """The likeliest span of each of the k best passages, for a generator that writes spans.
+
+        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
+        spans, such as copies. Arguments and errors are those of :meth:`span_scores`.
+
+        Returns:
+            For each input at most k numbers of spans, that of the best passage first.
+        """
+        check_counts(k=k)
+        rankings = []
+        searched = self._frontiers(inputs, exclude, label, (), None)
+        for (frontier, reach), hidden in zip(searched, exclude, strict=True):
+            chosen = candidates(frontier, reach, k + len(hidden))
+            spans = likeliest_spans(frontier, chosen.passages, reach, np.unique(hidden).astype(np.int64))
+            scores = passage_scores(frontier, chosen, reach, self.options.span_temperature)
+            span_of = dict(zip(chosen.passages.tolist(), spans.tolist(), strict=True))
+            best = [span_of[hit.passage] for hit in self.ranked(scores, len(span_of))]
+            rankings.append([span for span in best if span >= 0][:k])
+        return rankings
+
+    def _frontiers(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        subsets: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[tuple[Frontier, Reach]]:
+        """Where the search for spans stopped for each input, and what the input may retrieve."""
+        if self.spans is None:
+            raise ConfigError("the generator writes whole passages, not spans of them.")
+        spans, rows = self.spans, self.index.rows
+        subsets = subsets or [self._everything()] * len(inputs)
+        hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
+        over_spans = None if prior is None else prior_over_spans(prior, spans)
+
+        def decode(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
+            return decoder.frontier(*arguments)
+
+        frontiers = self._run(inputs, hidden, subsets, 1, label, over_spans, decode)
+        reaches = [Reach(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
+        return list(zip(frontiers, reaches, strict=True))
+
+    def span_ranking(self, reach: Reach, k: int, prior: Prior | None, query: int) -> SpanRanking:
+        """Ranks passages for query ``query`` of a prior over passages, k at most."""
+        return SpanRanking(reach, k, self.options.span_temperature, prior, query)
+
+    def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
+        """The k best of the passages that :meth:`span_scores` scored."""
+        return ranked(scores, self.done, self.options.span_temperature, k)
+
+    def _run(
+        self,
+        inputs: Sequence[Sequence[int]],
+        hidden: Sequence[Sequence[int]],
+        subsets: Sequence[Subset | None],
+        k: int,
+        label: str,
+        prior: Prior | None,
+        decode: Callable[..., list[_Result]],
+    ) -> list[_Result]:
+        """The results of ``decode`` with the fastest decoder for the model; threads wait for each other."""
+        subsets = subsets or [self._everything()] * len(inputs)
+        with exclusive(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
+            self.model.eval()
+            trees = self.trees
+            if self.options.compile:
+                self._refuse_to_compile()
+            check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
+            if trees is not None:
+                fast = self._slot_decoder(trees, k, on_device=prior is None)
+                return decode(fast, inputs, hidden, subsets, bar.update, prior)
+            decoder, size = self.decoder(k), self.options.batch_size
+            order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
+            results: dict[int, _Result] = {}
+            for start in range(0, len(order), size):
+                batch = order[start : start + size]
+                rows = [[values[n] for n in batch] for values in (inputs, hidden, subsets)]
+                part = None if prior is None else prior.among(batch)
+                results.update(zip(batch, decode(decoder, *rows, None, part), strict=True))
+                bar.update(len(batch))
+            return [results[i] for i in range(len(inputs))]
+
+    def decoder(self, k: int) -> Decoder:
+        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
+        options = self.options
+        return Decoder(self._plain, self.index, max(k, options.beams), options.mode, options.early_stop)
+
+    def takes_queries(self, priors: bool = False) -> bool:
+        """Whether queries can join its search, without making a decoder.
+
+        The search for GPUs takes no other queries; it is not used with priors, or for spans.
+        """
+        trees = self.trees
+        if trees is None or self.options.compile:
+            return False
+        on_device = isinstance(trees, Seq2SeqTrees) and suits(trees.device, self.index)
+        return priors or self.spans is not None or not on_device
+
+    def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
+        """The search that queries can join; None: they cannot (:meth:`takes_queries`)."""
+        if self.trees is None or not self.takes_queries(priors):
+            return None
+        decoder = self._slot_decoder(self.trees, 1, on_device=False)
+        assert isinstance(decoder, FastDecoder)
+        return decoder
+
+    def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int, on_device: bool) -> SlotDecoder:
+        """The fast search for k results an input: with ``on_device`` the one for GPUs, where it suits.
+
+        Both are kept, with their data about the index, until options, device or index are others.
+        """
+        options, compiled = self.options, self.options.compile
+        on_device = on_device and isinstance(trees, Seq2SeqTrees)
+        on_device = on_device and (compiled or suits(trees.device, self.index))
+        on_device = on_device and self.spans is None  # the search for GPUs does not return the frontier
+        settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
+        key = *settings, compiled, trees.device
+        kept = self._decoders
+        if kept is None or kept[0] != key or kept[1] is not self.index:
+            kept = self._decoders = key, self.index, {}  # the memory of a compiled search is freed first
+        if on_device not in kept[2]:
+            decoder: Any = partial(DeviceDecoder, compiled=compiled) if on_device else FastDecoder
+            kept[2][on_device] = decoder(trees, self.index, *settings)
+        return kept[2][on_device]
+
+    def _refuse_to_compile(self) -> None:
+        """Refuse (ConfigError) the option ``compile`` where no search can use it."""
+        if self.spans is not None:
+            why = "the generator writes spans of passages, whose scores are not computed on the device"
+        elif not isinstance(self.trees, Seq2SeqTrees):
+            why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
+        elif isinstance(self.index, ArrayIndex):
+            return
+        elif isinstance(self.index, UnionIndex):
+            why = (
+                "passages were added to its index; make one segment of it: `grls index update "
+                f"{Option('merge', True)}`"
+            )
+        else:
+            why = "its index has another backend than 'array'; make it again with `grls index`"
+        raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
 
     def remove(self, ids: Sequence[str], adding: bool = False) -> None:
         """Remove passages from every search; saving the retriever keeps the change.
@@ -199,19 +476,27 @@ class DecodedPassages:
             spans = None if spans is None else spans.select(left, corpus)
         self._change(corpus, index, (), spans)
 
-    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
-        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
-        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
 
-    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
-        """The part of the index that each query may retrieve, DONE included; None: everything.
+        def compare() -> None:
+            """Refuse an index whose sequences are not those of the passages, and DONE."""
+            listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+            done = [self.codec.done_sequence]
+            with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+                for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                    for sequence in batch:
+                        stored = rows.row(int(rows.row_of[number]))
+                        expected = sequence if rows.form == "whole" else sequence[: len(stored)]
+                        if not np.array_equal(stored, expected):
+                            raise MismatchError(
+                                f"{folder}: the index holds other tokens for number {number} than "
+                                "corpus.jsonl; make it again with `grls index`."
+                            )
+                        number += 1
+                    bar.update(len(batch))
 
-        Queries with equal filters share one subset, which is made once.
-        """
-        within = reachable(queries, allow, self.corpus, self.removed)
-        rows = self.index.rows
-        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self._everything() if index is None else filtered[index] for index in within.indices]
+        yield "the index holds the passages of corpus.jsonl", folder, compare
 
     def _segments(self) -> tuple[Segment, Segment | None]:
         """The first segment of the index, and the second one, if it has one."""
@@ -248,280 +533,6 @@ class DecodedPassages:
         if number == len(listed):
             return self.codec.done_sequence
         return self.codec.passages(listed.passages([number]))[0]
-
-    @property
-    def widest(self) -> int:
-        """Number of passages that a search scores for any k."""
-        return max(self.options.beams, self.options.rescore)
-
-    def decoder(self, k: int) -> Decoder:
-        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
-        options = self.options
-        return Decoder(self._plain, self.index, max(k, options.beams), options.mode, options.early_stop)
-
-    def takes_queries(self, priors: bool = False) -> bool:
-        """Whether queries can join its search, without making a decoder.
-
-        The search for GPUs takes no other queries; it is not used with priors, or for spans.
-        """
-        trees = self.trees
-        if trees is None or self.options.compile:
-            return False
-        on_device = isinstance(trees, Seq2SeqTrees) and suits(trees.device, self.index)
-        return priors or self.spans is not None or not on_device
-
-    def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
-        """The search that queries can join; None: they cannot (:meth:`takes_queries`)."""
-        if self.trees is None or not self.takes_queries(priors):
-            return None
-        decoder = self._fast(self.trees, 1, on_device=False)
-        return decoder if isinstance(decoder, FastDecoder) else None
-
-    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
-        """Token ids of the queries.
-
-        Raises:
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
-        ids, texts = [q.id for q in queries], [q.text for q in queries]
-        return self.codec.queries(ids, texts, self.options.truncate_queries)
-
-    def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
-        """Scored passages as hits with passage ids."""
-        ids = self.corpus.ids([hit.passage for hit in ranking])
-        return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
-
-    def search(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str = "retrieve",
-        allow: Sequence[Subset | None] = (),
-        prior: Prior | None = None,
-    ) -> list[list[ScoredPassage]]:
-        """Decode any number of inputs, and rescore the best passages if the options ask for it.
-
-        Args:
-            inputs: Model inputs as token ids.
-            k: Largest number of passages for each input.
-            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
-                whole, their copies are excluded as well.
-            label: The text of the progress bar.
-            allow: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
-            prior: Prior over the passages for these inputs. The search for GPUs takes no prior, so another
-                search is used.
-
-        Raises:
-            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
-                that has not learned to.
-        """
-        depth, weight = self.options.rescore, self.options.rescore_weight
-        if depth:
-            self.refuse_to_rescore()
-        count = max(k, depth) if depth else k
-        if self.spans is not None:
-            weighed = self.weigh(inputs, count, exclude, label, allow, prior)
-            rankings = [self.ranked(scores, count) for scores in weighed]
-        else:
-
-            def search(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
-                return decoder.search(inputs, count, *more)
-
-            rankings = self._run(inputs, exclude, allow, count, label, prior, search)
-        if not depth:
-            return rankings
-        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
-        return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
-
-    def refuse_to_rescore(self) -> None:
-        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
-        if self.rescore_input is None:
-            raise ConfigError(
-                f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
-                "and index that model, or leave the option rescore out."
-            )
-
-    def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
-
-        Args:
-            inputs: Model inputs as token ids.
-            passages: For each input, numbers of passages; DONE may be one of them.
-
-        Raises:
-            ConfigError: The model has not learned to rescore, or has too few positions.
-        """
-        self.refuse_to_rescore()
-        rescore_input, codec = self.rescore_input, self.codec
-        assert rescore_input is not None
-        odds: list[Floats] = []
-        with turn(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
-            self.model.eval()
-            for start in range(0, len(inputs), _TOGETHER):
-                batch = slice(start, start + _TOGETHER)
-                numbers = sorted({number for row in passages[batch] for number in row} - {self.done})
-                sequences = {self.done: rescore_input.read(codec.done_sequence, codec)}
-                for number, sequence in zip(numbers, self.sequences(numbers), strict=True):
-                    sequences[number] = rescore_input.read(sequence, codec)
-                longest = max(map(len, inputs[batch]))
-                check_positions(self.model, longest, max(map(len, sequences.values())))
-                distinct = [once_each([tuple(sequences[n]) for n in row]) for row in passages[batch]]
-                rows = [[list(sequence) for sequence in unique] for unique, _ in distinct]
-                if self.trees is None:
-                    distinct_odds = rescore_plain(self._plain, inputs[batch], rows, readout(codec))
-                else:
-                    distinct_odds = rescore(self.trees, inputs[batch], rows, readout(codec))
-                odds += [values[index] for values, (_, index) in zip(distinct_odds, distinct, strict=True)]
-                bar.update(len(rows))
-        return odds
-
-    def weigh(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str = "retrieve",
-        allow: Sequence[Subset | None] = (),
-        prior: Prior | None = None,
-    ) -> list[PassageScores]:
-        """The scores of the passages that are worth ranking, for a generator that writes spans.
-
-        Arguments and errors are those of :meth:`search`; the prior is over passages.
-
-        Returns:
-            Scores of candidates, with those of the prior, for :meth:`ranked`.
-
-        Raises:
-            ConfigError: The generator writes whole passages.
-        """
-        check_counts(k=k)
-        searched = self._frontiers(inputs, exclude, label, allow, prior)
-        return [
-            self.span_ranking(reach, k, prior, query).scores(frontier)
-            for query, (frontier, reach) in enumerate(searched)
-        ]
-
-    def likeliest_spans(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
-    ) -> list[list[int]]:
-        """The likeliest span of each of the k best passages, for a generator that writes spans.
-
-        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
-        spans, such as copies. Arguments and errors are those of :meth:`weigh`.
-
-        Returns:
-            For each input at most k numbers of spans, that of the best passage first.
-        """
-        check_counts(k=k)
-        rankings = []
-        searched = self._frontiers(inputs, exclude, label, (), None)
-        for (frontier, reach), hidden in zip(searched, exclude, strict=True):
-            chosen = candidates(frontier, reach, k + len(hidden))
-            spans = likeliest_spans(frontier, chosen.passages, reach, np.unique(hidden).astype(np.int64))
-            scores = passage_scores(frontier, chosen, reach, self.options.span_temperature)
-            span_of = dict(zip(chosen.passages.tolist(), spans.tolist(), strict=True))
-            best = [span_of[hit.passage] for hit in self.ranked(scores, len(span_of))]
-            rankings.append([span for span in best if span >= 0][:k])
-        return rankings
-
-    def _frontiers(
-        self,
-        inputs: Sequence[Sequence[int]],
-        exclude: Sequence[Sequence[int]],
-        label: str,
-        allow: Sequence[Subset | None],
-        prior: Prior | None,
-    ) -> list[tuple[Frontier, Reach]]:
-        """Where the search for spans stopped for each input, and what the input may retrieve."""
-        if self.spans is None:
-            raise ConfigError("the generator writes whole passages, not spans of them.")
-        spans, rows = self.spans, self.index.rows
-        allow = allow or [self._everything()] * len(inputs)
-        hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
-        over_spans = None if prior is None else prior_over_spans(prior, spans)
-
-        def search(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
-            return decoder.frontier(*arguments)
-
-        frontiers = self._run(inputs, hidden, allow, 1, label, over_spans, search)
-        reaches = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
-        return list(zip(frontiers, reaches, strict=True))
-
-    def span_ranking(self, reach: Reach, k: int, prior: Prior | None, query: int) -> SpanRanking:
-        """Ranks passages for query ``query`` of a prior over passages, k at most."""
-        return SpanRanking(reach, k, self.options.span_temperature, prior, query)
-
-    def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
-        """The k best of the passages that :meth:`weigh` scored."""
-        return ranked(scores, self.done, self.options.span_temperature, k)
-
-    def _run(
-        self,
-        inputs: Sequence[Sequence[int]],
-        hidden: Sequence[Sequence[int]],
-        allow: Sequence[Subset | None],
-        k: int,
-        label: str,
-        prior: Prior | None,
-        search: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """The results of ``search`` with the fastest decoder for the model; threads wait for each other."""
-        allow = allow or [self._everything()] * len(inputs)
-        with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
-            self.model.eval()
-            trees = self.trees
-            if self.options.compile:
-                self._refuse_to_compile()
-            check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
-            if trees is not None:
-                fast = self._fast(trees, k, on_device=prior is None)
-                return search(fast, inputs, hidden, allow, bar.update, prior)
-            decoder, size = self.decoder(k), self.options.batch_size
-            order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
-            results: dict[int, _Result] = {}
-            for start in range(0, len(order), size):
-                batch = order[start : start + size]
-                rows = [[values[n] for n in batch] for values in (inputs, hidden, allow)]
-                part = None if prior is None else prior.among(batch)
-                results.update(zip(batch, search(decoder, *rows, None, part), strict=True))
-                bar.update(len(batch))
-            return [results[i] for i in range(len(inputs))]
-
-    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int, on_device: bool) -> SlotDecoder:
-        """The fast search for k results an input; the last one is cached, with its data about the index.
-
-        Without ``on_device`` it is not the search for GPUs, which takes no priors.
-        """
-        options, compiled = self.options, self.options.compile
-        settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
-        key = (*settings, compiled, trees.device)
-        if self._cached is None or self._cached[0] != key or self._cached[1].index is not self.index:
-            self._cached = None  # a compiled search holds memory on the device: one at a time
-            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
-            suited = suited and self.spans is None  # the search for GPUs does not return the frontier
-            decoder: Any = partial(DeviceDecoder, compiled=compiled) if suited else FastDecoder
-            self._cached = key, decoder(trees, self.index, *settings)
-        if not on_device and isinstance(self._cached[1], DeviceDecoder):
-            return FastDecoder(trees, self.index, *settings)
-        return self._cached[1]
-
-    def _refuse_to_compile(self) -> None:
-        """Refuse (ConfigError) the option ``compile`` where no search can use it."""
-        if self.spans is not None:
-            why = "the generator writes spans of passages, whose scores are not computed on the device"
-        elif not isinstance(self.trees, Seq2SeqTrees):
-            why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif isinstance(self.index, ArrayIndex):
-            return
-        elif isinstance(self.index, UnionIndex):
-            why = (
-                "passages were added to its index; make one segment of it: `grls index update "
-                f"{Option('merge', True)}`"
-            )
-        else:
-            why = "its index has another backend than 'array'; make it again with `grls index`"
-        raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
 
 
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:

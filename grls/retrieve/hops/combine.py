@@ -91,8 +91,8 @@ class Sum:
         for chain, hits, weighed in found:
             scores = [hit.score for hit in hits] if weighed.scores is None else weighed.scores
             gains: list[tuple[float, Hit | None]] = list(zip(scores, hits, strict=False))
-            if weighed.ends is not None:  # among equal scores, the end is last
-                gains.append((weighed.ends, None))
+            if weighed.end_score is not None:  # among equal scores, the end is last
+                gains.append((weighed.end_score, None))
             if not gains:  # nothing new is found
                 self._ended[chain.query].append(chain)
             for gain, hit in sorted(gains, key=lambda pair: -pair[0])[: self.branch]:
@@ -121,13 +121,16 @@ class Sum:
         """Makes the chains of each query, best first, those that go on among them."""
 
         def chains_so_far() -> list[list[Chain]]:
-            chains = [[*own] for own in self._ended]
+            chains = [[*ended] for ended in self._ended]
             for chain in live:
                 chains[chain.query].append(chain)
             best = [
-                [Chain(one.hits, self._score(one), one.done) for one in self._best(own)] for own in chains
+                [Chain(chain.hits, self._score(chain), chain.done) for chain in self._best(own_chains)]
+                for own_chains in chains
             ]
-            return [[expected_f1(beams)] for beams in best] if last and self.choose == "expected-f1" else best
+            if last and self.choose == "expected-f1":
+                return [[expected_f1(own_chains)] for own_chains in best]
+            return best
 
         return chains_so_far
 
@@ -158,8 +161,8 @@ class Marginal:
         per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         least: A query whose chains have less probability than this takes no further hop.
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
-        reach: How many passages each query may find; empty: many. Of up to 6 passages so many chains are kept
-            that no set of them is dropped.
+        allowed_counts: How many passages each query may find; empty: many. Of up to 6 passages so many chains
+            are kept that no set of them is dropped.
     """
 
     queries: int
@@ -168,11 +171,11 @@ class Marginal:
     per_first: int | None = None
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
-    reach: Sequence[int] = ()
+    allowed_counts: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         self._most = [self.chains] * self.queries
-        for query, count in enumerate(self.reach):
+        for query, count in enumerate(self.allowed_counts):
             if count <= _FEW:
                 self._most[query] = max(self.chains, math.comb(count, count // 2))
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
@@ -193,14 +196,14 @@ class Marginal:
             logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
             every = np.logaddexp.reduce(logits)
             among = logits - every
-            if weighed.goes_on is not None:
-                shares = weighed.goes_on * np.exp(among)
+            if weighed.continue_probability is not None:
+                shares = weighed.continue_probability * np.exp(among)
             else:
                 if weighed.scores is not None:
                     logits = np.array(weighed.scores, dtype=np.float64) / self.temperature
                     every = np.logaddexp.reduce(logits)
-                if weighed.ends is not None:
-                    every = np.logaddexp(every, weighed.ends / self.temperature)
+                if weighed.end_score is not None:
+                    every = np.logaddexp(every, weighed.end_score / self.temperature)
                 shares = np.exp(logits - every)
             sets.total += chain.total * float(shares.sum())
             mass = self.mass[chain.query]

@@ -1,8 +1,9 @@
 """What may come next in chains: the passages of a hop, and the score of DONE.
 
-A generator whose scores are log-probabilities writes the next passage (:class:`Writes`). Other retrievers
-search with the evidence so far (:class:`Reads`, :func:`found_after`): as passages where they take it so, and
-else with titles and texts appended to the query.
+A generator writes the next passage (:class:`Writes`). Other retrievers search with the evidence so far
+(:class:`SearchesAgain`, :func:`found_after`): as passages where they take it so, and else with titles and
+texts appended to the query. A hybrid whose scores are no log-probabilities writes ranked hops alone; for
+chains it searches again, since the scores of its hops do not add up.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from grls.decode import ScoredPassage
 from grls.errors import ConfigError, Option
 from grls.models.base import once_each
 from grls.retrieve.base import (
+    ChainToContinue,
+    DecodesHops,
     DecodesPassages,
     HopHits,
-    ReadsEvidence,
     Retriever,
+    RetrievesAfter,
     ScoresAll,
-    TakesEvidence,
-    Under,
-    WritesChains,
+    ScoresDoneAfter,
+    has_log_probabilities,
 )
-from grls.retrieve.queries import evidence_numbers, joined
+from grls.retrieve.queries import evidence_numbers, with_evidence_text
 
 
 class LiveChain(NamedTuple):
@@ -62,7 +64,7 @@ class HopRequest(NamedTuple):
         deep: The score of DONE is needed also where DONE is not among the k best.
     """
 
-    chains: Sequence[Under]
+    chains: Sequence[ChainToContinue]
     hop: int
     k: int
     known: dict[str, int]
@@ -83,7 +85,7 @@ class Writes:
         beside: DONE is found beside k passages; false: as one of the k.
     """
 
-    retriever: WritesChains
+    retriever: DecodesHops
     repeat: bool = False
     beside: bool = False
 
@@ -117,7 +119,7 @@ class Writes:
 
 
 @dataclass
-class Reads:
+class SearchesAgain:
     """Searches with the evidence so far (:func:`found_after`).
 
     Args:
@@ -159,13 +161,13 @@ class Reads:
         return len(ids)
 
 
-Finder = Writes | Reads
+Finder = Writes | SearchesAgain
 """Finds the passages that may continue chains."""
 
 
 def hits_and_done(
     rankings: Sequence[Sequence[ScoredPassage]],
-    retriever: WritesChains,
+    retriever: DecodesHops,
     k: int,
     known: dict[str, int] | None = None,
 ) -> list[HopHits]:
@@ -199,15 +201,17 @@ def found_after(
     Passages of equal texts are equal evidence, and it is read once: in two rows of a batch a model gives it
     two embeddings, which differ by rounding.
 
-    A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their numbers; for
+    A ``ScoresDoneAfter`` or ``RetrievesAfter`` gets the evidence as passages, a generator their numbers; for
     other retrievers titles and texts are appended to the query.
     """
-    takes = isinstance(retriever, TakesEvidence)
-    if not takes and writes_chains(retriever):  # no passage of the evidence, and DONE only after evidence
-        finder, chains = Writes(cast(WritesChains, retriever), beside=True), []
+    takes = isinstance(retriever, ScoresDoneAfter)
+    if not takes and has_log_probabilities(
+        retriever
+    ):  # no passage of the evidence, and DONE only after evidence
+        finder, chains = Writes(retriever, beside=True), []
         for query, passages in enumerate(evidence):
             known = tuple(evidence_numbers(retriever.corpus, passages))
-            chains.append(Under(query, known, finder.hidden(known, bool(known))))
+            chains.append(ChainToContinue(query, known, finder.hidden(known, bool(known))))
         longest = max((len(passages) for passages in evidence), default=0)
         return finder.start(queries, allow)(HopRequest(chains, longest, k, {}))
     filters = one_each(allow, len(queries))
@@ -218,25 +222,20 @@ def found_after(
     evidence, filters = [evidence_of[request] for request in distinct], [rule for *_, rule in distinct]
     queries = [query for query, *_ in distinct]
     if takes:
-        steps = cast(TakesEvidence, retriever).retrieve_hop(queries, evidence, k, filters)
+        steps = cast(ScoresDoneAfter, retriever).retrieve_hop(queries, evidence, k, filters)
     else:
-        if isinstance(retriever, ReadsEvidence):
+        if isinstance(retriever, RetrievesAfter):
             rankings = retriever.retrieve_after(queries, evidence, k, filters)
         else:
             pairs = zip(queries, evidence, strict=True)
-            longer = [query._replace(text=joined(query, passages)) for query, passages in pairs]
+            longer = [query._replace(text=with_evidence_text(query, passages)) for query, passages in pairs]
             rankings = retriever.retrieve(longer, k, filters)
         steps = [HopHits(hits, None) for hits in rankings]
     return [steps[number] for number in numbers]
 
 
-def writes_chains(retriever: object) -> bool:
-    """Whether the scores of a retriever are log-probabilities of passages and DONE."""
-    return isinstance(retriever, WritesChains) and retriever.writes_chains
-
-
 @runtime_checkable
-class RescoresHops(TakesEvidence, Protocol):
+class RescoresHops(ScoresDoneAfter, Protocol):
     """A retriever that adds to the scores of another one's hops, in their unit."""
 
     retriever: Retriever
@@ -256,7 +255,7 @@ def usual_temperature(retriever: Retriever) -> float:
     if isinstance(retriever, DecodesPassages):  # its scores are log-probabilities, of spans divided by T
         generator = retriever.generator
         return 1.0 if generator.spans is None else 1 / generator.options.span_temperature
-    if isinstance(retriever, TakesEvidence):
+    if isinstance(retriever, ScoresDoneAfter):
         return 1.0
     raise ConfigError(
         f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "

@@ -4,8 +4,8 @@
 passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
 (:mod:`grls.retrieve.hops.finders`).
 
-A search returns the best chain (:func:`search_hits`). Measures, fusions and readers of answers need rankings
-of k passages, and the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`). Measures, fusions and readers of
+answers need rankings of k passages, and the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
@@ -16,39 +16,37 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard, cast
+from typing import Annotated, Any, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each
 from grls.data.inputs.arguments import Count, UnfitError, checked
-from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
+from grls.data.types import IN_CHAINS, Chain, Hit, Query, Steps
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.retrieve.base import (
+    DecodesHops,
     Description,
     FindsChains,
     LetsJoin,
     Plan,
-    PlansWalks,
     Retriever,
     RunsPlans,
     SoFar,
-    WritesChains,
+    has_log_probabilities,
     single_steps,
     unended_fingerprint,
     untuned_fingerprint,
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
-from grls.retrieve.hops.finders import Finder, Reads, Writes, usual_temperature, writes_chains
+from grls.retrieve.hops.finders import Finder, SearchesAgain, Writes, usual_temperature
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
-from grls.runs.trec import falling
 
 _HITS = 20
 """Number of hits in the first ranked hop, which share its probability; each further hop has one more."""
@@ -75,12 +73,12 @@ _OneHop = Annotated[Retriever, _with_corpus]
 
 
 class _HopByHop:
-    """The base of retrievers that work hop by hop: ``search`` retrieves each hop with ``retriever``."""
+    """The base of retrievers that work hop by hop: ``hop_search`` retrieves each hop with ``retriever``."""
 
     kind = "hops"
     retriever: Retriever
     hops: HopOptions
-    search: HopSearch
+    hop_search: HopSearch
 
     @property
     def corpus(self) -> Corpus:
@@ -120,11 +118,11 @@ class _HopByHop:
         it, that of a chain the product of these, and a hop without hits leaves the chains unchanged. With
         ``expected-f1``, the set is chosen after the last hop.
         """
-        return self.search.walk(queries, allow)
+        return self.hop_search.walk(queries, allow)
 
     def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
         """:meth:`walk` of one query, for a search that others join."""
-        yield from self.search.plan(query, allow, tell)
+        yield from self.hop_search.plan(query, allow, tell)
 
 
 class HopsRetriever(_HopByHop):
@@ -149,17 +147,17 @@ class HopsRetriever(_HopByHop):
         self._steps: Steps = hops.steps
         self.retriever = retriever = single_steps(retriever)
         self.hops = hops
-        self.probable = writes_chains(retriever)
+        finder: Finder = (
+            Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
+        )
+        self.probable = isinstance(finder, Writes)
         self.chains = self._chain_count(4 if self.probable else 1)
         self.branch = hops.branch or (4 if self.probable else self.chains)
         if hops.sets and not self.probable:
             raise ConfigError(f"{Option('hops.sets')} needs a generator, or one whose priors are normalized.")
         if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
-        finder: Finder = Reads(retriever)
-        if self.probable:
-            finder = Writes(cast(WritesChains, retriever), hops.repeat)
-        beams = partial(
+        make_combiner = partial(
             Mean if hops.steps == "dynamic" and not self.probable else Sum,
             chains=self.chains,
             branch=self.branch,
@@ -168,10 +166,10 @@ class HopsRetriever(_HopByHop):
             bounded=self.probable,
             choose=hops.choose,
         )
-        self.search = HopSearch(
+        self.hop_search = HopSearch(
             finder,
             stop_rule(retriever, hops),
-            beams,
+            make_combiner,
             hops.count,
             self.branch,
             more=not (self.probable or hops.repeat),
@@ -246,7 +244,7 @@ class HopsRetriever(_HopByHop):
         """
         queries = queries_of(queries)
         chains = self.retrieve_chains(queries, allow)
-        rankings = [pooled_ranking(beams, k) for beams in chains]
+        rankings = [pooled_ranking(own_chains, k) for own_chains in chains]
         short = [n for n, hits in enumerate(rankings) if len(hits) < k]
         if self.hops.steps == "dynamic" or not short:
             return rankings
@@ -259,12 +257,12 @@ class HopsRetriever(_HopByHop):
     @checked
     def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
-        return self.search.retrieve_chains(queries_of(queries), allow)
+        return self.hop_search.retrieve_chains(queries_of(queries), allow)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        last = yield from self.search.plan(query, allow)
+        last = yield from self.hop_search.plan(query, allow)
         (chains,) = last.chains()
         hits = pooled_ranking(chains, k)
         if self.hops.steps == "dynamic" or len(hits) >= k:
@@ -303,8 +301,7 @@ class RankedHops(_HopByHop):
 
     def __post_init__(self, memory: Memory | None, stop: StopRule | None) -> None:
         retriever, hops = self.retriever, self.hops
-        writer = retriever if isinstance(retriever, WritesChains) else None
-        if hops.evidence and writer is not None:
+        if hops.evidence and isinstance(retriever, DecodesHops):
             raise ConfigError(
                 f"{Option('hops.evidence')}: a generator reads as much evidence as in training "
                 f"({Option('limits.evidence')} of its index): leave {Option('hops.evidence')} out."
@@ -313,10 +310,10 @@ class RankedHops(_HopByHop):
         self.ends = hops.done and scores_done(retriever)
         self.temperature = hops.temperature or usual_temperature(retriever)
         rule = stop or stop_rule(retriever, hops)
-        finder: Finder = Reads(retriever, hops.evidence)
-        if writer is not None:
-            finder = Writes(writer, beside=True)
-        self.chances = partial(
+        finder: Finder = SearchesAgain(retriever, hops.evidence)
+        if isinstance(retriever, DecodesHops):  # scores need not be log-probabilities: a softmax is over them
+            finder = Writes(retriever, beside=True)
+        self.make_combiner = partial(
             Marginal,
             chains=self.chains,
             temperature=self.temperature,
@@ -324,7 +321,7 @@ class RankedHops(_HopByHop):
             least=rule.least,
             distinct=finder.distinct,
         )
-        self.search = HopSearch(finder, rule, self.chances, hops.count, _HITS, memory=memory)
+        self.hop_search = HopSearch(finder, rule, self.make_combiner, hops.count, _HITS, memory=memory)
 
     def describe(self) -> Description:
         """The description of a ranking by the same system."""
@@ -371,18 +368,19 @@ class RankedHops(_HopByHop):
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
         queries = queries_of(queries)
-        chains = self.chances(len(queries), reach=self._reach(one_each(allow, len(queries))))
-        rankings = [chains.rankings(k) for _ in self.search.walk(queries, allow, chains, k)]
+        counts = self._allowed_counts(one_each(allow, len(queries)))
+        combiner = self.make_combiner(len(queries), allowed_counts=counts)
+        rankings = [combiner.rankings(k) for _ in self.hop_search.walk(queries, allow, combiner, k)]
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        chains = self.chances(1, reach=self._reach([allow]))
-        yield from self.search.plan(query, allow, chains=chains, beyond=k)
-        return chains.rankings(k)[0]
+        combiner = self.make_combiner(1, allowed_counts=self._allowed_counts([allow]))
+        yield from self.hop_search.plan(query, allow, combiner=combiner, beyond=k)
+        return combiner.rankings(k)[0]
 
-    def _reach(self, filters: Sequence[Filter | None]) -> list[int]:
+    def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
         """How many passages each query may find: those of its filter, or all."""
         corpus = self.retriever.corpus
         passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
@@ -419,44 +417,3 @@ def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
     """
     ids = list(dict.fromkeys(hit.id for chain in chains for hit in chain.hits))
     return [Hit(passage, 1.0 / rank) for rank, passage in enumerate(ids[:k], 1)]
-
-
-def numbered_hits(chain: Chain) -> list[Hit]:
-    """The passages of a chain, each with its hop; a passage that two hops found stands there twice.
-
-    Scores are those of :func:`~grls.runs.trec.chain_ranking`: falling sums of the scores of the hops so far.
-    """
-    scores = falling(list(accumulate(hit.score for hit in chain.hits)))
-    hops = enumerate(zip(chain.hits, scores, strict=True), 1)
-    return [FullHit.in_hop(hit.id, score, hop) for hop, (hit, score) in hops]
-
-
-def search_hits(
-    retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
-) -> list[list[Hit]]:
-    """The result of a search for each query: at most k passages of the best chain, or else of the ranking.
-
-    Raises:
-        ConfigError: k is below 1.
-    """
-    check_counts(k=k)
-    if not returns_chain(retriever):
-        return retriever.retrieve(queries, k, allow)
-    return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
-
-
-def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-    """:func:`search_hits` of one query, for a search that others join."""
-    if not returns_chain(cast(Retriever, retriever)):
-        return (yield from retriever.plan(query, k, allow))
-    states: list[SoFar] = []
-    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
-    return numbered_hits(states[-1].chains()[0][0])[:k]
-
-
-def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:
-    """Whether a search returns a chain in the order of its hops: no ranking, no set, no pool of chains."""
-    if not isinstance(retriever, FindsChains):
-        return False
-    described = retriever.describe()
-    return described.steps not in RANKINGS and not described.sets and not described.options.get("pool")

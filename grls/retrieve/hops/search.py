@@ -2,7 +2,7 @@
 
 At each hop a finder finds the passages that may come next in every chain
 (:mod:`grls.retrieve.hops.finders`), the stop rule weighs them and the end (:mod:`grls.retrieve.hops.stop`),
-and a combination makes longer chains and keeps some (:mod:`grls.retrieve.hops.combine`).
+and a combiner makes longer chains and keeps some (:mod:`grls.retrieve.hops.combine`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Query
 from grls.errors import MismatchError
-from grls.retrieve.base import Decoding, HopHits, Plan, SoFar, Under, WritesChains
+from grls.retrieve.base import ChainToContinue, DecodesHops, Decoding, HopHits, Plan, SoFar
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done
 from grls.retrieve.hops.stop import StopRule, Weighed
@@ -23,7 +23,7 @@ from grls.retrieve.queries import queries_of
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]
 """A query, a chain, its hidden passages, the filter, the number of hits -> the hits that may come next."""
 
-Steps = Generator[HopRequest | SoFar, "list[HopHits]", None]
+HopRun = Generator[HopRequest | SoFar, "list[HopHits]", None]
 """Requests the passages of a hop, gets the hits of each chain, and yields the chains after the hop."""
 
 
@@ -34,7 +34,7 @@ class HopSearch:
     Args:
         finder: Finds what may come next in chains.
         stop: Says where chains end.
-        combine: Makes the chains of so many queries.
+        make_combiner: Makes the combiner of so many queries.
         hops: Largest number of hops.
         hits: Number of passages of which a hop chooses.
         more: Ask for one passage more in each hop, since a hop may find those of its chain again.
@@ -45,7 +45,7 @@ class HopSearch:
 
     finder: Finder
     stop: StopRule
-    combine: Callable[[int], Sum | Marginal]
+    make_combiner: Callable[[int], Sum | Marginal]
     hops: int
     hits: int
     more: bool = True
@@ -66,7 +66,7 @@ class HopSearch:
         self,
         queries: Sequence[Query | str],
         allow: Allow = None,
-        chains: Sum | Marginal | None = None,
+        combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Iterator[SoFar]:
         """The chains after every hop; see :class:`~grls.retrieve.base.WalksHops`.
@@ -76,9 +76,9 @@ class HopSearch:
         Args:
             queries: The queries.
             allow: The filter of every hop.
-            chains: Combines hops to chains; None: :attr:`combine`.
-            beyond: Passages of a single step that ``chains`` gets after the first hop, if these are more than
-                the hop finds.
+            combiner: Combines hops to chains; None: one of :attr:`make_combiner`.
+            beyond: Passages of a single step that ``combiner`` gets after the first hop, if these are more
+                than the hop finds.
         """
         queries = queries_of(queries)
         find = self.finder.start(queries, allow)
@@ -100,46 +100,46 @@ class HopSearch:
 
             find = remembered
 
-        steps = self._steps(chains or self.combine(len(queries)), beyond)
-        step = next(steps, None)
+        run = self._run(combiner or self.make_combiner(len(queries)), beyond)
+        step = next(run, None)
         while step is not None:
             if isinstance(step, HopRequest):
-                step = steps.send(find(step))
+                step = run.send(find(step))
             else:
                 yield step
-                step = next(steps, None)
+                step = next(run, None)
 
     def plan(
         self,
         query: Query,
         allow: Filter | None,
         tell: Callable[[SoFar], object] = lambda _: None,
-        chains: Sum | Marginal | None = None,
+        combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Plan[SoFar]:
         """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
 
         The retriever is a generator, or one with priors. Returns the chains after the last hop.
         """
-        writer = cast(WritesChains, self.finder.retriever)
-        steps = self._steps(chains or self.combine(1), beyond)
-        last, step = None, next(steps, None)
+        writer = cast(DecodesHops, self.finder.retriever)
+        run = self._run(combiner or self.make_combiner(1), beyond)
+        last, step = None, next(run, None)
         while step is not None:
             if isinstance(step, HopRequest):
                 width = self.finder.width(step)
                 rankings = yield [
                     Decoding(query, chain.passages, chain.hidden, width, allow) for chain in step.chains
                 ]
-                step = steps.send(hits_and_done(rankings, writer, step.k, step.known))
+                step = run.send(hits_and_done(rankings, writer, step.k, step.known))
             else:
                 tell(step)
-                last, step = step, next(steps, None)
+                last, step = step, next(run, None)
         assert last is not None
         return last
 
-    def _steps(self, chains: Sum | Marginal, beyond: int) -> Steps:
+    def _run(self, combiner: Sum | Marginal, beyond: int) -> HopRun:
         corpus, known = self.finder.retriever.corpus, dict[str, int]()
-        live = chains.begin()
+        live = combiner.begin()
         for hop in range(self.hops):
             if live:
                 may_end = self.stop.may_end(hop)
@@ -153,12 +153,14 @@ class HopSearch:
                             "give the corpus that it retrieves from."
                         )
                     known[name] = number
-                under = []
+                to_continue = []
                 for chain in live:
                     numbers = tuple([known[hit.id] for hit in chain.hits])
-                    under.append(Under(chain.query, numbers, self.finder.hidden(numbers, may_end)))
+                    to_continue.append(
+                        ChainToContinue(chain.query, numbers, self.finder.hidden(numbers, may_end))
+                    )
                 deep = self.stop.deep or self.memory is not None
-                request = HopRequest(under, hop, self.hits + hop * self.more, known, deep)
+                request = HopRequest(to_continue, hop, self.hits + hop * self.more, known, deep)
                 weighed: list[NextOf] = []
                 for chain, step in zip(live, (yield request), strict=True):
                     taken = () if self.repeat else {hit.id for hit in chain.hits}
@@ -167,10 +169,10 @@ class HopSearch:
                         chain = chain._replace(first=hits[0].score)
                     worth = self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
                     weighed.append((chain, hits, worth))
-                live = chains.go_on(weighed)
-                if isinstance(chains, Marginal) and live and not hop and beyond > request.k:
-                    chains.go_beyond((yield request._replace(k=beyond)))
+                live = combiner.go_on(weighed)
+                if isinstance(combiner, Marginal) and live and not hop and beyond > request.k:
+                    combiner.go_beyond((yield request._replace(k=beyond)))
             last = not live or hop + 1 == self.hops
-            yield SoFar(hop + 1, last, chains.so_far(live, last))
+            yield SoFar(hop + 1, last, combiner.so_far(live, last))
             if last:
                 return

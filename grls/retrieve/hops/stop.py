@@ -35,8 +35,8 @@ from grls.data.types import Hit
 from grls.errors import ConfigError, Option
 from grls.io.recipes import load_plugins
 from grls.models.base import Floats
-from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
-from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature, writes_chains
+from grls.retrieve.base import DecodesHops, DecodesPassages, Retriever, ScoresDoneAfter, has_log_probabilities
+from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
@@ -58,14 +58,14 @@ class Weighed(NamedTuple):
     Attributes:
         scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: the
             hits keep their scores.
-        ends: The score of the end, which competes with the hits; None: the chain does not end here.
-        goes_on: The probability that the chain goes on; ranked hops share it out among the hits, in the
-            place of ``scores`` and ``ends``. None: ``scores`` and ``ends`` share the probability 1.
+        end_score: The score of the end, which competes with the hits; None: the chain does not end here.
+        continue_probability: The probability that the chain goes on; ranked hops share it out among the hits,
+            in the place of ``scores`` and ``end_score``. None: these two share the probability 1.
     """
 
     scores: Sequence[float] | None = None
-    ends: float | None = None
-    goes_on: float | None = None
+    end_score: float | None = None
+    continue_probability: float | None = None
 
 
 class StopRule:
@@ -117,17 +117,21 @@ def scores_done(retriever: Retriever) -> bool:
     """Whether a retriever scores DONE; true also where its training is not known."""
     if isinstance(retriever, DecodesPassages):
         return True
-    return isinstance(retriever, TakesEvidence) and retriever.learned_done is not False
+    return isinstance(retriever, ScoresDoneAfter) and retriever.learned_done is not False
 
 
 def _knows_probability(retriever: Retriever, hops: HopOptions) -> bool:
-    """Whether the score of DONE is its log-probability."""
+    """Whether the score of DONE is its log-probability.
+
+    Of a generator it always is, and of a hybrid whose scores are normalized. Of other hybrids it is in ranked
+    hops of spans alone, whose scores are probabilities among the candidates.
+    """
     ranks_spans = (
         hops.steps == "ranked"
         and isinstance(retriever, DecodesPassages)
         and retriever.generator.spans is not None
     )
-    return writes_chains(retriever) or ranks_spans
+    return has_log_probabilities(retriever) or ranks_spans
 
 
 @dataclass(frozen=True)
@@ -179,14 +183,14 @@ class DoneByLogOdds(StopRule):
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
         score = -math.inf if done is None else min(done, 0.0)
-        goes_on = -math.expm1(score)
-        rest = math.log(goes_on) if score < 0 else -math.inf
+        rest_mass = -math.expm1(score)
+        rest = math.log(rest_mass) if score < 0 else -math.inf
         normalizer = float(np.logaddexp(rest, score + self.bias)) if self.bias else 0.0
-        ends = math.exp(min(max(score + self.bias, -700.0), 700.0))
+        end_mass = math.exp(min(max(score + self.bias, -700.0), 700.0))
         return Weighed(
             [hit.score - normalizer for hit in hits],
             None if done is None else done + self.bias - normalizer,
-            goes_on / (goes_on + ends),
+            rest_mass / (rest_mass + end_mass),
         )
 
     def biased(self, bias: float) -> StopRule:  # noqa: D102
@@ -203,7 +207,7 @@ class DoneByScore(StopRule):
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
-        if not isinstance(retriever, TakesEvidence):
+        if not isinstance(retriever, ScoresDoneAfter):
             raise ConfigError(
                 f"{retriever.kind} never writes DONE: choose {Option('hops.steps', 'fixed')}, or a single "
                 "step."
@@ -218,10 +222,10 @@ class DoneByScore(StopRule):
         first: Retriever = retriever
         while isinstance(first, RescoresHops):
             first = first.retriever
-        return cls(hops.done_bias, _NATS if isinstance(first, WritesChains) else _SIMILARITIES)
+        return cls(hops.done_bias, _NATS if isinstance(first, DecodesHops) else _SIMILARITIES)
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
-        return Weighed(ends=None if done is None else done + self.bias)
+        return Weighed(end_score=None if done is None else done + self.bias)
 
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
@@ -288,7 +292,9 @@ class Onward(StopRule):
             shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist()
             ids = [hit.id for hit in hits]
             self.seen.append(SeenHop(chain.query, features, dict(zip(ids, shares, strict=True))))
-        return Weighed(goes_on=1.0 if self.model is None else onward_probability(self.model, features))
+        return Weighed(
+            continue_probability=1.0 if self.model is None else onward_probability(self.model, features)
+        )
 
 
 def hop_features(

@@ -27,7 +27,7 @@ from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Retriever, ScoresAll
@@ -144,7 +144,7 @@ class EmptyPromptPrior:
         For a generator that writes spans, it is that of all spans of a passage together.
         """
         retriever = self._retriever
-        with turn(retriever.model):
+        with exclusive(retriever.model):
             if self._cached is None or self._cached[0] is not retriever.index:
                 index, rows = retriever.index, retriever.index.rows
                 retriever.model.eval()

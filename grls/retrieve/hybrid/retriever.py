@@ -35,8 +35,8 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
-from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
-from grls.retrieve.generative.joining import JoinsSearch
+from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Retriever
+from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
@@ -59,7 +59,7 @@ class _Priors:
     priors: list[dict[str, Any]]
 
 
-class HybridRetriever(JoinsSearch):
+class HybridRetriever(DecodesPlans):
     """A generative retriever with priors.
 
     Args:
@@ -93,7 +93,7 @@ class HybridRetriever(JoinsSearch):
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
-        self.writes_chains = self.normalized = normalized
+        self.scores_are_log_probabilities = self.normalized = normalized
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
@@ -223,10 +223,10 @@ class HybridRetriever(JoinsSearch):
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         filters = resolved(one_each(allow, len(queries)), self.corpus)
 
-        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             return self.search(
                 [queries[chain.query] for chain in live],
                 [self.corpus.passages(chain.passages) for chain in live],
@@ -272,7 +272,7 @@ class HybridRetriever(JoinsSearch):
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
-        scores = generator.weigh(*self._arguments(queries, before, k, hidden))
+        scores = generator.span_scores(*self._arguments(queries, before, k, hidden))
         totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
             [
@@ -336,8 +336,8 @@ class HybridRetriever(JoinsSearch):
         tokens = self.generator.encode(queries)
         before = [codec.excerpts(query.text, read) for query, read in zip(queries, evidence, strict=True)]
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
-        within = self.generator.subsets(queries, allow)
-        return inputs, k, hidden, "retrieve", within, self.priors_of(queries, evidence)
+        subsets = self.generator.subsets(queries, allow)
+        return inputs, k, hidden, "retrieve", subsets, self.priors_of(queries, evidence)
 
     @classmethod
     def of(cls, retriever: Retriever) -> HybridRetriever:

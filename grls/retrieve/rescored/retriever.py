@@ -35,22 +35,24 @@ from grls.io.progress import Progress, counted
 from grls.models.cross_encoder import PairScorer
 from grls.models.load.opening import refuse_missing_folder
 from grls.models.sentence_model import library_type
+from grls.models.text_encoder import passage_text
 from grls.retrieve.base import (
+    ChainToContinue,
+    DecodesHops,
     Description,
     HopHits,
     LetsJoin,
     Plan,
     Retriever,
     RunsPlans,
-    TakesEvidence,
-    Under,
-    WritesChains,
+    ScoresDoneAfter,
+    has_log_probabilities,
     runner_of,
 )
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.hops.finders import found_after, hits_and_done
-from grls.retrieve.queries import check_counts, joined, queries_of
+from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import (
@@ -291,7 +293,7 @@ class RescoredRetriever:
         """
         distinct = list(dict.fromkeys(hit.id for hits in rankings for hit in hits))
         numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
-        texts = {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
+        texts = {passage.id: passage_text(passage) for passage in self.corpus.passages(numbers)}
         if not self.truncate_queries:
             pairs = [(q, texts[hit.id]) for q, hits in zip(queries, rankings, strict=True) for hit in hits]
             if cut := self.encoder.cut_queries([(query.text, text) for query, text in pairs]):
@@ -362,7 +364,7 @@ class RescoredHops(RescoredRetriever):
     @property
     def learned_done(self) -> bool | None:
         """Whether the first retriever was trained with DONE; None: not known."""
-        return self.retriever.learned_done if isinstance(self.retriever, TakesEvidence) else None
+        return self.retriever.learned_done if isinstance(self.retriever, ScoresDoneAfter) else None
 
     def retrieve_hop(
         self,
@@ -390,8 +392,8 @@ def over(
 
     Logits without a weight compare with no DONE, so there are no hops until DONE.
     """
-    chains = isinstance(retriever, WritesChains) and retriever.writes_chains
-    takes = rereading.weight is not None and (chains or isinstance(retriever, TakesEvidence))
+    scores_done = has_log_probabilities(retriever) or isinstance(retriever, ScoresDoneAfter)
+    takes = rereading.weight is not None and scores_done
     return (RescoredHops if takes else RescoredRetriever)(retriever, encoder, rereading, **options)
 
 
@@ -403,11 +405,11 @@ def first_hop(
     allow: Allow = None,
 ) -> list[HopHits]:
     """A hop of a retriever that takes evidence, or writes chains."""
-    if isinstance(retriever, TakesEvidence):
+    if isinstance(retriever, ScoresDoneAfter):
         return retriever.retrieve_hop(queries, evidence, k, allow)
-    assert isinstance(retriever, WritesChains)
+    assert isinstance(retriever, DecodesHops)
     numbers = [retriever.corpus.numbers([passage.id for passage in passages]) for passages in evidence]
-    live = [Under(n, tuple(cast("list[int]", row)), ()) for n, row in enumerate(numbers)]
+    live = [ChainToContinue(n, tuple(cast("list[int]", row)), ()) for n, row in enumerate(numbers)]
     return hits_and_done(retriever.next_hop(queries, allow)(live, 0, k + 1), retriever, k)
 
 

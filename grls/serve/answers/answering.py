@@ -19,7 +19,6 @@ from grls.answer.dsp.programs import Branch, answer_one
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
-from grls.answer.opening import is_probable
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys, keys_in
 from grls.answer.riches.prompts import Prompt
@@ -30,7 +29,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError
 from grls.io.ending import require
 from grls.models.load.build import Loaded, load_language_model, shared_models
-from grls.retrieve.base import Description, Retriever
+from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
@@ -150,7 +149,7 @@ class ServedPrograms:
         answer_key, dsp, corpus = jobs[0].answer_key, self._options, retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
-        scale: Scale = "log" if is_probable(retriever.retriever) else "softmax"
+        scale: Scale = "log" if has_log_probabilities(retriever.retriever) else "softmax"
         retrieval = Retrieval(retriever, corpus, answer_key.k, scale)
         named = programs.program_named(answer_key.method, retrieval, dsp)
         program = Branch(named, dsp.branches, dsp.temperature, dsp.vote)

@@ -67,7 +67,7 @@ def test_a_step_does_not_wait_for_the_device(
     how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled}
     decoder = DeviceDecoder(trees(small_t5(0, scale=2.0)), index, **how)
     recorder = Recorder()
-    search = device_search._Search
+    search = device_search._DeviceRun
     stop, enter, begin = search._stop, search.enter, search._begin
 
     def paused(work: Any) -> Any:
@@ -85,7 +85,7 @@ def test_a_step_does_not_wait_for_the_device(
     monkeypatch.setattr(search, "_begin", paused(begin))
     allow = [Subset(index.rows, np.arange(0, 300, 2)), None, None, None, None, None]
     with recorder:
-        decoder.search(inputs(6), exclude=[[1]] * 6, allow=allow)
+        decoder.search(inputs(6), exclude=[[1]] * 6, subsets=allow)
     assert recorder.operations > 100
     assert recorder.waits == []
 
@@ -139,7 +139,7 @@ def test_what_does_not_suit_is_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
-    search = device_search._Search
+    search = device_search._DeviceRun
     for name in ("_stop", "enter", "_begin"):
         work = getattr(search, name)
 

@@ -134,7 +134,7 @@ def test_replayed_steps_find_what_the_plain_search_finds(
         (
             {},
             {"exclude": [[seed, 5] for seed in range(9)]},
-            {"allow": [some, None] * 4 + [some]},
+            {"subsets": [some, None] * 4 + [some]},
             {"k": 2},
             {"k": 2, "exclude": [[7]] * 9},
         )
@@ -204,7 +204,7 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: i
     decoder = DeviceDecoder(trees(one_layer()), index, slots=4, compiled=True, **how)
     half = Subset(index.rows, np.arange(0, 200, 2))
     before = counters["stats"]["unique_graphs"]
-    asked: Any = {"exclude": [[1]] * 6, "allow": [half, *[None] * 5]}
+    asked: Any = {"exclude": [[1]] * 6, "subsets": [half, *[None] * 5]}
     same(decoder.search(inputs(6), **asked), plain.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._compiled_step is not None

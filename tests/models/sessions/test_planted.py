@@ -15,7 +15,7 @@ from transformers import (
     MarianMTModel,
 )
 
-from grls.models.load.kinds import plain_generator, planted
+from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
@@ -57,7 +57,7 @@ def test_biases_by_distance_that_no_position_changes_are_refused_alike(kind: tor
             vocab_size=VOCABULARY, hidden_size=32, n_layer=1, n_head=4, initializer_range=0.1
         )
         model = BloomForCausalLM(config).eval().to(kind)
-        assert planted(plain_generator(model)) is None, seed
+        assert slot_model(plain_generator(model)) is None, seed
 
 
 @pytest.mark.parametrize("kind", PRECISIONS)
@@ -65,4 +65,4 @@ def test_biases_by_distance_that_no_position_changes_are_refused_alike(kind: tor
 def test_models_that_take_their_positions_are_driven_in_every_precision(
     make: Callable[[], Any], kind: torch.dtype
 ) -> None:
-    assert planted(plain_generator(make().to(kind))) is not None
+    assert slot_model(plain_generator(make().to(kind))) is not None

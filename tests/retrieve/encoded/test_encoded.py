@@ -27,11 +27,11 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve import multi_vector, sparse
-from grls.retrieve.base import FindsChains, HopHits, ScoresAll, TakesEvidence, WritesChains
+from grls.retrieve.base import DecodesHops, FindsChains, HopHits, ScoresAll, ScoresDoneAfter
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever, top_k
-from grls.retrieve.encoded import top, unusable_row
+from grls.retrieve.encoded import EncodedRetriever, top, unusable_row
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
@@ -135,6 +135,7 @@ def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> 
     text = retriever.encoder.query_text(QUERIES[0].text, evidence)
     assert text != QUERIES[0].text
     assert step.hits == retriever.retrieve([Query("x", text)], 4)[0]
+    assert retriever.retrieve_after(QUERIES[:1], [evidence], 4) == [step.hits]
 
 
 def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Path) -> None:
@@ -289,8 +290,18 @@ def test_scores_are_the_librarys_of_all_pairs(kind: str, similarity: str, root: 
     assert retriever.describe().score_mode == modes[kind][similarity == "other"]
     assert retriever.describe().system == kind
     assert isinstance(retriever, ScoresAll)
-    assert not isinstance(retriever, TakesEvidence | WritesChains | FindsChains)
+    assert not isinstance(retriever, ScoresDoneAfter | DecodesHops | FindsChains)
     assert retriever.scores_done is False
+
+
+def test_a_kind_with_no_more_than_the_abstract_methods_reads_evidence(root: Path) -> None:
+    """As evidence, which may be cut, and not as a query that is too long."""
+    retriever = opened(root / "sparse")
+    names = {*EncodedRetriever.__abstractmethods__, "rows_of", "_products", "kind", "least_score"}
+    kind = type("Bare", (EncodedRetriever,), {name: vars(SparseRetriever)[name] for name in names})
+    bare = kind(retriever.encoder, retriever.corpus, retriever.rows)
+    case: Any = QUERIES[:1], [[Passage("long", "otter " * 500)]], 3
+    assert found_after(bare, *case) == found_after(retriever, *case)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -578,7 +589,7 @@ def test_parts_on_disk_are_those_joined_in_memory(
         (DenseRetriever, rows, 9), (SparseRetriever, weights, 9), (MultiVectorRetriever, vectors, 9),
     ]  # fmt: skip
     for kind, parts, count in kinds:
-        joined, file = kind.joined(parts), tmp_path / f"{kind.kind}-{kind.file}"
+        joined, file = kind.concatenated(parts), tmp_path / f"{kind.kind}-{kind.file}"
         kind.write(lambda parts=parts: iter(parts), file)
         kind.check_rows(kind.read(file, count, 6), count, 6)
         for stored in (kind.read(file, count, 6), joined):

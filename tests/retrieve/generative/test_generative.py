@@ -567,7 +567,7 @@ def test_a_bias_brings_back_a_done_that_rescoring_put_behind(data: Path, llama: 
     place = next(n for n, hit in enumerate(found) if hit.passage == retriever.done)
     assert place >= 2  # behind what branch and beams would take
     hops = HopsRetriever(retriever, HopOptions("dynamic", branch=2))
-    hops.search.stop = AtOnce(200.0)
+    hops.hop_search.stop = AtOnce(200.0)
     chains = hops.retrieve_chains(queries()[:1])
     assert [(chain.done, len(chain.hits)) for chain in chains[0][:1]] == [(True, 0)]
 

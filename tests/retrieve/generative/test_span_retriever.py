@@ -66,10 +66,10 @@ def test_what_may_be_found_has_the_whole_of_spans_that_it_shares_with_what_may_n
     for exclude, allow, left in (
         ([done], two, {0, 2}), ([done, 0], None, {1, 2}), ([0], None, {1, 2, done}), ([0, 0], two, {2, done})
     ):  # fmt: skip
-        found = probabilities(retriever.search([source], 5, [exclude], allow=[allow])[0])
+        found = probabilities(retriever.search([source], 5, [exclude], subsets=[allow])[0])
         assert set(found) == left
         assert sum(found.values()) == pytest.approx(1.0, abs=1e-4)
-    assert found == pytest.approx(probabilities(retriever.search([source], 5, [[]], allow=[alone])[0]))
+    assert found == pytest.approx(probabilities(retriever.search([source], 5, [[]], subsets=[alone])[0]))
     twins = probabilities(retriever.search([source], 5, [[done]])[0])
     assert twins[0] == pytest.approx(twins[1])  # equal parts of the view that they share
 
@@ -168,7 +168,7 @@ def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRet
     prior = scores - np.logaddexp.reduce(scores)
     blank = empty.log_probabilities()
     assert len(blank) == len(retriever.corpus)
-    plain = GenerativeRetriever.weigh(retriever, [retriever.codec.model_input([])], 10, [[]])[0].plain
+    plain = GenerativeRetriever.span_scores(retriever, [retriever.codec.model_input([])], 10, [[]])[0].plain
     np.testing.assert_allclose(blank, plain[:-1], atol=1e-4)
     said = 1.5 * prior - 0.3 * (blank - np.logaddexp.reduce(blank))
     ids, expected = expected_hits(retriever, own, 1.5, said)

@@ -77,7 +77,7 @@ def scripted(
     table: dict[str, dict[str, float]], hops: int, stop: StopRule | None = None, **options: Any
 ) -> list[Chain]:
     made = appending(ScriptedHops(table, score=float), hops, **options)
-    made.search.stop = stop or made.search.stop
+    made.hop_search.stop = stop or made.hop_search.stop
     return made.retrieve_chains([Query("q", "?")])[0]
 
 

@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError
-from grls.retrieve.base import Under, single_steps
+from grls.retrieve.base import ChainToContinue, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -292,14 +292,14 @@ hidden: list[tuple[int, ...]] = []
 class Writing(ScriptedHops):
     """Decodes: its scores are log-probabilities, and so is that of DONE."""
 
-    writes_chains, widest, done = True, 10, len(SCRIPTED)
+    scores_are_log_probabilities, widest, done = True, 10, len(SCRIPTED)
     generator = SimpleNamespace(spans=None, index=SimpleNamespace(rows=SimpleNamespace(row_of=range(8))))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
         return None
 
     def next_hop(self, queries: Sequence[Query], allow: object) -> object:
-        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             found = []
             for chain in live:
                 hidden.append(chain.hidden)
@@ -480,18 +480,18 @@ def test_by_log_odds_probabilities_still_sum_to_one(shares: list[float], ends: f
     hits = [Hit(str(n), math.log(share / total) if ends < 1 else -math.inf) for n, share in enumerate(shares)]
     weighed = DoneByLogOdds(bias).weigh(CHAIN, hits, math.log(ends) if ends else None)
     assert weighed.scores is not None
-    assert weighed.goes_on is not None
-    end = -math.inf if weighed.ends is None else weighed.ends
-    assert weighed.goes_on == pytest.approx(1 - math.exp(end), abs=1e-9)
+    assert weighed.continue_probability is not None
+    end = -math.inf if weighed.end_score is None else weighed.end_score
+    assert weighed.continue_probability == pytest.approx(1 - math.exp(end), abs=1e-9)
     assert np.logaddexp.reduce([*weighed.scores, end]) == pytest.approx(0.0, abs=1e-6)
     if 0 < ends < 1 and abs(bias) < 10:
-        odds = math.exp(end) / weighed.goes_on
+        odds = math.exp(end) / weighed.continue_probability
         assert odds == pytest.approx(math.exp(bias) * ends / (1 - ends), rel=1e-6)
 
 
 def test_by_score_the_bias_is_added_to_that_of_done() -> None:
     hits = [Hit("b", 2.0), Hit("c", 1.0)]
-    assert DoneByScore(0.5).weigh(CHAIN, hits, 1.0) == Weighed(ends=1.5)
+    assert DoneByScore(0.5).weigh(CHAIN, hits, 1.0) == Weighed(end_score=1.5)
     assert DoneByScore(0.5).weigh(CHAIN, hits, None) == Never().weigh(CHAIN, hits, 9.0) == Weighed()
 
 
@@ -532,7 +532,7 @@ class Short(StopRule):
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:
         if len(chain.hits) >= self.most:
-            return Weighed([], ends=0.0, goes_on=0.0)
+            return Weighed([], end_score=0.0, continue_probability=0.0)
         return Weighed()
 
 

@@ -17,7 +17,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.base import Under
+from grls.retrieve.base import ChainToContinue
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -272,8 +272,8 @@ def test_hops_read_excerpts_and_a_folder_keeps_their_limit(
         return [[] for _ in given]
 
     monkeypatch.setattr(short, "search", search)
-    short.next_hop([QUERY], None)([Under(0, (1,), (1,))], 1, 2)
-    HybridRetriever(short, []).next_hop([QUERY], None)([Under(0, (1,), (1,))], 1, 2)
+    short.next_hop([QUERY], None)([ChainToContinue(0, (1,), (1,))], 1, 2)
+    HybridRetriever(short, []).next_hop([QUERY], None)([ChainToContinue(0, (1,), (1,))], 1, 2)
     assert inputs == [[expected_input(short)], [expected_input(short)]]
     short.save_pretrained(tmp_path / "r")
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", device="cpu")

@@ -19,7 +19,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
-from grls.retrieve.base import Description, ScoresAll, TakesEvidence
+from grls.retrieve.base import Description, ScoresAll, ScoresDoneAfter
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
@@ -204,7 +204,7 @@ def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> Non
     both = over(load_retriever(dense, CPU), scorer, Rereading(4, 1.0)).describe()
     assert both.score_mode == "cosine + cross_encoder"
     assert both.options["max_input_tokens"] == 64
-    assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | TakesEvidence)
+    assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | ScoresDoneAfter)
 
 
 def test_in_hops_the_cross_encoder_reads_the_passages_found(
@@ -240,10 +240,10 @@ def test_hops_until_done_with_a_retriever_that_takes_evidence(
 ) -> None:
     first = first_of(kind, data, dense)
     made = over(first, scorer, Rereading(3, 0.5))
-    assert isinstance(made, TakesEvidence)
+    assert isinstance(made, ScoresDoneAfter)
     until_done = HopOptions("dynamic")
     assert stop_rule(made, until_done).biases == stop_rule(first, until_done).biases  # in one unit
-    assert not isinstance(over(first, scorer, Rereading(3)), TakesEvidence)
+    assert not isinstance(over(first, scorer, Rereading(3)), ScoresDoneAfter)
     query, evidence = ASKED[0], passages()[2:3]
     (step,) = made.retrieve_hop([query], [evidence], 5)
     if kind == "dense":

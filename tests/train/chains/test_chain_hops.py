@@ -10,7 +10,7 @@ import pytest
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.models.load.build import CausalLM
-from grls.retrieve.base import Under
+from grls.retrieve.base import ChainToContinue
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.finders import HopRequest, Writes
@@ -80,7 +80,7 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
         for hop in range(len(gold)):
             numbers = tuple(n for n in data.corpus.numbers(gold[:hop]) if n is not None)
             finder = Writes(retriever, beside=True)
-            chain = Under(0, numbers, finder.hidden(numbers, bool(numbers)))
+            chain = ChainToContinue(0, numbers, finder.hidden(numbers, bool(numbers)))
             (found,) = finder.start([query], None)(HopRequest([chain], hop, 5, {}))
             assert not {*gold[:hop]} & {hit.id for hit in found.hits}
             recalls.append(recall_at([hit.id for hit in found.hits], frozenset(gold[hop:]), 5))

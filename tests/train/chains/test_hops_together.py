@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.dataset import read_split
 from grls.data.types import Query
 from grls.models.load.build import Pretrained
-from grls.retrieve.base import FindsChains, Under
+from grls.retrieve.base import ChainToContinue, FindsChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
@@ -63,7 +63,7 @@ def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: 
     read: list[Any] = []
     monkeypatch.setattr(generator, "search", lambda inputs, *_: read.extend(inputs) or [[]] * len(inputs))
     find = generator.next_hop([Query("q", chain.hops[0].query)], None)
-    find([Under(0, passages, passages) for passages in taken], 0, 2)
+    find([ChainToContinue(0, passages, passages) for passages in taken], 0, 2)
     assert read == [hop.source for hop in chain.hops]
 
 

@@ -24,7 +24,7 @@ from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
-from grls.io.files import turn
+from grls.io.files import exclusive
 from grls.models.seq2seq.slots import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
 from grls.retrieve.generative.search import DecodedPassages, rescored
@@ -43,7 +43,7 @@ _FILTERS = 64
 """Filters whose passages are known; a search that others join may never end."""
 
 
-class JoinsSearch:
+class DecodesPlans:
     """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search.
 
     Attributes:
@@ -84,13 +84,13 @@ class JoinsSearch:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         if generator.options.rescore:
             generator.refuse_to_rescore()
-        with turn(generator.model):
+        with exclusive(generator.model):
             generator.model.eval()
             priors_of = self.priors_of if self.has_priors else None
-            _Running(generator, decoder, source, priors_of).run()
+            _PlanRun(generator, decoder, source, priors_of).run()
 
 
-def _generator(retriever: JoinsSearch) -> DecodedPassages:
+def _generator(retriever: DecodesPlans) -> DecodedPassages:
     generator: DecodedPassages = cast(DecodesPassages, retriever).generator
     return generator
 
@@ -126,7 +126,7 @@ class _Entered(NamedTuple):
     tokens: Sequence[int]
 
 
-class _Running:
+class _PlanRun:
     """The retrievals of a source as queries of the decoder."""
 
     def __init__(
@@ -264,7 +264,7 @@ class _Running:
             subsets.append(self._subsets[decoding.allow])
         queries = [decoding.query for decoding in decodings]
         inputs = [
-            generator.codec.model_input(tokens, generator.evidence(decoding.query.text, decoding.passages))
+            generator.hop_input(decoding.query, tokens, decoding.passages)
             for tokens, decoding in zip(generator.encode(queries), decodings, strict=True)
         ]
         rows, spans = generator.index.rows, generator.spans

@@ -16,9 +16,9 @@ from unigram import END, FORGED, PAD, unigram
 from grls.answer.ralm.reranker import Reranker
 from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel
-from grls.models.encoder_input import padded
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.sentence_model import FirstDecoderOutput
+from grls.models.special_tokens import padded
 from grls.retrieve.multi_vector import LateTexts
 
 PLAIN = "fox  dog  fox"

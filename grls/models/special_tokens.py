@@ -1,4 +1,4 @@
-"""Padded encoder inputs for texts from users or a corpus, without special tokens that a text spells.
+"""Texts from users or a corpus as padded batches, without special tokens that a text spells.
 
 A tokenizer that splits special tokens in a text may still produce special tokens: a Unigram vocabulary may
 hold ``</s>`` and ``<pad>`` as ordinary pieces. Such texts are rare. So a batch is encoded first, and its
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from grls.data.codec import special_ids
-from grls.io.files import turn
+from grls.io.files import exclusive
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
@@ -29,7 +29,7 @@ def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
     Returns:
         The output of the tokenizer, as tensors of B rows, padded to the longest row.
     """
-    with turn(tokenizer):
+    with exclusive(tokenizer):
         added = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
         batch = _padded(tokenizer, texts, options)
         if special_tokens(tokenizer, batch) > len(batch["input_ids"]) * added:

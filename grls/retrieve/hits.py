@@ -1,0 +1,54 @@
+"""The hits of a search, by whatever kind of retriever: those of its best chain, or else of its ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TypeGuard, cast
+
+from grls.data.filters import Allow, Filter
+from grls.data.types import RANKINGS, Chain, FullHit, Hit, Query
+from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar
+from grls.retrieve.queries import check_counts
+from grls.runs.trec import falling
+
+
+def numbered_hits(chain: Chain) -> list[Hit]:
+    """The passages of a chain, each with its hop; a passage that two hops found stands there twice.
+
+    Scores are those of :func:`~grls.runs.trec.chain_ranking`: falling sums of the scores of the hops so far.
+    """
+    scores = falling(list(accumulate(hit.score for hit in chain.hits)))
+    hops = enumerate(zip(chain.hits, scores, strict=True), 1)
+    return [FullHit.in_hop(hit.id, score, hop) for hop, (hit, score) in hops]
+
+
+def search_hits(
+    retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
+) -> list[list[Hit]]:
+    """The result of a search for each query: at most k passages of the best chain, or else of the ranking.
+
+    Raises:
+        ConfigError: k is below 1.
+    """
+    check_counts(k=k)
+    if not returns_chain(retriever):
+        return retriever.retrieve(queries, k, allow)
+    return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
+
+
+def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+    """:func:`search_hits` of one query, for a search that others join."""
+    if not returns_chain(cast(Retriever, retriever)):
+        return (yield from retriever.plan(query, k, allow))
+    states: list[SoFar] = []
+    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
+    return numbered_hits(states[-1].chains()[0][0])[:k]
+
+
+def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:
+    """Whether a search returns a chain in the order of its hops: no ranking, no set, no pool of chains."""
+    if not isinstance(retriever, FindsChains):
+        return False
+    described = retriever.describe()
+    return described.steps not in RANKINGS and not described.sets and not described.options.get("pool")
