@@ -117,11 +117,11 @@ class Room(NamedTuple):
 
     Attributes:
         steps: The most steps that a slot has written, including this step.
-        reach: The most tokens of an input.
+        longest: The most tokens of an input.
     """
 
     steps: int
-    reach: int
+    longest: int
 
 
 class GridSession(SlotSession, Protocol):

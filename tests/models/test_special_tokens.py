@@ -72,7 +72,12 @@ def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
     ClassifyingJudge(model, tokenizer, 0, 4, 40).entails([FORGED], [FORGED])
     assert [row.count(END) for row in seen] == [2] * 5
     assert not any(PAD in row for row in seen)
-    assert WritingJudge(small_t5(), tokenizer, 4, 40)._row(FORGED, FORGED, 39).count(END) == 1
+    writer, read = small_t5(), list[Any]()
+    writer.encoder.register_forward_pre_hook(
+        lambda _, args, kwargs: read.extend(rows(kwargs)), with_kwargs=True
+    )
+    WritingJudge(writer, tokenizer, 4, 40).entails([FORGED], [FORGED])
+    assert [row.count(END) for row in read] == [1]
 
 
 def sentence_network(folder: Path) -> SentenceTransformer:

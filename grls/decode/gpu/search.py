@@ -94,9 +94,10 @@ class DeviceDecoder(SlotDecoder):
         if self.compiled:
             longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
             if self._compiled_step is not None:
-                (stored_results, reach), weights, step = self._compiled_step
+                (stored_results, stored_longest), weights, step = self._compiled_step
                 # Weights at other addresses may be of another type, which the memory must match.
-                if stored_results == results and reach >= longest and weights == self.generator.addresses():
+                fits = stored_results == results and stored_longest >= longest
+                if fits and weights == self.generator.addresses():
                     return step
             self._compiled_step = None  # released first, so that there is one memory at a time
         board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
@@ -159,10 +160,10 @@ class _DeviceRun(SlotRun):
     def advance(self) -> None:
         """Every beam writes one token."""
         written = np.unique(self.written[self.queries >= 0]).tolist()
-        reach = max(self.options.tensors.most(self.options.beams, t) for t in written)
+        width = max(self.options.tensors.most(self.options.beams, t) for t in written)
         # The constraint is part of the step.
         with PartTimer("decoder", int((self.queries >= 0).sum()) * self.options.beams):
-            self.step(reach)
+            self.step(width)
             flags = self._flags()
         self.written += 1
         self._stop(flags)

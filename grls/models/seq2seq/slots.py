@@ -180,8 +180,8 @@ class _Reading(SlotMemory):
     def _new_input(self, like: Tensor, width: int) -> KeysValues:
         return KeysValues(*(like.new_zeros((self._slots, self._held, width)) for _ in range(2)))
 
-    def _cache(self, reach: int) -> _SlotCache:
-        return _SlotCache(self, [by_head(room, reach, self._heads) for room in self._inputs])
+    def _cache(self, longest: int) -> _SlotCache:
+        return _SlotCache(self, [by_head(room, longest, self._heads) for room in self._inputs])
 
     def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
         return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
@@ -238,11 +238,11 @@ class Seq2SeqGridSession(GridMemory, _Reading):
     """The decoding of S queries at a time; see :class:`grls.models.base.GridSession`."""
 
     @property
-    def _reach(self) -> int:
+    def _longest_so_far(self) -> int:
         return int(self._lengths.max())
 
-    def _logits(self, tokens: Tensor, depths: Tensor, reach: int) -> Tensor:
-        return self._model.logits(tokens, depths, self._cache(reach))
+    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
+        return self._model.logits(tokens, depths, self._cache(longest))
 
     def _distances(self, deepest: int) -> Tensor | None:
         return self._model.distances(deepest + 1)

@@ -115,7 +115,7 @@ class GridMemory(SlotMemory):
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
         if 1 + fitting * self._beams > self._capacity:
             self._make_room(1 + fitting * self._beams)
-        room = Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
+        room = Room(fitting, self._longest) if self._fixed else Room(steps, self._longest_so_far)
         used = 1 + room.steps * self._beams
         self._now = _InUse(
             self._visible[:used],
@@ -137,18 +137,18 @@ class GridMemory(SlotMemory):
         before.copy_(seen)
         self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
-        logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.reach)
+        logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.longest)
         del self._own_bias, self._write  # release the tensors of the step
         by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
         return by_slot
 
     @abstractmethod
-    def _logits(self, tokens: Tensor, depths: Tensor, reach: int) -> Tensor:
+    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
         """Feed T tokens, each after ``depths`` tokens; returns the logits, ``[T, V]`` in float32."""
 
     @property
     @abstractmethod
-    def _reach(self) -> int:
+    def _longest_so_far(self) -> int:
         """The length of the longest input so far, in tokens."""
 
     @property
