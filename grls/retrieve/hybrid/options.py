@@ -56,7 +56,7 @@ class PriorOptions:
 
     empty_weight: float = rare(0.0)
     done_share: float = rare(DONE_SHARE)
-    normalized: bool = False
+    normalized: bool = rare(False)
 
     def __post_init__(self) -> None:
         at_least(0, "hybrid.", empty_weight=self.empty_weight)
