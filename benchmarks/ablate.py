@@ -28,7 +28,7 @@ from grls.errors import ConfigError, GrlsError
 from grls.evaluation.answers import ENDING, Scores, score_file, table
 from grls.io.files import atomic_file, read_json, sha256, write_json
 from grls.models.entailment import load_entailment
-from grls.models.load.build import shared_models
+from grls.models.load.language import shared_models
 from grls.runs.portions import fingerprint_queries
 
 Options = Mapping[str, str]

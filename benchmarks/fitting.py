@@ -29,7 +29,8 @@ from benchmarks.watching import Meter, Watch
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.models.load.build import CausalLM, GeneratorSpec, Pretrained
+from grls.models.load.build import GeneratorSpec, Pretrained
+from grls.models.load.language import CausalLM
 from grls.train.chains.data import ChainData
 from grls.train.chains.examples import ChainExample
 from grls.train.chains.module import RetrieveChains

@@ -24,7 +24,7 @@ from grls.answer.ralm.options import WindowOptions
 from grls.answer.ralm.reader import InContextRalm, Stride, Wanted, strides
 from grls.data.corpus import Corpus
 from grls.io.ending import quiet
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 
 

@@ -40,7 +40,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.index import BACKENDS, build_index, save_index
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.spec import read_spec, relative, write_spec
 

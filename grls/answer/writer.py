@@ -31,7 +31,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, at_least
 from grls.io.files import exclusive, refuse_unwritable
 from grls.models.base import positions_in
-from grls.models.load.build import end_tokens, weights_fingerprint
+from grls.models.load.language import end_tokens, weights_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.runs.portions import RunInfo, fingerprint_queries
 

@@ -34,8 +34,7 @@ from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions, HopSteps
-from grls.retrieve.hub import CardOptions
-from grls.retrieve.hub_names import is_hub_name
+from grls.retrieve.hub_names import CardOptions, is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
@@ -432,7 +431,7 @@ class Searcher:
         Args:
             name: The repository: ``user/name``. A missing one is made; files in it are replaced.
             private: Whether a new repository is private.
-            options: See :class:`~grls.retrieve.hub.CardOptions`; they make a card anew.
+            options: See :class:`~grls.retrieve.hub_names.CardOptions`; they make a card anew.
 
         Returns:
             The address.

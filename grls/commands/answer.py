@@ -57,7 +57,7 @@ def answer_direct(
     from grls.answer.writer import Questions, TextWriter, model_settings
     from grls.io.ending import quiet
     from grls.io.files import sha256
-    from grls.models.load.build import load_language_model
+    from grls.models.load.language import load_language_model
     from grls.retrieve.base import Retriever
     from grls.retrieve.queries import check_counts
     from grls.runs.portions import refuse_own_output
@@ -193,7 +193,7 @@ def answer_follow_up(
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions, TextWriter, model_settings
     from grls.io.ending import quiet
-    from grls.models.load.build import load_language_model
+    from grls.models.load.language import load_language_model
     from grls.retrieve.queries import check_counts
 
     quiet()

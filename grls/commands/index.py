@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
@@ -146,7 +148,7 @@ def make_hybrid(
     retriever: str,
     *,
     output: str,
-    priors: list[str | PriorSpec] | None = None,
+    priors: list[str | dict[str, Any]] | None = None,
     weights: list[float] | None = None,
     hybrid: PriorOptions = _PRIORS,
     search: SearchOptions = _SEARCH,
@@ -158,22 +160,26 @@ def make_hybrid(
         output: The retriever folder; an earlier one there is replaced.
         priors: The retrievers that look ahead: folders, or `bm25`; or all that a prior has, such as
             ``[{"retriever": "runs/dense", "weight": 2, "temperature": 0.1}]``.
-        weights: The weights of the priors beside the generator, in their order; null: 1.
+        weights: The weights of the priors beside the generator, in their order; null: those of the
+            objects, or 1.
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
     from grls.retrieve.compose import compose_hybrid
     from grls.retrieve.registry import Opening
+    from grls.retrieve.spec import from_record
 
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
+    specs = []
     for prior in priors or ():
-        if isinstance(prior, str) and prior.startswith("{"):  # no specification, so taken for a name
-            raise ConfigError(
-                "--priors: expected folders, bm25, or objects with retriever, weight and temperature; got "
-                f"{prior}."
-            )
-    specs = [PriorSpec(prior) if isinstance(prior, str) else prior for prior in priors or ()]
+        if isinstance(prior, str) and prior.startswith("{"):  # an object without a list around it
+            try:
+                prior = dict(json.loads(prior))
+            except ValueError as error:
+                raise ConfigError(f"--priors: {prior} is no JSON ({error}).") from None
+        record = {"retriever": prior} if isinstance(prior, str) else prior
+        specs.append(from_record(PriorSpec, record, Path("--priors"), "prior"))
     if weights is not None:
         if len(weights) != len(specs):
             named = counted(len(specs), "prior is named", "priors are named")

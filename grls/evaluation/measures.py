@@ -242,9 +242,12 @@ def _between(number: object, low: int, high: int) -> bool:
     return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)
 
 
-def _recall(ids: Sequence[str], grades: Mapping[str, int]) -> float:
-    from grls.evaluation.metrics.sequence_recall import recall_at  # imports evaluate, which takes seconds
+def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
+    """Recall@k of one query; 0 if it has no gold passage."""
+    return len(set(retrieved[:k]) & set(gold)) / len(set(gold)) if gold else 0.0
 
+
+def _recall(ids: Sequence[str], grades: Mapping[str, int]) -> float:
     return recall_at(ids, relevant(grades), len(ids))
 
 

@@ -23,11 +23,11 @@ from grls.evaluation.measures import (
     RunDepth,
     measure_names,
     query_values,
+    recall_at,
     shared_depth,
     shared_name,
 )
 from grls.evaluation.metrics.averages import KS, cutoffs
-from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.io.progress import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.runs.run import Run, shared_limit

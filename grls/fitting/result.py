@@ -23,7 +23,8 @@ from grls.fitting.splits import DEV, TEST, SplitData, sizes_line
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.hub import CARD, CardOptions, card_text
+from grls.retrieve.hub import CARD, card_text
+from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:

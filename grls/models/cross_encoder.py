@@ -26,7 +26,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import exclusive
 from grls.models.base import Floats, once_each
-from grls.models.load.build import weights_fingerprint
+from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
     open_config,

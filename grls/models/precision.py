@@ -54,8 +54,10 @@ def move(model: Any, device: str, precision: str) -> Any:
     return model.to(getattr(torch, chosen)).eval()
 
 
-def to_device(model: nn.Module, device: str) -> torch.device:
+def to_device(model: nn.Module, device: str, dtype: torch.dtype | None = None) -> torch.device:
     """Move a model to a device, which is returned; ``auto`` takes a GPU if there is one.
+
+    With a ``dtype`` its weights get that type on the way, so the device needs no room for others.
 
     Raises:
         ConfigError: The device does not exist.
@@ -64,7 +66,7 @@ def to_device(model: nn.Module, device: str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         target = torch.device(device)
-        model.to(target)
+        model.to(target, dtype)
     except (RuntimeError, AssertionError) as error:
         if out_of_memory(error):
             raise

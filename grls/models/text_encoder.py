@@ -130,8 +130,7 @@ class TextEncoder:
         """
         if precision not in ("float32", "bfloat16"):
             raise ConfigError(f"{self.what} computes in float32 or bfloat16, not in {precision!r}.")
-        target = to_device(self.model, device)
-        self.model.to(getattr(torch, precision))
+        target = to_device(self.model, device, getattr(torch, precision))
         if precision == "bfloat16":
             warn_of_emulation(target, "precision float32")
         return self

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from grls.data.corpus import corpus_file
 from grls.errors import ConfigError, DataError
 from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, temporary
 from grls.io.progress import counted
-from grls.io.recipes import list_texts
 from grls.retrieve.base import Retriever
+from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.registry import member_keys
 from grls.retrieve.spec import (
     CHECKSUMS,
@@ -270,47 +269,12 @@ _METRICS = ("metrics.json", "fit.json")
 _MOST = 1e300
 """A larger number, which a float may not hold, is no measure."""
 
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_CODE = re.compile(r"[a-z0-9.+-]+")
 
 _SHARE = re.compile(r"(^| )(n?DCG|R|P|RR|MRR|AP|MAP|F1|Success|recall|precision)(@\d+)?$")
 """Measures that are shares of 1."""
 
 Figures = Mapping[str, Mapping[str, float]]
 """System -> measure -> value."""
-
-
-@dataclass(frozen=True)
-class CardOptions:
-    """Entries of the model card that the folder does not know.
-
-    Args:
-        license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
-            null: the card names none.
-        base_models: Hub names of the models that were trained further. A text is a list of one.
-        languages: Languages of the corpus by their codes: ``en``, ``de``, …
-        datasets: Hub names of the data sets of the training.
-
-    Raises:
-        ConfigError: A name cannot be one on the hub, or is no text.
-    """
-
-    license: str | None = None
-    base_models: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        list_texts(self, "base_models", "languages", "datasets")
-        licenses = () if self.license is None else (self.license,)
-        for option, names, pattern in (
-            ("license", licenses, _CODE),
-            ("base_models", self.base_models, _HUB_NAME),
-            ("languages", self.languages, _CODE),
-            ("datasets", self.datasets, _HUB_NAME),
-        ):
-            if wrong := [name for name in names if not pattern.fullmatch(name)]:
-                raise ConfigError(f"{option}: {wrong[0]!r} can be no name on the hub; write it as there.")
 
 
 def card_text(

@@ -1,9 +1,13 @@
-"""Which names are names on the hub; the module is light to import."""
+"""Which names are names on the hub, and the entries of a model card; the module is light to import."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+
+from grls.errors import ConfigError
+from grls.io.recipes import list_texts
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -17,3 +21,40 @@ def is_on_the_hub(name: str | Path) -> bool:
     """Whether a name means a repository: there is no such folder here, nor one of the user's name."""
     there = Path(name).exists() or Path(str(name).partition("/")[0]).is_dir()
     return is_hub_name(name) and not there
+
+
+_CODE = re.compile(r"[a-z0-9.+-]+")
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class CardOptions:
+    """Entries of the model card that the folder does not know.
+
+    Args:
+        license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
+            null: the card names none.
+        base_models: Hub names of the models that were trained further. A text is a list of one.
+        languages: Languages of the corpus by their codes: ``en``, ``de``, …
+        datasets: Hub names of the data sets of the training.
+
+    Raises:
+        ConfigError: A name cannot be one on the hub, or is no text.
+    """
+
+    license: str | None = None
+    base_models: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        list_texts(self, "base_models", "languages", "datasets")
+        licenses = () if self.license is None else (self.license,)
+        for option, names, pattern in (
+            ("license", licenses, _CODE),
+            ("base_models", self.base_models, _HUB_NAME),
+            ("languages", self.languages, _CODE),
+            ("datasets", self.datasets, _HUB_NAME),
+        ):
+            if wrong := [name for name in names if not pattern.fullmatch(name)]:
+                raise ConfigError(f"{option}: {wrong[0]!r} can be no name on the hub; write it as there.")

@@ -125,7 +125,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
             f"{Option('merge', True)}."
         )
     root = followed(folder)
-    spec = read_spec(root)
+    read_spec(root)
     final = Path(root if output is None else output)
     refuse_foreign(final, MANIFEST)
     if final.resolve() in root.resolve().parents:
@@ -136,7 +136,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
         verifying(True),  # a damaged file would get a new checksum
         atomic_folder(final, MANIFEST) as new,
     ):
-        if hasattr(_class(root), "update") and not any(_members(spec)):
+        if hasattr(_class(root), "update") and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
         copies = {new / path: source for source, path in write_packed(root, final, new).items()}
         try:

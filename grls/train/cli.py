@@ -30,7 +30,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
 from grls.errors import ConfigError, Option
-from grls.io.ending import quiet, require
+from grls.io.ending import quiet
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
 from grls.io.recipes import config_file
@@ -43,11 +43,11 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
-from grls.train.core.clock import Meter, TimeLimit, TrainingClock, TrainingLines
+from grls.train.core.clock import Meter, TrainingClock
 from grls.train.core.datamodule import FitData
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import FullyShard, leaving_no_group, only_training
-from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, Trainer
+from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, TimeLimit, Trainer, TrainingLines
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.signatures import STAGES
@@ -289,7 +289,6 @@ def run_stage(
         raise ConfigError(f"there is no training stage {name!r}; take {' or '.join(near)}.")
     if "output" not in options:
         raise ConfigError(f"the training stage {name} needs the option output, the folder that it writes.")
-    require("train", f"the training stage {name}")
     clock = TrainingClock(name, max_seconds, meter)
     arguments = [*STAGES[name].arguments, *(f"--config={config_file(recipe)}" for recipe in recipes)]
     arguments += ["--trainer.enable_model_summary=false"]
@@ -298,8 +297,6 @@ def run_stage(
     for option, value in options.items():
         text = str(value) if isinstance(value, str | Path) else json.dumps(value, default=str)
         arguments.append(f"--{option}={text}")
-
-    from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     quiet()
     # Ctrl-C raises KeyboardInterrupt, of which Lightning makes an exit that ignores Ctrl-C from then on.

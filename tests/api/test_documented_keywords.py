@@ -14,7 +14,7 @@ from grls.fitting.options import FitOptions
 from grls.index.options import IndexOptions, LimitOptions
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hub import CardOptions
+from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.hybrid.options import PriorOptions
 from grls.retrieve.rescored.options import Rereading
 

@@ -24,7 +24,8 @@ from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.index import array
 from grls.io import files
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import CausalLM, Pretrained
+from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -12,7 +12,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.models.head import RescoreInput
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, load_retriever

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grls.errors import ConfigError
-from grls.retrieve.hub import CardOptions
+from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.update import Changes
 from grls.serve.answers.options import AnswerOptions
 from grls.serve.options import AccessOptions

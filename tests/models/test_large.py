@@ -8,7 +8,8 @@ from llama_small import write_llama
 from small_data import write_small
 
 from grls.errors import ConfigError
-from grls.models.load.build import CausalLM, Pretrained
+from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what is refused without a GPU")
 

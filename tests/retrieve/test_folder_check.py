@@ -25,7 +25,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hub import CardOptions, card_of
+from grls.retrieve.hub import card_of
+from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec
 

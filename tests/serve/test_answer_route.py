@@ -20,7 +20,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve.answers.options import AnswerOptions
 from grls.serve.guards import _hashed

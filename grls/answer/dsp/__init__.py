@@ -2,7 +2,7 @@
 
 ``programs`` holds the three programs of the paper, its branches and its baselines, makes them by name with
 demonstrations for them, and answers queries (``answering`` the questions of a data set). ``retrieval``
-wraps a retriever as a DSPy module, ``lm`` a language model, which batches the calls of several threads,
-with the paper's template; it draws again what cannot be read, and records the steps of a program.
-``options`` holds the options. ``needed`` imports DSPy, which is an extra.
+wraps a retriever as a DSPy module, ``lm`` a language model with the paper's template; it draws again what
+cannot be read. ``calls`` batches those of several threads, and records the steps of a program. ``options``
+holds the options. ``needed`` imports DSPy, which is an extra.
 """

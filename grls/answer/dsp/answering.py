@@ -46,6 +46,7 @@ def answer_with_program(
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
     lm, weights = programs.lm_named(model, calls, device)
     options = {key: value for key, value in asdict(dsp).items() if key != "calls"}
+    options["passages_read"] = options.pop("passages")  # `passages` bounds the candidates of a retriever
     options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
     settings = {
         "program": program, "model": model if calls.is_remote(model) else Path(model).name,

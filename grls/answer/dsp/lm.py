@@ -11,123 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from grls.answer.dialogue import in_turns
+from grls.answer.dsp.calls import Gathered, note
 from grls.answer.dsp.needed import dspy
 from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import foreign_ids
 from grls.errors import ConfigError, at_least
-
-
-@dataclass
-class ProgramTrace:
-    """The steps of one query, in order.
-
-    Attributes:
-        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
-            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
-            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
-            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
-            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
-    """
-
-    steps: list[dict[str, Any]] = field(default_factory=list)
-
-    def calls(self) -> list[dict[str, Any]]:
-        """Every call that the model answered."""
-        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
-
-    def cost(self) -> dict[str, int]:
-        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
-        calls = self.calls()
-        return {
-            "calls": len(calls),
-            "tokens_read": sum(call["tokens_read"] for call in calls),
-            "tokens_written": sum(call["tokens_written"] for call in calls),
-            "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
-        }
-
-
-_current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
-
-
-@contextmanager
-def recorded_calls() -> Iterator[ProgramTrace]:
-    """Within this block, the steps of this thread are noted in the trace that it yields."""
-    trace = ProgramTrace()
-    before = _current.set(trace)
-    try:
-        yield trace
-    finally:
-        _current.reset(before)
-
-
-def note(kind: str, **fields: Any) -> None:
-    """Note a step, if a trace is recorded."""
-    trace = _current.get()
-    if trace is not None:
-        trace.steps.append({"kind": kind, **fields})
-
-
-Request = TypeVar("Request")
-Result = TypeVar("Result")
-
-
-class Gathered(Generic[Request, Result]):
-    """A function of a list of requests, called by several threads with one request each.
-
-    A thread that makes a request while no batch is computed takes all waiting requests and computes them;
-    requests made meanwhile wait for the next batch. There is no extra thread and no timer, and the function
-    is never called twice at once.
-
-    Args:
-        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
-            is computed alone, so that an error reaches only the thread that caused it.
-        batch_size: Most requests computed together.
-    """
-
-    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], batch_size: int):
-        self._compute = compute
-        self._batch_size = batch_size
-        self._waiting: list[tuple[Request, Future[Result]]] = []
-        self._list_lock = threading.Lock()
-        self._compute_lock = threading.Lock()
-
-    def __call__(self, request: Request) -> Result:
-        """The result of a request, computed together with other waiting requests."""
-        mine: Future[Result] = Future()
-        with self._list_lock:
-            self._waiting.append((request, mine))
-        while not mine.done():
-            with self._compute_lock:
-                if mine.done():  # another thread computed it while this one waited
-                    break
-                with self._list_lock:
-                    batch = self._waiting[: self._batch_size]
-                    self._waiting = self._waiting[self._batch_size :]
-                self._settle(batch)
-        return mine.result()
-
-    def _settle(self, batch: Sequence[tuple[Request, Future[Result]]]) -> None:
-        """Compute a batch; the requests of a failed batch are computed one by one."""
-        try:
-            results = self._compute([request for request, _ in batch])
-            for (_, future), result in zip(batch, results, strict=True):
-                future.set_result(result)
-        except BaseException as error:
-            waiting = [pair for pair in batch if not pair[1].done()]
-            for pair in waiting:
-                if len(batch) == 1 or not isinstance(error, Exception):
-                    pair[1].set_exception(error)
-                else:
-                    self._settle([pair])
 
 
 class _Job(NamedTuple):

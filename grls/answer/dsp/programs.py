@@ -32,16 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.dsp.lm import (
-    LIKELIHOOD,
-    LinesAdapter,
-    LocalEngine,
-    Patience,
-    endpoint_lm,
-    error_line,
-    note,
-    recorded_calls,
-)
+from grls.answer.dsp.calls import note, recorded_calls
+from grls.answer.dsp.lm import LIKELIHOOD, LinesAdapter, LocalEngine, Patience, endpoint_lm, error_line
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.options import (
     API,
@@ -60,7 +52,7 @@ from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, s
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.io.files import read_json, write_json
 from grls.io.resumable import GrowingFile
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.fusion.retriever import interleave
 from grls.retrieve.queries import check_counts
 

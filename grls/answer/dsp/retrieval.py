@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from grls.answer.dsp.lm import Gathered, note
+from grls.answer.dsp.calls import Gathered, note
 from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
 from grls.data.corpus import Corpus

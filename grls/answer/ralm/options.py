@@ -41,8 +41,8 @@ class WindowOptions:
 
     def __post_init__(self) -> None:
         counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
-        at_least(1, **{name: getattr(self, name) for name in counts})
-        at_least(0, documents=self.documents)
+        at_least(1, "reader.", **{name: getattr(self, name) for name in counts})
+        at_least(0, "reader.", documents=self.documents)
         self.refuse_small()
 
     def refuse_small(self, begin: int = 0) -> None:

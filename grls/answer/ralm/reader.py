@@ -43,7 +43,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option, at_least
 from grls.models.base import positions_in
 from grls.models.head import Head
-from grls.models.load.build import refuse_foresight
+from grls.models.load.language import refuse_foresight
 from grls.retrieve.base import Retriever
 
 Candidates = Sequence[Sequence[int]]

@@ -43,7 +43,8 @@ from grls.io.ending import quiet
 from grls.io.files import exclusive, named_lines, read_text, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
-from grls.models.load.build import Loaded, end_tokens, load_language_model, weights_fingerprint
+from grls.models.load.build import Loaded
+from grls.models.load.language import end_tokens, load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)

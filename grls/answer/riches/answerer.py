@@ -40,7 +40,7 @@ from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
-from grls.models.load.build import end_tokens, load_language_model
+from grls.models.load.language import end_tokens, load_language_model
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.runs.portions import KeptResults, save_retrieved

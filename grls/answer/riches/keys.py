@@ -104,6 +104,14 @@ class _Stored(Sequence[_Entry], Generic[_Entry]):
         return self._read(self._parts[int(self._offsets[number]) : int(self._offsets[number + 1])])
 
 
+def _text(part: Array) -> str:
+    return part.tobytes().decode()
+
+
+def _numbers(part: Array) -> tuple[int, ...]:
+    return tuple(part.tolist())
+
+
 def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
     """Rows one after another, and their offsets."""
     arrays = list(rows)
@@ -187,8 +195,8 @@ class Keys:
         except (IndexFormatError, DataError) as error:
             problem = str(error).removesuffix(f"; {REBUILD}").removesuffix("; build it again.")
             raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
-        texts = _Stored(arrays["texts"], arrays["text_offsets"], lambda part: part.tobytes().decode())
-        passages = _Stored(arrays["passages"], arrays["passage_offsets"], lambda part: tuple(part.tolist()))
+        texts = _Stored(arrays["texts"], arrays["text_offsets"], _text)
+        passages = _Stored(arrays["passages"], arrays["passage_offsets"], _numbers)
         if not len(index) == len(texts) == len(passages) == manifest.get("keys"):
             raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {_REMEDY}.")
         return cls(texts, passages, index, origin)

@@ -52,7 +52,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.io.files import exclusive, read_json, refuse_unwritable, write_json
 from grls.io.resumable import LockedFile
 from grls.models.base import cache_argument, positions_in
-from grls.models.load.build import end_tokens, load_language_model, weights_fingerprint
+from grls.models.load.language import end_tokens, load_language_model, weights_fingerprint
 
 _TASK = (
     "Split the passage into propositions. A proposition is one short sentence that states one fact of the "

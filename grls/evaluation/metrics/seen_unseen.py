@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from grls.evaluation.measures import recall_at
 from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
-from grls.evaluation.metrics.sequence_recall import recall_at
 
 
 def seen_unseen(

@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from grls.evaluation.measures import recall_at
 from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
-
-
-def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
-    """Recall@k of one query; 0 if it has no gold passage."""
-    return len(set(retrieved[:k]) & set(gold)) / len(set(gold)) if gold else 0.0
 
 
 def sequence_recall(

@@ -54,7 +54,7 @@ class BaseModel:
     @property
     def loader(self) -> str:
         """The class that loads it as a generator."""
-        return f"grls.models.load.build.{'CausalLM' if self.causal else 'Pretrained'}"
+        return f"grls.models.load.{'language.CausalLM' if self.causal else 'build.Pretrained'}"
 
 
 def title_of(name: str) -> str:

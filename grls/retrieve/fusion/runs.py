@@ -13,12 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
@@ -42,6 +39,9 @@ from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -242,6 +242,10 @@ class SetSize:
                 f"{int(labels.sum()):,} are gold: a cut needs some that are and some that are not. Tune on "
                 "queries whose gold is in the run."
             )
+        from sklearn.linear_model import LogisticRegression  # late: it takes seconds
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         model.fit(np.concatenate([_features(hits) for hits in rankings]), labels)
         lacking = [len(set(ids) - {h.id for h in hits}) for ids, hits in zip(gold, rankings, strict=True)]
@@ -268,6 +272,10 @@ class SetSize:
         features = len(_features([Hit("", 0.0)])[0])
         if {len(record.mean), len(record.scale), len(record.weights)} != {features} or not record.missing:
             raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
         scaler, regression = StandardScaler(), LogisticRegression()
         scaler.mean_, scaler.scale_ = np.array(record.mean), np.array(record.scale)
         scaler.var_, scaler.n_features_in_ = scaler.scale_**2, features

@@ -48,8 +48,9 @@ from grls.index.storage import write_index
 from grls.io.files import atomic_folder, other_format, read_json, scratch_folder, sha256, write_json
 from grls.io.progress import counted
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input
-from grls.models.load.build import Pretrained, checked_stages, weights_fingerprint
+from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
+from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
 from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps

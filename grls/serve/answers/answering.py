@@ -28,7 +28,8 @@ from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError
 from grls.io.ending import require
-from grls.models.load.build import Loaded, load_language_model, shared_models
+from grls.models.load.build import Loaded
+from grls.models.load.language import load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions

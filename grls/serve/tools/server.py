@@ -145,6 +145,8 @@ def message_of(line: bytes) -> Any:
     try:
         content = json.loads(line)
         name = content.get("id") if isinstance(content, dict) else None
+        if isinstance(content, dict) and "method" not in content and content.keys() & {"result", "error"}:
+            return None  # an answer; nothing was asked
         kind = JSONRPCRequest if "id" in content else JSONRPCNotification
         message = kind.model_validate(content)
         rest = {field: value for field, value in (message.params or {}).items() if field != "arguments"}

@@ -34,10 +34,18 @@ from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.checkpoints import BestCheckpoint, RunState, last_checkpoint, refuse_unfinished
-from grls.train.core.clock import TimeLimit, TrainingClock, TrainingLines, is_metered
+from grls.train.core.clock import TrainingClock
 from grls.train.core.module import TrainingModule
 from grls.train.core.processes import averaged, by_first, is_first, layers_of, leaving_no_group
-from grls.train.core.trainer import LEARNING_RATE, EncoderTrainer, load_weights, spoiled
+from grls.train.core.trainer import (
+    LEARNING_RATE,
+    EncoderTrainer,
+    TimeLimit,
+    TrainingLines,
+    is_metered,
+    load_weights,
+    spoiled,
+)
 from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)

@@ -130,7 +130,8 @@ def run_biencoder(
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if teacher is not None:
             files[f"the teacher {teacher}"] = sha256(teacher)
-        return fit_biencoder(encoder, examples, dev, fit, output, RunState(settings, files), resume, clock)
+        state = RunState(settings, files, {name: f"fit.{name}" for name in vars(fit)})
+        return fit_biencoder(encoder, examples, dev, fit, output, state, resume, clock)
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:

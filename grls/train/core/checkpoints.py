@@ -51,10 +51,12 @@ class RunState(NamedTuple):
     Attributes:
         settings: Options and paths, by name.
         files: Fingerprints of what the run reads, by name.
+        options: Settings whose option has another name, with that of the option.
     """
 
     settings: Mapping[str, Any] = MappingProxyType({})
     files: Mapping[str, str] = MappingProxyType({})
+    options: Mapping[str, str] = MappingProxyType({})
 
     def refuse_other(self, last: Path, sharded: bool) -> None:
         """Refuse to resume from a checkpoint of a run with other settings or other files.
@@ -67,6 +69,11 @@ class RunState(NamedTuple):
             ConfigError: The checkpoint is missing or damaged.
             MismatchError: A setting or a file has changed; the first is named.
         """
+        if not last.exists():
+            raise ConfigError(
+                f"{last.parent} holds no checkpoint to resume from (one is written every epoch): leave out "
+                f"{Option('resume')} to start anew."
+            )
         check_checkpoint(str(last), shards=sharded, option="fit.strategy")
         before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
         folder = last.parent.parent
@@ -74,7 +81,8 @@ class RunState(NamedTuple):
             earlier, now = before.get("settings", {}).get(name), self.settings[name]
             if earlier != now:
                 raise MismatchError(
-                    f"the run in {folder} had {name} {earlier!r}, now it is {now!r}: resume with the same "
+                    f"the run in {folder} had {Option(self.options.get(name, name))} {earlier!r}, now it is "
+                    f"{now!r}: resume with the same "
                     f"settings, or start anew without {Option('resume')}."
                 )
         for name, fingerprint in self.files.items():

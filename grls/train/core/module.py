@@ -161,7 +161,7 @@ class TrainingModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Write the state of the run, too."""
-        checkpoint.update({name: dict(held) for name, held in self._state._asdict().items()})
+        checkpoint.update(settings=dict(self._state.settings), files=dict(self._state.files))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run.

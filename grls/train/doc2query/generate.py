@@ -41,7 +41,7 @@ from grls.io.files import read_json, sha256
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.base_models import find_writer
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.models.precision_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts

@@ -28,11 +28,10 @@ from grls.models.lora import add_adapters
 from grls.train.biencoder.examples import BiEncoderExamples, miner_of
 from grls.train.biencoder.options import PairOptions
 from grls.train.core.checkpoints import NO_STATE, RunState, last_checkpoint
-from grls.train.core.clock import TrainingLines
 from grls.train.core.datamodule import copies_of_examples
 from grls.train.core.module import TrainingModule
 from grls.train.core.processes import averaged, by_first, leaving_no_group, processes, summed, weighed
-from grls.train.core.trainer import EncoderTrainer, load_weights
+from grls.train.core.trainer import EncoderTrainer, TrainingLines, load_weights
 from grls.train.reranker.options import USUAL_RERANKER, RerankerOptions, RerankHopOptions
 
 WRONG = -20.0

@@ -91,7 +91,8 @@ def run_reranker(
             "the corpus": corpus.fingerprint,
             "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
         }
-        state = RunState({**settings, **examples.settings, **vars(fit)}, {**files, **examples.files})
+        options = {name: f"fit.{name}" for name in vars(fit)}
+        state = RunState({**settings, **examples.settings, **vars(fit)}, {**files, **examples.files}, options)
         return fit_reranker(
             reranker, None if of_hops else corpus, examples.train, examples.dev, output, fit, resume, state
         )

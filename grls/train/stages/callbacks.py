@@ -19,7 +19,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from grls.data.codec import reset_tokenizer
 from grls.data.dataset import gold_passages
 from grls.errors import ConfigError, Option
-from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.measures import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.files import atomic_folder, write_json
 from grls.models.load.build import BESIDE, TRAINING
@@ -29,9 +29,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.clock import is_metered
 from grls.train.core.processes import damage, folder_damage
-from grls.train.core.trainer import load_weights, spoiled
+from grls.train.core.trainer import is_metered, load_weights, spoiled
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)

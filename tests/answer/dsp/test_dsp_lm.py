@@ -18,7 +18,8 @@ import dspy
 from dsp_helpers import characters
 from models_small import small_llama
 
-from grls.answer.dsp.lm import APART, LocalEngine, endpoint_lm, recorded_calls
+from grls.answer.dsp.calls import recorded_calls
+from grls.answer.dsp.lm import APART, LocalEngine, endpoint_lm
 from grls.answer.dsp.options import CallOptions
 from grls.answer.dsp.programs import (
     Vanilla,

@@ -10,7 +10,7 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
 
-from grls.answer.dsp.lm import recorded_calls
+from grls.answer.dsp.calls import recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.options import ProgramOptions
 from grls.answer.dsp.programs import (

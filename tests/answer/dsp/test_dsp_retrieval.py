@@ -12,7 +12,7 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 from dsp_helpers import CORPUS, ScriptedRetriever, retrieval
 
-from grls.answer.dsp.lm import Gathered
+from grls.answer.dsp.calls import Gathered
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.types import Query
 from grls.errors import ConfigError

@@ -12,7 +12,8 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
 
-from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, note, recorded_calls
+from grls.answer.dsp.calls import note, recorded_calls
+from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
     MultiHop,

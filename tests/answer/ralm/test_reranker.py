@@ -197,7 +197,7 @@ def test_training_is_resumed_with_the_same_options_only(
     fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
     resumed = ("--resume", "true")
     for option, value, told in (
-        ("--fit.epochs", "2", "had epochs 1, now it is 2"),
+        ("--fit.epochs", "2", "had --fit.epochs 1, now it is 2"),
         ("--train", str(fewer), "the file of training examples has changed since the run"),
         ("--max_tokens", "31", "now it is 31"),
     ):

@@ -23,7 +23,7 @@ from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Span
 from grls.errors import ConfigError, MismatchError
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.runs.run import Run
 
 

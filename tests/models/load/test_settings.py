@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.models.load.opening import settings_in
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever

@@ -29,7 +29,8 @@ from grls.evaluation.evaluate import evaluate_run
 from grls.index import build_index, index_sequences
 from grls.io.files import write_json
 from grls.models.head import RescoreInput, read_rescore_input
-from grls.models.load.build import CausalLM, Pretrained
+from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 from grls.models.precision import is_packed, packs
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever

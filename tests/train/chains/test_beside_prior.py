@@ -17,7 +17,7 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans

@@ -13,7 +13,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.chains.data import ChainData, RetrieverTeacher
 from grls.train.chains.examples import Teaching
@@ -150,7 +150,7 @@ def test_a_causal_model_needs_chain_data(
 ) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
-    source = ["--model.generator=grls.models.load.build.CausalLM"]
+    source = ["--model.generator=grls.models.load.language.CausalLM"]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
     given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
     assert main(given) != 0

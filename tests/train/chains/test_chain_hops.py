@@ -9,7 +9,7 @@ import pytest
 
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.base import ChainToContinue
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

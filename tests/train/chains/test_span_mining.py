@@ -15,7 +15,7 @@ from train_helpers import chain_options, logged
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.train.chains.collate import ChainCollator
 from grls.train.chains.data import ChainData
 from grls.train.chains.examples import ChainExample, WriteSpans

@@ -20,7 +20,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.index import build_index
 from grls.io.files import read_json
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.collate import ChainCollator

