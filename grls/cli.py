@@ -355,7 +355,7 @@ class Command:
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
-_RARE = {"name", "tokenizer", "verify"}
+_RARE = {"name", "query_filters", "tokenizer", "verify"}
 """Options of commands that are rarely set; see :func:`grls.io.recipes.rare`."""
 _CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
 _VERIFY = (

@@ -14,7 +14,7 @@ from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.io.ending import needing
-from grls.models.precision_names import Device, PrecisionName
+from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.registry import Opening
 
 with needing("haystack", "the component of Haystack"):

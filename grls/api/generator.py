@@ -24,10 +24,9 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.io.ending import require
 from grls.io.files import sha256
 from grls.io.recipes import recipe_values
-from grls.models.biencoder_kinds import Kind, Similarity
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.load.opening import language_source
-from grls.models.precision_names import Device
+from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter

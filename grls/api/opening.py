@@ -16,7 +16,7 @@ from grls.data.words import Analyzer
 from grls.errors import ConfigError
 from grls.io.ending import quiet
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.models.precision_names import Device, PrecisionName
+from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.compose import compose_fusion

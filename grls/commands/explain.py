@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, DataError
 from grls.explain.options import USUAL_CASE, CaseOptions
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 

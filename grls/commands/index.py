@@ -13,7 +13,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.progress import counted
-from grls.models.biencoder_kinds import Similarity
+from grls.models.option_names import Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions

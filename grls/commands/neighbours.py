@@ -10,7 +10,7 @@ from grls.errors import ConfigError
 from grls.io.ending import quiet
 from grls.io.files import refuse_unwritable
 from grls.io.progress import Progress, counted
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening

@@ -13,7 +13,7 @@ from grls.io.ending import quiet
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import write_line
-from grls.models.precision_names import Numbers
+from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import check_counts

@@ -14,7 +14,7 @@ from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grls.errors import ConfigError, DataError
 from grls.io.option_errors import json_line, visible
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:

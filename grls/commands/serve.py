@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grls.errors import ConfigError, bounded
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
     ONE_PROCESS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grls.data.words import USUAL, Analyzer
 from grls.io.progress import counted
-from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
+from grls.models.option_names import Kind
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grls.io.progress import counted
-from grls.models.precision_names import Precision
+from grls.models.option_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.tune.options import USUAL_GRID, TuneOptions

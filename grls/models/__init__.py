@@ -7,9 +7,9 @@ transformers models, each in a plain form and with slots; ``sessions/`` is the m
 rescore it.
 
 All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a device
-(``precision_names``: for options), ``lora`` adds adapters.
+(``option_names``: their names for options, and those of bi-encoders), ``lora`` adds adapters.
 
-Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its
+Encoders: ``biencoder`` embeds texts (``sentence_model`` opens its
 network, also one of an encoder-decoder). ``text_encoder`` is the common base of the bi-encoder and of
 encoders with other outputs than a single vector; ``special_tokens`` keeps texts from spelling such tokens.
 ``cross_encoder`` reads a query and a passage together; ``entailment`` decides whether a hypothesis follows.

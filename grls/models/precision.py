@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from grls.errors import NOT_NUMBERS, ConfigError, one_of, out_of_memory
-from grls.models.precision_names import Precision as Precision
+from grls.models.option_names import Precision as Precision
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import DataError
 from grls.io.files import exclusive, read_count, read_json
-from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import (
     IncompleteError,
@@ -42,6 +41,7 @@ from grls.models.load.sentence_folder import (
     refuse_missing_parts,
     refuse_unread,
 )
+from grls.models.option_names import Kind as Kind
 from grls.models.seq2seq.slots import start_token
 from grls.models.special_tokens import (
     padded,

@@ -20,8 +20,8 @@ from grls.errors import ConfigError, DataError, Option
 from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.recipes import load_plugins
-from grls.models.biencoder_kinds import Similarity
 from grls.models.load.opening import UnopenedError
+from grls.models.option_names import Similarity
 from grls.retrieve.registry import KINDS, class_of
 from grls.retrieve.spec import MANIFEST
 

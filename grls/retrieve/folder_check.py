@@ -21,7 +21,7 @@ from grls.index.corpus_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
 from grls.io.option_errors import visible
 from grls.io.progress import counted
-from grls.models.precision_names import Device
+from grls.models.option_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (

@@ -7,8 +7,8 @@ from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import rare
-from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
+from grls.models.option_names import Similarity
 
 _CANDIDATES = 50
 """Smallest number of passages of a ranking from which the hard negatives of an epoch are drawn."""

@@ -14,9 +14,9 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
-from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
+from grls.models.option_names import Kind
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BM25, BiEncoderExamples, TeacherScores, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions

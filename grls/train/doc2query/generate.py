@@ -42,7 +42,7 @@ from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, weights_fingerprint
-from grls.models.precision_names import Numbers
+from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 from grls.train.doc2query.options import Drawing as Drawing

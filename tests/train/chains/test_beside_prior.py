@@ -28,7 +28,7 @@ from grls.train.chains.examples import ChainExample, WriteSpans
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 from grls.train.core.examples import PassageInput
-from grls.train.core.mixture import Mix
+from grls.train.stages.data import Mix
 
 
 def opened(root: Path, prior: LearnBeside | None, **options: Any) -> tuple[ChainData, RetrieveChains]:

@@ -19,7 +19,7 @@ from grls.train.chains.data import ChainData, RetrieverTeacher
 from grls.train.chains.examples import Teaching
 from grls.train.chains.module import RetrieveChains
 from grls.train.core.examples import PassageInput
-from grls.train.core.mixture import Mix
+from grls.train.stages.data import Mix
 
 
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:

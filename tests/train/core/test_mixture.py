@@ -14,8 +14,7 @@ from grls.errors import ConfigError
 from grls.models.load.build import ScratchT5
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example, PassageInput
-from grls.train.core.mixture import Mix, Mixture, MixturePart, Shares, planned_epochs
-from grls.train.stages.data import RetrieveData
+from grls.train.stages.data import Mix, Mixture, MixturePart, RetrieveData, Shares, planned_epochs
 
 
 class Numbered:

@@ -1,4 +1,4 @@
-"""The names of precisions (:mod:`grls.models.precision`) and of devices, for options."""
+"""Names for options: of precisions (:mod:`grls.models.precision`), devices, and kinds of bi-encoders."""
 
 from __future__ import annotations
 
@@ -28,3 +28,9 @@ def _device(value: Any) -> str:
 
 Device = Annotated[str, _device]
 """Where models are loaded; ``auto`` takes a GPU if there is one. Whether it is there, torch says."""
+
+
+Kind = Literal["auto", "sentence", "st5"]
+
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+"""How two vectors are compared, by the names of sentence-transformers; distances have their sign turned."""
