@@ -400,6 +400,11 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[0] == "ralm":
             Path("test.txt").write_text("anna is quiet . bob is kind . " * 4)
             given += ["--device=cpu"]
+        if "scores.jsonl" in command:
+            learned = read_split("data/mine", "train")[0]
+            ids = [passage.id for passage in Corpus.read("data/mine")]
+            pairs = [{"query": query.id, "passage": i, "score": 0.0} for query in learned for i in ids]
+            Path("scores.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
         if command[:2] == ["train", "reranker"]:
             given += ["--fit.epochs=1", "--max_tokens=64", "--device=cpu"]  # as long as ``reads`` can read
         elif command[0] == "train" and command[1] != "biencoder":

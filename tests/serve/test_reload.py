@@ -144,7 +144,7 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     monkeypatch.setattr(served, "_GRACE", 0.0)
     try:
         (one,) = open_served([str(kinds / "generative")], Opened("cpu", "float32", USUAL_LIMITS)).values()
-        end = time.monotonic() + 10  # versions of other tests may end now, which looks at everything again
+        end = time.monotonic() + 60  # versions of other tests may end now, which looks at everything again
         while not _set_aside() and time.monotonic() < end:
             time.sleep(0.05)
         assert _set_aside()

@@ -135,4 +135,4 @@ def test_a_run_whose_scores_have_changed_is_not_resumed(
     write([{**rows[0], "score": 0.5}, *rows[1:]], file)
     message = fails(capsys, *given, "--resume=true")
     assert f"the teacher {file} has changed since the run in {output} began" in message
-    assert "had teacher" in fails(capsys, *given, "--resume=true", "--teacher=null", "--negatives=bm25")
+    assert "had --teacher" in fails(capsys, *given, "--resume=true", "--teacher=null", "--negatives=bm25")
