@@ -224,7 +224,9 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
             {"measures": "text list", "rankings": "dict", "qrels": "dict"},
         ),
         "register_measure": Call(
-            register_measure, {"name": "wrong", "measure": lambda *_: 0.0}, {"name": "text", "measure": "function"}
+            register_measure,
+            {"name": "wrong", "measure": lambda *_: 0.0},
+            {"name": "text", "measure": "function"},
         ),
         "register_stop": Call(register_stop, {"name": "wrong", "rule": Never}, {"name": "text", "rule": ""}),
         "with_priors": Call(
