@@ -268,7 +268,9 @@ def test_what_the_protocol_cannot_read_is_answered(tmp_path: Path) -> None:
         b"[" * 10**5: (None, "the message is no JSON (maximum recursion depth"),
     }
     lines = [*(call % arguments for arguments in said_of_arguments), *said_of_lines]
-    said, code, log = answers(hostile_folder(tmp_path / "one"), LATE, *lines, call % b'{"query":"alert"}')
+    answered = rb'{"jsonrpc":"2.0","id":7,"result":{}}'  # nothing was asked, and it needs no answer
+    last_lines = answered + b"\n" + call % b'{"query":"alert"}'
+    said, code, log = answers(hostile_folder(tmp_path / "one"), LATE, *lines, last_lines)
     _, _, *results, last = [answer for answer, _ in said]
     for answer, expected in zip(results, said_of_arguments.values(), strict=False):
         assert (answer["id"], answer["result"]["isError"]) == (7, True)

@@ -117,6 +117,8 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
         async with received:
             async for line in anyio.wrap_file(lines):
                 message = message_of(line)
+                if message is None:
+                    continue
                 stream = answers if isinstance(message, JSONRPCError) else received
                 await stream.send(SessionMessage(message))
 
@@ -136,7 +138,7 @@ async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> No
 
 
 def message_of(line: bytes) -> Any:
-    """The message of a line, or the error that answers it.
+    """The message of a line, or the error that answers it; None for an answer, since nothing was asked.
 
     Half characters (lone surrogates) pass in arguments of tools alone, where an error names the argument.
     Elsewhere an answer might repeat them, and could not be written.
