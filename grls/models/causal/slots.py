@@ -8,11 +8,17 @@ How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The toke
 tokens of the tree of its slot and are fed at once. Keys and values of the prompt are computed once and kept
 until the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
 neither copied for a query nor moved with a beam.
+
+The input of one hop begins with that of the hop before. So keys and values of the last inputs are kept
+(:class:`Prefixes`), and an input that continues one of them reads only what it adds: a hop reads its newest
+passage, and the chains of a query share their question.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +48,78 @@ _CACHED = 1 << 20
 """The number of attention scores that are computed together: 4 MB."""
 
 
+PREFIX_TOKENS = 4096
+"""The most tokens whose keys and values are kept: 190 MB for a model of 135 million parameters in float32."""
+
+
+@dataclass
+class Prefix:
+    """An input that was read.
+
+    Attributes:
+        before: The input that it continues; None: it was read from its first token.
+        start: The number of tokens of ``before`` that it begins with.
+        parts: Keys and values of each layer for the tokens after them, ``[n, h c]`` each.
+    """
+
+    before: Prefix | None
+    start: int
+    parts: list[Tensor]
+
+
+class Prefixes:
+    """Keys and values of the inputs that were read last, :data:`PREFIX_TOKENS` tokens at most.
+
+    Each holds only the tokens that it adds to the one that it continues.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()  # the last used one last
+        self._tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def longest(self, tokens: Sequence[int]) -> tuple[Prefix | None, int]:
+        """The known input that shares most first tokens with an input, and their number.
+
+        The last token of the input is never among them: it has to be fed.
+        """
+        row = tuple(tokens)
+        for known in sorted({len(kept) for kept in self._kept if len(kept) <= len(row)}, reverse=True):
+            length = known
+            found = prefix = self._kept.get(row[:length])
+            if found is None:
+                continue
+            while prefix is not None:  # those that it continues are used, too
+                if row[:length] in self._kept:
+                    self._kept.move_to_end(row[:length])
+                prefix, length = prefix.before, prefix.start
+            return found, min(known, len(row) - 1)
+        return None, 0
+
+    def add(self, tokens: Sequence[int], prefix: Prefix) -> None:
+        """Keep an input; the least recently used ones go where there are too many tokens."""
+        row = tuple(tokens)
+        if row in self._kept:
+            return
+        self._kept[row] = prefix
+        self._tokens += len(row) - prefix.start
+        while self._tokens > PREFIX_TOKENS and self._kept:
+            dropped, old = self._kept.popitem(last=False)
+            self._tokens -= len(dropped) - old.start
+
+
+def _pieces(prefix: Prefix | None, count: int) -> list[list[Tensor]]:
+    """Keys and values of the first ``count`` tokens of an input, in pieces that follow one another."""
+    pieces: list[list[Tensor]] = []
+    while prefix is not None:
+        if count > prefix.start:
+            pieces.append([part[: count - prefix.start] for part in prefix.parts])
+        prefix, count = prefix.before, min(count, prefix.start)
+    return pieces[::-1]
+
+
 class CausalTrees(SlotModel):
     """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`."""
 
@@ -51,10 +129,18 @@ class CausalTrees(SlotModel):
         self.cache_name = cache_argument(model)
         self.prompt = tuple(prompt)
         self._read: tuple[Version, list[KeysValues]] | None = None
+        self._prefixes: tuple[Version, Prefixes] | None = None
 
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return CausalTreeSession(self, slots, longest)
+
+    def prefixes(self) -> Prefixes:
+        """The inputs that these weights have read."""
+        now = version(self.model)
+        if self._prefixes is None or self._prefixes[0] != now:
+            self._prefixes = now, Prefixes()
+        return self._prefixes[1]
 
     @torch.inference_mode()
     def read_prompt(self) -> list[KeysValues]:
@@ -95,6 +181,7 @@ class CausalTreeSession(TreeMemory):
     def __init__(self, model: CausalTrees, slots: int, longest: int):
         super().__init__(model, slots, longest)
         self._prompt = model.read_prompt()
+        self._prefixes = model.prefixes()
         self._layer = 0
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -107,8 +194,34 @@ class CausalTreeSession(TreeMemory):
         if not lengths.all():
             raise ValueError("an input needs at least one token")
         self._forest.plant(slots, self._root_is_seen)
-        tokens = np.concatenate([np.asarray(row, dtype=np.int64) for row in inputs])
-        return self.feed(Branches(slots, np.zeros_like(slots), lengths, tokens))
+        known = [self._prefixes.longest(row) for row in inputs]
+        counts = np.array([count for _, count in known])
+        nodes = np.zeros_like(slots)
+        if counts.any():
+            nodes[counts > 0] = self._restore(slots, inputs, known)
+        rest = [np.asarray(row[n:], dtype=np.int64) for row, n in zip(inputs, counts.tolist(), strict=True)]
+        last = self.feed(Branches(slots, nodes, lengths - counts, np.concatenate(rest)))
+        fed = [part.flatten(0, 1).index_select(0, self._write) for room in self._own for part in room]
+        pieces = zip(*(part.split((lengths - counts).tolist()) for part in fed), strict=True)
+        for row, (prefix, count), parts in zip(inputs, known, pieces, strict=True):
+            self._prefixes.add(row, Prefix(prefix, count, [part.clone() for part in parts]))
+        return last
+
+    def _restore(
+        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[Prefix | None, int]]
+    ) -> Ints:
+        """Write what is known of inputs into their slots; returns the last known node of each."""
+        rows = [n for n, (_, count) in enumerate(known) if count]
+        lengths = np.array([known[n][1] for n in rows])
+        tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
+        placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
+        pieces = zip(*(piece for n in rows for piece in _pieces(*known[n])), strict=True)
+        parts = [torch.cat(list(of_inputs)) for of_inputs in pieces]
+        if not self._own:
+            self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]
+        for part, new in zip((part for room in self._own for part in room), parts, strict=True):
+            self._put(part, new)
+        return placed.nodes[placed.last]
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""

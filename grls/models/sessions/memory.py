@@ -30,7 +30,7 @@ from grls.index.rows import Ints
 from grls.io.files import exclusive
 from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
-from grls.models.sessions.forest import Branches, Forest
+from grls.models.sessions.forest import Branches, Forest, Placed
 
 _NAME = "grls_slots"
 _SESSION = "grls_slot_session"
@@ -330,13 +330,9 @@ class TreeMemory(SlotMemory):
     @torch.inference_mode()
     def feed(self, branches: Branches) -> Ints:
         """Feed the tokens of R branches; returns the node of the last token of each branch."""
-        placed = self._forest.grow(branches)
-        self._most = int(self._forest.counts.max())
-        if self._forest.capacity > self._capacity:
-            self._make_room(self._forest.capacity)
+        placed = self._place(branches)
         gather, scatter = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
-        self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
         # Position bias at entries that a token attends to, else minus infinity, [S, H or 1, m, used].
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
@@ -350,6 +346,15 @@ class TreeMemory(SlotMemory):
         hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
         self._hidden = hidden[self._tensor(placed.last)]
         return placed.nodes[placed.last]
+
+    def _place(self, branches: Branches) -> Placed:
+        """Make room for the tokens of R branches in the trees."""
+        placed = self._forest.grow(branches)
+        self._most = int(self._forest.counts.max())
+        if self._forest.capacity > self._capacity:
+            self._make_room(self._forest.capacity)
+        self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
+        return placed
 
     @property
     def _used(self) -> int:

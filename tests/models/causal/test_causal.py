@@ -164,3 +164,52 @@ def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:
             """As transformers has it since."""
 
     assert [cache_argument(model) for model in (Before(), Since())] == ["past_key_values", "cache"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+@torch.no_grad()
+def test_an_input_that_continues_others_gets_the_logits_of_one_that_is_read_anew(data: Any) -> None:
+    name = data.draw(st.sampled_from(sorted(MODELS)))
+    prompt = data.draw(st.sampled_from([[], [7, 8, 9]]))
+    token = st.integers(3, VOCABULARY - 1)
+    known: list[list[int]] = [[]]
+    trees = plant_causal(MODELS[name], prompt)
+    for _ in range(4):
+        begun = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+        rows = [[*first, *data.draw(st.lists(token, max_size=4)), data.draw(token)] for first in begun]
+        session = trees.open_trees(len(rows) + 1, 30)
+        slots = np.arange(1, len(rows) + 1)
+        nodes = session.load(slots, rows)
+        for hidden, row in zip(session._hidden, rows, strict=True):
+            expected = trees.model(input_ids=torch.tensor([[*prompt, *row]])).logits[0, -1]
+            assert torch.allclose(trees.head.all(hidden), expected, atol=1e-4)
+        session.feed(Branches(slots, nodes, np.ones_like(slots), np.full(len(slots), 5)))
+        for hidden, row in zip(session._hidden, rows, strict=True):
+            expected = trees.model(input_ids=torch.tensor([[*prompt, *row, 5]])).logits[0, -1]
+            assert torch.allclose(trees.head.all(hidden), expected, atol=1e-4)
+        known += rows
+
+
+def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = plant_causal(small_llama(1))
+    fed: list[int] = []
+    feed = causal.CausalTreeSession.feed
+
+    def counted(session: Any, branches: Branches) -> Any:
+        fed.append(len(branches.tokens))
+        return feed(session, branches)
+
+    monkeypatch.setattr(causal.CausalTreeSession, "feed", counted)
+    for row in ([13, 4, 5], [13, 4, 5, 6, 7], [13, 4, 5, 6, 7, 8], [13, 4, 5]):
+        trees.open_trees(1, 10).load(np.arange(1), [row])
+    assert fed == [3, 2, 1, 1]
+    with torch.no_grad():  # other weights have read nothing
+        trees.model.get_input_embeddings().weight.mul_(2)
+    trees.open_trees(1, 10).load(np.arange(1), [[13, 4, 5]])
+    assert fed[4:] == [3]
+    monkeypatch.setattr(causal, "PREFIX_TOKENS", 5)
+    for first in (19, 20, 21, 19, 19):
+        trees.open_trees(1, 10).load(np.arange(1), [[first, 4, 5]])
+    assert fed[5:] == [3, 3, 3, 3, 1]
+    assert len(trees.prefixes()) == 1
