@@ -207,6 +207,7 @@ class CausalTreeSession(TreeMemory):
             self._prefixes.add(row, Prefix(prefix, count, [part.clone() for part in parts]))
         return last
 
+    @torch.inference_mode()
     def _restore(
         self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[Prefix | None, int]]
     ) -> Ints:
