@@ -23,6 +23,12 @@ preference of the model for passages that it favours whatever the query is (the 
 al. 2016, arXiv 1510.03055, there for replies). Scores can then rise along a path, by at most
 :meth:`Masses.rise`.
 
+The rows of an index may be pieces of passages (spans). Then a piece has an even share of the weight of its
+passage (:class:`Pieces`), and weights are computed by passage.
+
+Only rows that a query may find have masses. So a query with a small subset costs little, whatever the size
+of the index.
+
 The module does not know texts: the weights of passages come from outside.
 """
 
@@ -39,7 +45,7 @@ from grls.decode.scope import Mask, Scope
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError, bounded
 from grls.index import ConstraintIndex
-from grls.index.rows import Ints
+from grls.index.rows import Ints, SortedRows
 from grls.io.progress import counted
 from grls.models.base import Floats
 
@@ -62,6 +68,18 @@ class Fixed(NamedTuple):
     log_probability: float
 
 
+class Pieces(NamedTuple):
+    """The index holds pieces of passages, each with an even share of the weight of its passage.
+
+    Attributes:
+        owners: The passage of each piece.
+        log_counts: The log of the number of pieces of each passage.
+    """
+
+    owners: Ints
+    log_counts: Floats
+
+
 @dataclass(frozen=True)
 class WeightedPrior:
     """One prior.
@@ -71,6 +89,7 @@ class WeightedPrior:
             find. It is called when a query starts, for a few queries at once.
         weight: The weight w_i.
         fixed: A passage that the prior does not know, with its probability.
+        pieces: The pieces of passages that the index holds; None: it holds passages.
 
     Raises:
         ConfigError: The weight is no finite number, or the fixed probability is not between 0 and 1.
@@ -79,6 +98,7 @@ class WeightedPrior:
     log_weights: LogWeights
     weight: float
     fixed: Fixed | None = None
+    pieces: Pieces | None = None
 
     def __post_init__(self) -> None:
         bounded("(-inf, inf)", weight=self.weight)
@@ -115,8 +135,8 @@ class Prior:
 class Masses:
     """The masses of the queries in flight.
 
-    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, twice that for a negative
-        weight.
+    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
+        of the largest subset, or of the index; twice that for a negative weight.
     Time: R additions when a query is loaded, and 2 log R additions per candidate.
     """
 
@@ -125,11 +145,9 @@ class Masses:
         self.normalized = prior.normalized
         self._index = index
         self._scope = scope
-        rows = len(index.rows)
-        self._sums = [Ranges(np.add, 0.0, slots, rows) for _ in self._parts]
-        self._least = [
-            Ranges(np.minimum, np.inf, slots, rows) if part.weight < 0 else None for part in self._parts
-        ]
+        self._queries = np.zeros(slots, dtype=np.int64)  # the query of each slot
+        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
+        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
 
     def within(self, scope: Scope) -> None:
         """Take another scope: what queries that are loaded from now on may find."""
@@ -142,15 +160,17 @@ class Masses:
             ConfigError: A log-weight is not a number.
             ValueError: There is not one log-weight per passage.
         """
-        if not len(queries) or not self._parts:
+        if not len(queries):
             return
-        rows = np.arange(len(self._index.rows))
-        allowed = self._scope.table(queries, rows, rows + 1) > 0
+        self._queries[slots] = queries
+        rows = [self._scope.rows(query) for query in queries.tolist()]
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
-            masses = self._masses(part, queries, allowed)
+            weights = self._log_weights(part, queries)
+            masses = [_masses(part, self._index.rows, *own) for own in zip(weights, rows, strict=True)]
             sums.put(slots, masses)
             if least is not None:
-                least.put(slots, np.where(allowed, masses, np.inf))
+                allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, rows, strict=True)]
+                least.put(slots, allowed)
 
     def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the score of each candidate (nats), including the scores of priors.
@@ -178,9 +198,10 @@ class Masses:
             return gains
         counts = sizes[sizes > 1]
         bounds = np.concatenate(([0], np.cumsum(counts)))
-        low, high = self._index.span(states[contested])
+        owners = slots[contested]
+        low, high = self._between(owners, states[contested])
         for part, sums in zip(self._parts, self._sums, strict=True):
-            logs = np.log(sums.over(slots[contested], low, high))
+            logs = np.log(sums.over(owners, low, high))
             gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
         return gains
 
@@ -193,19 +214,24 @@ class Masses:
             high: ``[T]`` the end rows.
         """
         table = np.zeros((len(slots), len(low)))
-        for part, sums in zip(self._parts, self._sums, strict=True):
-            masses = np.add.reduceat(sums.leaves(slots)[:, : high[-1]], low, axis=1)
-            total = masses.sum(axis=1, keepdims=True)
-            positive = masses > 0
-            table[positive] += part.weight * np.log((masses / total)[positive])
+        bounds = np.append(low, high[-1])
+        for row, slot in enumerate(slots.tolist()):
+            ranks = self._scope.ranks(np.full(len(bounds), self._queries[slot]), bounds)
+            held = np.flatnonzero(np.diff(ranks))  # first tokens of rows that the query may find
+            for part, sums in zip(self._parts, self._sums, strict=True):
+                masses = np.add.reduceat(sums.leaves(slot)[: ranks[-1]], ranks[held])
+                positive = masses > 0
+                logs = np.log(masses[positive] / masses.sum())
+                table[row, held[positive]] += part.weight * logs
         return table
 
     def shares(self, slot: int, rows: Ints) -> Floats:
         """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
         shares = np.empty((len(rows), len(self._sums)))
+        ranks = self._scope.ranks(np.full(len(rows), self._queries[slot]), rows)
         for part, sums in enumerate(self._sums):
-            masses = sums.leaves(np.array([slot]))[0]
-            shares[:, part] = np.log(masses[rows]) - np.log(masses.sum())
+            masses = sums.leaves(slot)
+            shares[:, part] = np.log(masses[ranks]) - np.log(masses.sum())
         return shares
 
     def added(self, slots: Ints, states: Ints) -> Floats:
@@ -216,7 +242,7 @@ class Masses:
         added = np.zeros(len(states))
         if self.normalized or not len(states):
             return added
-        low, high = self._index.span(states)
+        low, high = self._between(slots, states)
         for part, sums in zip(self._parts, self._sums, strict=True):
             added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
         return added
@@ -230,40 +256,73 @@ class Masses:
         rise = np.zeros(len(states))
         if not len(states) or self.normalized:
             return rise
-        low, high = self._index.span(states)
+        low, high = self._between(slots, states)
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
             if least is not None:
                 mass, bottom = sums.over(slots, low, high), least.over(slots, low, high)
                 rise -= part.weight * np.log(mass / bottom)
         return rise
 
-    def _masses(self, part: WeightedPrior, queries: Ints, allowed: Mask) -> Floats:
-        """``[n, R]`` the weight of every row, 0 for a row that may not be found; the best is near 1."""
-        rows = self._index.rows
+    def _between(self, slots: Ints, states: Ints) -> tuple[Ints, Ints]:
+        """The rows under states, as numbers among those that each slot's query may find."""
+        queries = self._queries[slots]
+        low, high = self._index.span(states)
+        return self._scope.ranks(queries, low), self._scope.ranks(queries, high)
+
+    def _log_weights(self, part: WeightedPrior, queries: Ints) -> Floats:
+        """``[n, N]`` log-weights of passages."""
         weights = np.asarray(part.log_weights(queries), dtype=np.float64)
-        if weights.shape != (len(queries), len(self._index)):
+        count = len(self._index) if part.pieces is None else len(part.pieces.log_counts)
+        if weights.shape != (len(queries), count):
             raise ValueError(
-                f"expected log-weights of {counted(len(queries), 'query')} and "
-                f"{counted(len(self._index), 'passage')}, got {weights.shape}"
+                f"expected log-weights of {counted(len(queries), 'query')} and {counted(count, 'passage')}, "
+                f"got {weights.shape}"
             )
         if np.isnan(weights).any() or (weights == np.inf).any():
             raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
-        logs = weights[:, rows.members_in(0, len(rows))]
-        if rows.shared:
-            logs = np.logaddexp.reduceat(logs, rows.members_before(np.arange(len(rows))), axis=1)
-        fixed = None if part.fixed is None else int(rows.row_of[part.fixed.passage])
-        weighed = allowed
-        if fixed is not None:
-            weighed = allowed.copy()
-            weighed[:, fixed] = False
-        top = np.where(weighed, logs, -np.inf).max(axis=1, keepdims=True)
-        logs = logs - np.where(top > -np.inf, top, 0.0)
-        masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
-        if fixed is not None and part.fixed is not None:
-            odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
-            rest = masses.sum(axis=1)
-            masses[:, fixed] = np.where(allowed[:, fixed], odds * np.where(rest > 0, rest, 1.0), 0.0)
-        return masses
+        return weights
+
+
+def _masses(
+    part: WeightedPrior, rows: SortedRows, weights: Floats, scoped: tuple[Ints | None, Mask]
+) -> Floats:
+    """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
+
+    Args:
+        part: The prior.
+        rows: The rows of the index.
+        weights: ``[N]`` the log-weights of passages.
+        scoped: The rows of the subset (None: all), and whether each is not hidden (:meth:`Scope.rows`).
+    """
+    held, allowed = scoped
+    members = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
+    if part.pieces is not None:
+        owners = part.pieces.owners[members]
+        logs = weights[owners] - part.pieces.log_counts[owners]
+    else:
+        logs = weights[members]
+    if rows.shared and len(members):
+        numbers = np.arange(len(rows)) if held is None else held
+        counts = rows.members_before(numbers + 1) - rows.members_before(numbers)
+        logs = np.logaddexp.reduceat(logs, np.cumsum(counts) - counts)
+    fixed = None
+    if part.fixed is not None:
+        row = int(rows.row_of[part.fixed.passage])
+        fixed = row if held is None else int(np.searchsorted(held, row))
+        if held is not None and (fixed == len(held) or held[fixed] != row):
+            fixed = None  # its subset is without the passage
+    weighed = allowed
+    if fixed is not None:
+        weighed = allowed.copy()
+        weighed[fixed] = False
+    top = np.where(weighed, logs, -np.inf).max(initial=-np.inf)
+    logs = logs - (top if top > -np.inf else 0.0)
+    masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
+    if fixed is not None and part.fixed is not None and allowed[fixed]:
+        odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
+        rest = masses.sum()
+        masses[fixed] = odds * (rest if rest > 0 else 1.0)
+    return masses
 
 
 class Ranges:
@@ -271,29 +330,41 @@ class Ranges:
 
     Each slot has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
     would need only two look-ups, but would lose all digits of a range with a small mass. Sums of positive
-    numbers lose none. A slot is read once its values are set; before, it takes no memory and no time.
+    numbers lose none. It has room for as many rows as the largest slot so far.
     """
 
-    def __init__(self, work: np.ufunc, neutral: float, slots: int, rows: int):
+    def __init__(self, work: np.ufunc, neutral: float, slots: int):
         self._work = work
         self._neutral = neutral
-        self._rows = rows
-        self._size = 1 << max(rows - 1, 0).bit_length()
-        self._nodes = np.empty((slots, 2 * self._size))  # not filled: a search of one query has many slots
+        self._counts = np.zeros(slots, dtype=np.int64)
+        self._size = 1
+        self._nodes = np.full((slots, 2), neutral)
 
-    def put(self, slots: Ints, leaves: Floats) -> None:
-        """Set the values ``[n, R]`` of these slots."""
-        level = np.full((len(slots), self._size), self._neutral)
-        level[:, : self._rows] = leaves
-        at = self._size
-        while at:
-            self._nodes[slots, at : 2 * at] = level
-            level = self._work(level[:, ::2], level[:, 1::2]) if at > 1 else level
+    def put(self, slots: Ints, leaves: Sequence[Floats]) -> None:
+        """Set the values of these slots, a row of any length each."""
+        largest = max(map(len, leaves))
+        if largest > self._size:
+            held = [(slot, self.leaves(slot).copy()) for slot in np.flatnonzero(self._counts).tolist()]
+            self._size = 1 << (largest - 1).bit_length()
+            # Not filled: a slot is read once its values are set, and a search of one query has many slots.
+            self._nodes = np.empty((len(self._counts), 2 * self._size))
+            for slot, values in held:
+                self._fill(slot, values)
+        for slot, values in zip(slots.tolist(), leaves, strict=True):
+            self._fill(slot, values)
+
+    def _fill(self, slot: int, leaves: Floats) -> None:
+        self._counts[slot] = len(leaves)
+        nodes, at = self._nodes[slot], self._size
+        nodes[at : at + len(leaves)] = leaves
+        nodes[at + len(leaves) :] = self._neutral
+        while at > 1:
+            self._work(nodes[at : 2 * at : 2], nodes[at + 1 : 2 * at : 2], out=nodes[at // 2 : at])
             at //= 2
 
-    def leaves(self, slots: Ints) -> Floats:
-        """``[n, R]`` the values of these slots."""
-        return self._nodes[slots, self._size : self._size + self._rows]
+    def leaves(self, slot: int) -> Floats:
+        """``[R]`` the values of a slot."""
+        return self._nodes[slot, self._size : self._size + int(self._counts[slot])]
 
     def whole(self, slots: Ints) -> Floats:
         """``[n]`` the reduction of all rows of these slots."""

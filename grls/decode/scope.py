@@ -106,6 +106,20 @@ class Scope:
             np.subtract.at(table[n], np.searchsorted(low, hidden, side="right") - 1, 1)
         return table
 
+    def rows(self, query: int) -> tuple[Ints | None, Mask]:
+        """The rows of a query's subset, ascending (None: all rows), and whether each is not hidden."""
+        number = int(self._subset[query])
+        held = None if number < 0 else self._subsets[number].rows.between(0, self._stride - 1)
+        first, last = np.searchsorted(self._keys, [query * self._stride, (query + 1) * self._stride])
+        hidden = self._keys[first:last] - query * self._stride
+        may = np.ones(self._stride - 1 if held is None else len(held), dtype=bool)
+        may[hidden if held is None else np.searchsorted(held, hidden)] = False
+        return held, may
+
+    def ranks(self, queries: Ints, rows: Ints) -> Ints:
+        """The number of rows of each query's subset that come before a row of the index."""
+        return self._allowed(queries, np.zeros_like(rows), rows)
+
     @property
     def subsets(self) -> tuple[Subset, ...]:
         """The subsets of all queries, each once."""

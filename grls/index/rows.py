@@ -69,6 +69,10 @@ class SortedRows(ABC):
     def members_in(self, low: int, high: int) -> Ints:
         """Numbers of the passages in the rows ``low:high``, in row order."""
 
+    def members_of(self, rows: Ints) -> Ints:
+        """Numbers of the passages in these rows (ascending), in row order."""
+        return np.concatenate([np.empty(0, np.int64), *(self.members_in(r, r + 1) for r in rows.tolist())])
+
     @property
     def shared(self) -> bool:
         """Whether any passages share a row."""
@@ -202,6 +206,12 @@ class Rows(SortedRows):
     def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
         first, last = self.members_before(np.array([low, high]))
         return self.members[first:last].astype(np.int64)
+
+    def members_of(self, rows: Ints) -> Ints:  # noqa: D102
+        first = self.members_before(rows)
+        counts = self.members_before(rows + 1) - first
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.members[np.repeat(first, counts) + within].astype(np.int64)
 
     @property
     def shared(self) -> bool:

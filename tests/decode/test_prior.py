@@ -195,7 +195,7 @@ def test_a_fixed_passage_has_its_probability_among_what_is_left() -> None:
     scope = Scope(index, 1, [[1, 2]])
     masses = prior.open(index, scope, 1)
     masses.load(np.array([0]), np.array([0]))
-    row = masses._sums[0].leaves(np.array([0]))[0]
+    row = masses._sums[0].leaves(0)
     rows = index.rows.row_of
     assert row[rows[6]] / row.sum() == pytest.approx(0.25)
     assert row[rows[1]] == row[rows[2]] == 0
@@ -219,24 +219,26 @@ def test_a_passage_of_no_weight_at_all_is_still_found() -> None:
 @given(st.integers(1, 40), st.integers(0, 999))
 def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    values = rng.random((3, rows)) * 10.0 ** rng.integers(-200, 1, (3, rows))
-    low = rng.integers(0, rows, 50)
-    high = np.minimum(low + rng.integers(0, rows + 1, 50), rows)
-    places = rng.integers(0, 3, 50)
+    counts = rng.integers(1, rows + 1, 3)
+    values = [rng.random(n) * 10.0 ** rng.integers(-200, 1, n) for n in counts]
+    slots = rng.integers(0, 3, 50)
+    low = rng.integers(0, counts[slots])
+    high = np.minimum(low + rng.integers(0, rows + 1, 50), counts[slots])
     for work, neutral in ((np.add, 0.0), (np.minimum, np.inf)):
-        ranges = Ranges(work, neutral, 3, rows)
-        ranges.put(np.arange(3), rng.random((3, rows)))
-        ranges.put(np.array([2, 0, 1]), values[[2, 0, 1]])
+        ranges = Ranges(work, neutral, 3)
+        ranges.put(np.arange(3), [rng.random(n) for n in rng.integers(1, rows + 1, 3)])
+        ranges.put(np.array([2]), [values[2]])
+        ranges.put(np.array([0, 1]), values[:2])
         expected = [
-            work.reduce(values[p, a:b]) if b > a else neutral
-            for p, a, b in zip(places, low, high, strict=True)
+            work.reduce(values[slot][a:b]) if b > a else neutral
+            for slot, a, b in zip(slots, low, high, strict=True)
         ]
-        assert ranges.over(places, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
+        assert ranges.over(slots, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
-    ranges = Ranges(np.add, 0.0, 1, 6)
-    ranges.put(np.array([0]), np.array([[1.0, 1e-30, 2e-30, 3e-30, 1.0, 1.0]]))
+    ranges = Ranges(np.add, 0.0, 1)
+    ranges.put(np.array([0]), [np.array([1.0, 1e-30, 2e-30, 3e-30, 1.0, 1.0])])
     assert ranges.over(np.array([0]), np.array([1]), np.array([4]))[0] == pytest.approx(6e-30)
 
 

@@ -37,7 +37,7 @@ import numpy as np
 from grls.data.spans import Spans
 from grls.decode import ScoredPassage
 from grls.decode.frontier import Frontier
-from grls.decode.prior import LEAST, Fixed, LogWeights, Prior, WeightedPrior
+from grls.decode.prior import LEAST, Fixed, Pieces, Prior, WeightedPrior
 from grls.index.rows import Ints, SortedRows
 from grls.index.subset import Subset
 from grls.models.base import Floats
@@ -97,11 +97,10 @@ class Reach:
         if not len(several) or (self._subset is None and not len(self._hidden)):
             return counts
         shared, back = np.unique(where[several], return_inverse=True)
-        held = [self.rows.members_in(row, row + 1) for row in shared.tolist()]
-        owners = self.spans.owners[np.concatenate(held)]
+        owners = self.spans.owners[self.rows.members_of(shared)]
         left = np.isin(owners, self.among(np.unique(owners))).astype(np.int64)
-        starts = np.cumsum([0, *(len(members) for members in held[:-1])])
-        counts[several] = np.add.reduceat(left, starts)[back]
+        sizes = self.rows.members_before(shared + 1) - self.rows.members_before(shared)
+        counts[several] = np.add.reduceat(left, np.cumsum(sizes) - sizes)[back]
         return counts
 
     def within(self, low: int, high: int, count: int) -> Ints:
@@ -109,8 +108,7 @@ class Reach:
         if self._subset is None:
             held = self.rows.members_in(low, min(high, low + count))
         else:
-            rows = self._subset.rows.between(low, high)[:count].tolist()
-            held = np.concatenate([np.empty(0, np.int64), *(self.rows.members_in(r, r + 1) for r in rows)])
+            held = self.rows.members_of(self._subset.rows.between(low, high)[:count])
         return np.unique(self.spans.owners[held])
 
 
@@ -331,25 +329,11 @@ def prior_over_spans(prior: Prior, spans: Spans) -> Prior:
 
     A span of several passages has the mass of all of them.
     """
+    pieces = Pieces(spans.owners, np.log(np.append(np.diff(spans.offsets), 1)))
     parts = []
     for part in prior.parts:
         fixed = part.fixed
         if fixed is not None:
             fixed = Fixed(int(spans.of([fixed.passage])[0]), fixed.log_probability)
-        parts.append(replace(part, log_weights=_OfSpans(part.log_weights, spans), fixed=fixed))
+        parts.append(replace(part, fixed=fixed, pieces=pieces))
     return replace(prior, parts=tuple(parts))
-
-
-@dataclass(frozen=True)
-class _OfSpans:
-    """Log-weights of spans, from those of their passages."""
-
-    every: LogWeights
-    spans: Spans
-
-    def __call__(self, queries: Ints) -> Floats:
-        """``[n, V + 1]``."""
-        weights = np.asarray(self.every(queries), dtype=np.float64)
-        shares = np.log(np.append(np.diff(self.spans.offsets), 1))
-        of_spans: Floats = (weights - shares)[:, self.spans.owners]
-        return of_spans

@@ -153,7 +153,8 @@ def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRet
     part = WeightedPrior(lambda queries: weights[queries], 1.0, Fixed(10, math.log(0.25)))
     (found,) = prior_over_spans(Prior((part,)), spans).parts
     assert found.fixed == Fixed(len(spans), math.log(0.25))
-    masses = np.exp(found.log_weights(np.array([0])))[0]
+    assert found.pieces is not None
+    masses = np.exp(weights[0] - found.pieces.log_counts)[found.pieces.owners]
     np.testing.assert_allclose(np.bincount(spans.owners, masses), np.arange(1.0, 12.0))
 
 
