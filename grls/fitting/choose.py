@@ -3,8 +3,8 @@
 The best on dev is not always the best: two candidates that differ by less than chance would make it are as
 good a guess. So those within one standard error of the best one stay (of the paired difference, query by
 query; Breiman et al. 1984, section 3.4.3), and of these, by nDCG@10 and by the same rule, those that order as
-well: recall is often level. Of what is left the cheapest is kept. What is kept is never worse on dev than one
-of its members, and no candidate that was measured is left out.
+well: recall is often level. Of what is left, the best of those that cost less than twice the cheapest is kept.
+What is kept is never worse on dev than one of its members, and no candidate that was measured is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Prefer = Literal["balanced", "quality", "speed"]
 
 _ERRORS = {"quality": 0.0, "balanced": 1.0, "speed": 2.0}
 """What is preferred -> standard errors within which the cheaper candidate is as good."""
+_AS_CHEAP = {"quality": 2.0, "balanced": 2.0, "speed": 1.0}
+"""What is preferred -> how many times the cost of the cheapest candidate is as cheap."""
 _TIE = 1e-9
 
 
@@ -88,7 +90,9 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
         for candidate in near
         if first.order - candidate.order <= errors * paired_error(first.orders, candidate.orders) + _TIE
     ]
-    kept = min(ordered, key=lambda candidate: (candidate.cost, -candidate.value))
+    most = _AS_CHEAP[prefer] * min(candidate.cost for candidate in ordered)
+    cheap = [candidate for candidate in ordered if candidate.cost <= most]
+    kept = max(cheap, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
     shown = f"{measure} {100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
     if kept.name == best.name:
         return Choice(kept, best, f"the best: {shown}")

@@ -33,8 +33,8 @@ class FitOptions:
             and 20 at least.
         measure: What decides on the dev queries: ``nDCG@10``, ``RR``, ``R@1``, … ; null: recall at ``k``.
             Where candidates are level nDCG@10 does, then the cost of a query.
-        prefer: ``balanced``: within one standard error the cheaper candidate is as good; ``speed``: within
-            two; ``quality``: the best, whatever it costs.
+        prefer: ``balanced``: within one standard error a candidate of half the cost is as good; ``speed``:
+            within two any cheaper one; ``quality``: the best, whatever it costs.
         keep: The name of the candidate to keep, such as ``dense-hops``; null: choose.
         train_split: Split of the queries to learn from.
         dev_split: Split of the queries that tune and choose.
