@@ -1,6 +1,6 @@
 """Searches of a retriever folder by this code and by that of another working tree, in turns.
 
-    python -m benchmarks.hops runs/NAME/hybrid --data data/NAME --rival ../grls-before
+    python -m benchmarks.hops runs/NAME/hybrid data/NAME --rival ../grls-before
 
 Each code searches the same queries in a process of its own, ``repeats`` times, one after the other, so that a
 busy machine slows both. The table has, for each, the seconds a query (wall clock and processor, the median of
@@ -82,12 +82,11 @@ def main(
     here = str(Path(__file__).parents[1])
     codes = {"this code": here} | ({} if rival is None else {"rival": str(Path(rival).absolute())})
     arguments = repr((folder, data, split, limit, k, together, precision))
-    program = f"from benchmarks.hops import search; search(*{arguments})"
+    program = f"import runpy; runpy.run_path({__file__!r})['search'](*{arguments})"
     measured: dict[str, list[Any]] = {name: [] for name in codes}
     for _ in range(repeats):
         for name, code in codes.items():
-            # The benchmark is this file in both; the package is that of each tree.
-            paths = os.pathsep.join([code, here, os.environ.get("PYTHONPATH", "")])
+            paths = os.pathsep.join([code, os.environ.get("PYTHONPATH", "")])
             done = subprocess.run(
                 [sys.executable, "-P", "-c", program],
                 env={**os.environ, "PYTHONPATH": paths},
