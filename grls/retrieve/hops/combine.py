@@ -22,7 +22,8 @@ over the scores of its hits (divided by a temperature) and of what the stop rule
 
 a sum of probabilities of events that exclude each other, since a chain holds a passage once. P(S) is the sum
 over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
-kept ones, so that later hops do not weigh less. The share of the end goes to no passage. This is the marginal
+kept ones, so that later hops do not weigh less. A chain that is far less likely than the best one is dropped,
+too (:data:`LEAST_SHARE`): it costs a search as all others, and hardly changes a sum. The share of the end goes to no passage. This is the marginal
 of retrieval as a latent variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and words),
 over chains instead of single passages.
 """
@@ -51,6 +52,8 @@ NextOf = tuple[LiveChain, Sequence[Hit], Weighed]
 
 _FEW = 6
 """Passages of which every set is kept: 20 of three at most."""
+LEAST_SHARE = 0.05
+"""A chain with less than this share of the probability of its query's likeliest one goes no further."""
 _CERTAIN = 1e-9
 """Probabilities are certain where all of them together lack no more of their number than this."""
 
@@ -163,6 +166,7 @@ class Marginal:
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
         allowed_counts: How many passages each query may find; empty: many. Of up to 6 passages so many chains
             are kept that no set of them is dropped.
+        least_share: A chain with a smaller share of the probability of the likeliest one is dropped.
     """
 
     queries: int
@@ -172,12 +176,13 @@ class Marginal:
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
     allowed_counts: Sequence[int] = ()
+    least_share: float = LEAST_SHARE
 
     def __post_init__(self) -> None:
-        self._most = [self.chains] * self.queries
+        self._limits = [(self.chains, self.least_share)] * self.queries
         for query, count in enumerate(self.allowed_counts):
             if count <= _FEW:
-                self._most[query] = max(self.chains, math.comb(count, count // 2))
+                self._limits[query] = max(self.chains, math.comb(count, count // 2)), 0.0
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
         self._best: list[list[LiveChain]] = [[] for _ in range(self.queries)]
         self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
@@ -213,7 +218,7 @@ class Marginal:
                 mass[hit.id] = mass.get(hit.id, 0.0) + one.total
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
-        live = {query: sets.likeliest(self._most[query], self.per_first) for query, sets in going.items()}
+        live = {query: sets.likeliest(*self._limits[query], self.per_first) for query, sets in going.items()}
         self._best = [live.get(query) or best for query, best in enumerate(self._best)]
         return [chain for chains in live.values() for chain in chains]
 
@@ -266,16 +271,19 @@ class Sets:
         if known is None or chain.total > known.total:
             self._likeliest[key] = chain
 
-    def likeliest(self, count: int, per_first: int | None) -> list[LiveChain]:
+    def likeliest(self, count: int, least_share: float, per_first: int | None) -> list[LiveChain]:
         """The likeliest chains, scaled to the weight ``total`` of all chains.
 
         Args:
             count: Largest number of chains.
+            least_share: Least probability of a chain, as a share of that of the likeliest one.
             per_first: Largest number of chains with the same first passage; None: no limit.
         """
         merged = [one._replace(total=self._weights[key]) for key, one in self._likeliest.items()]
         chains = sorted(merged, key=lambda chain: -to_nine_digits(chain.total))
         best = limit_per_first(chains, _first, per_first)[:count]
+        least = least_share * best[0].total if best else 0.0
+        best = [chain for chain in best if chain.total >= least]
         kept = sum(chain.total for chain in best)
         if not kept > 0:
             return []
