@@ -107,7 +107,16 @@ def main(
         same = [np.mean([a[:n] == b[:n] for a, b in zip(rankings, first, strict=True)]) for n in (1, 5)]
         cells = f"{wall:.2f}", f"{cpu:.2f}", f"{runs[0][2] / len(gold):,.0f}"
         rows.append([name, *cells, *(f"{100 * value:.1f}" for value in (recall, complete, *same))])
-    head = ["", "s a query", "processor s", "tokens fed", f"R@{k}", "complete", "same first", "same first five"]
+    head = [
+        "",
+        "s a query",
+        "processor s",
+        "tokens fed",
+        f"R@{k}",
+        "complete",
+        "same first",
+        "same first five",
+    ]
     print(machine())
     print_table("Searches of " + folder, head, rows)
 
