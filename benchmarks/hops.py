@@ -4,8 +4,9 @@
 
 Each code searches the same queries in a process of its own, ``repeats`` times, one after the other, so that a
 busy machine slows both. The table has, for each, the seconds a query (wall clock and processor, the median of
-the repeats), the tokens that the language model was fed, the recall and the complete recall at ``k``, and how many
-queries have the same first and the same first five passages. Without ``--rival`` this code is measured alone.
+the repeats), the tokens that the language model was fed, the recall and the complete recall at ``k``, and how
+many queries have the same first and the same first five passages. Without ``--rival`` this code is measured
+alone.
 A working tree of an earlier commit: ``git worktree add ../grls-before COMMIT``.
 """
 
