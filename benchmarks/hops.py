@@ -42,7 +42,7 @@ def search(folder: str, data: str, split: str, limit: int, k: int, together: int
         fed += len(branches.tokens)
         return feed(session, branches)
 
-    memory.TreeMemory.feed = counted  # type: ignore[method-assign]
+    memory.TreeMemory.feed = counted  # type: ignore[assignment, method-assign]
     retriever.retrieve(queries[:1], k)  # what is computed once is not timed
     fed, rankings = 0, []
     wall, cpu = time.perf_counter(), time.process_time()

@@ -298,7 +298,7 @@ def _masses(
     members = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
     if part.pieces is not None:
         owners = part.pieces.owners[members]
-        logs = weights[owners] - part.pieces.log_counts[owners]
+        logs: Floats = weights[owners] - part.pieces.log_counts[owners]
     else:
         logs = weights[members]
     if rows.shared and len(members):

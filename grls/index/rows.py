@@ -211,7 +211,8 @@ class Rows(SortedRows):
         first = self.members_before(rows)
         counts = self.members_before(rows + 1) - first
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.members[np.repeat(first, counts) + within].astype(np.int64)
+        numbers: Ints = self.members[np.repeat(first, counts) + within].astype(np.int64)
+        return numbers
 
     @property
     def shared(self) -> bool:

@@ -17,7 +17,7 @@ passage, and the chains of a query share their question.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,13 @@ class Prefix:
     start: int
     parts: list[Tensor]
 
+    def lineage(self) -> Iterator[Prefix]:
+        """The input, and those that it continues, the first one last."""
+        prefix: Prefix | None = self
+        while prefix is not None:
+            yield prefix
+            prefix = prefix.before
+
 
 class Prefixes:
     """Keys and values of the inputs that were read last, :data:`PREFIX_TOKENS` tokens at most.
@@ -86,16 +93,13 @@ class Prefixes:
         The last token of the input is never among them: it has to be fed.
         """
         row = tuple(tokens)
-        for known in sorted({len(kept) for kept in self._kept if len(kept) <= len(row)}, reverse=True):
-            length = known
-            found = prefix = self._kept.get(row[:length])
-            if found is None:
-                continue
-            while prefix is not None:  # those that it continues are used, too
-                if row[:length] in self._kept:
-                    self._kept.move_to_end(row[:length])
-                prefix, length = prefix.before, prefix.start
-            return found, min(known, len(row) - 1)
+        for length in sorted({len(kept) for kept in self._kept if len(kept) <= len(row)}, reverse=True):
+            found = self._kept.get(row[:length])
+            if found is not None:
+                for end in (length, *(prefix.start for prefix in found.lineage())):
+                    if row[:end] in self._kept:  # those that it continues are used, too
+                        self._kept.move_to_end(row[:end])
+                return found, min(length, len(row) - 1)
         return None, 0
 
     def add(self, tokens: Sequence[int], prefix: Prefix) -> None:
@@ -110,13 +114,13 @@ class Prefixes:
             self._tokens -= len(dropped) - old.start
 
 
-def _pieces(prefix: Prefix | None, count: int) -> list[list[Tensor]]:
+def _pieces(prefix: Prefix, count: int) -> list[list[Tensor]]:
     """Keys and values of the first ``count`` tokens of an input, in pieces that follow one another."""
-    pieces: list[list[Tensor]] = []
-    while prefix is not None:
-        if count > prefix.start:
-            pieces.append([part[: count - prefix.start] for part in prefix.parts])
-        prefix, count = prefix.before, min(count, prefix.start)
+    pieces = []
+    for piece in prefix.lineage():
+        if count > piece.start:
+            pieces.append([part[: count - piece.start] for part in piece.parts])
+            count = piece.start
     return pieces[::-1]
 
 
@@ -215,9 +219,10 @@ class CausalTreeSession(TreeMemory):
         rows = [n for n, (_, count) in enumerate(known) if count]
         lengths = np.array([known[n][1] for n in rows])
         tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
+        begun = [_pieces(prefix, count) for prefix, count in known if prefix is not None and count]
         placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
-        pieces = zip(*(piece for n in rows for piece in _pieces(*known[n])), strict=True)
-        parts = [torch.cat(list(of_inputs)) for of_inputs in pieces]
+        pieces = zip(*(piece for pieces in begun for piece in pieces), strict=True)
+        parts = [torch.cat(part) for part in pieces]
         if not self._own:
             self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]
         for part, new in zip((part for room in self._own for part in room), parts, strict=True):
