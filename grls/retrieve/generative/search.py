@@ -100,6 +100,11 @@ class DecodedPassages:
         return slot_model(self._plain)
 
     @property
+    def reads_on(self) -> bool:
+        """Whether the input of a hop is read on from where that of the hop before ended."""
+        return isinstance(self.trees, CausalTrees)
+
+    @property
     def done(self) -> int:
         """The passage number of DONE."""
         return len(self.corpus)

@@ -31,6 +31,9 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.queries import evidence_numbers, with_evidence_text
 
+_TOGETHER = 16
+"""Queries that hop together where hops read on; with five chains each a causal model keeps all they read."""
+
 
 class LiveChain(NamedTuple):
     """A chain so far.
@@ -109,6 +112,15 @@ class Writes:
             return request.k + 1
         return max(request.k, self.retriever.widest) if request.deep else request.k
 
+    @property
+    def together(self) -> int | None:
+        """The number of queries that hop together; None: all.
+
+        A causal model reads on where the hop before has ended, as long as it knows the inputs of that hop.
+        """
+        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
+        return _TOGETHER if generator is not None and generator.reads_on else None
+
     def distinct(self, ids: Sequence[str]) -> int:
         """The number of different passages: a passage that is hidden hides those of equal tokens."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
@@ -151,6 +163,11 @@ class SearchesAgain:
             return found_after(self.retriever, own_queries, evidence, request.k, allowed)
 
         return hits_of
+
+    @property
+    def together(self) -> int | None:
+        """All queries hop together."""
+        return None
 
     def width(self, request: HopRequest) -> int:
         """The number of passages to decode, DONE among them, where hops join a search."""

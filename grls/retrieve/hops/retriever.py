@@ -95,6 +95,13 @@ class _HopByHop:
             )
         return count
 
+    def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], list[Filter | None]]]:
+        """The queries that hop together, with their filters."""
+        queries = queries_of(queries)
+        filters, size = one_each(allow, len(queries)), self.hop_search.finder.together or len(queries) or 1
+        for start in range(0, len(queries), size):
+            yield queries[start : start + size], filters[start : start + size]
+
     def record(self) -> dict[str, Any]:
         """The options with their values, for manifests; here the options that are recorded only if set."""
         names = ("per_first", "onward", "stop")
@@ -257,7 +264,8 @@ class HopsRetriever(_HopByHop):
     @checked
     def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
-        return self.hop_search.retrieve_chains(queries_of(queries), allow)
+        search = self.hop_search
+        return [chains for group in self._groups(queries, allow) for chains in search.retrieve_chains(*group)]
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
@@ -360,7 +368,9 @@ class RankedHops(_HopByHop):
         same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
         last, in the order of a single step.
         """
-        return self.retrieve_by_hops(queries, k, allow)[-1]
+        check_counts(k=k)
+        groups = self._groups(queries, allow)
+        return [hits for some, own in groups for hits in self.retrieve_by_hops(some, k, own)[-1]]
 
     def retrieve_by_hops(
         self, queries: Sequence[Query | str], k: int, allow: Allow = None

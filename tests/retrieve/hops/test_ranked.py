@@ -13,19 +13,22 @@ import pytest
 from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
+from models_small import small_llama
 from scripted_hops import SCRIPTED, ScriptedHops
-from small_data import small_retriever
+from small_data import scratch, small_retriever
 
+from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError
+from grls.models.causal.slots import CausalTreeSession, Prefixes
 from grls.retrieve.base import ChainToContinue, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops import stop
+from grls.retrieve.hops import finders, stop
 from grls.retrieve.hops.combine import Sets
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import FEATURES, HopOptions
@@ -311,7 +314,8 @@ class Writing(ScriptedHops):
     """Decodes: its scores are log-probabilities, and so is that of DONE."""
 
     scores_are_log_probabilities, widest, done = True, 10, len(SCRIPTED)
-    generator = SimpleNamespace(spans=None, index=SimpleNamespace(rows=SimpleNamespace(row_of=range(8))))
+    rows = SimpleNamespace(row_of=range(8))
+    generator = SimpleNamespace(reads_on=False, spans=None, index=SimpleNamespace(rows=rows))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
         return None
@@ -590,3 +594,42 @@ def test_names_of_rules() -> None:
     for steps in ("single", "fixed"):
         with pytest.raises(ConfigError, match=r"stop says where chains end: choose steps="):
             HopOptions(steps, stop="short")
+
+
+def test_queries_of_a_causal_model_hop_a_few_at_a_time_and_read_only_what_is_new(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = scratch(data).load().tokenizer
+    model = small_llama()
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    generator = GenerativeRetriever.assemble(model, tokenizer, Corpus.read(data), Limits())
+    assert generator.reads_on
+    hops = RankedHops(generator, HopOptions("ranked", max=3, chains=2, temperature=2.0))
+    asked = [Query(str(n), f"is the otter {name} ?") for n, name in enumerate(("kind", "calm", "quick"))]
+    read: list[int] = []
+    load = CausalTreeSession.load
+
+    def counted(session: Any, slots: Any, inputs: Any) -> Any:
+        read.append(len(inputs))
+        return load(session, slots, inputs)
+
+    monkeypatch.setattr(CausalTreeSession, "load", counted)
+    fed: list[int] = []
+    feed = CausalTreeSession.feed
+
+    def tokens_fed(session: Any, branches: Any) -> Any:
+        fed.append(len(branches.tokens))
+        return feed(session, branches)
+
+    monkeypatch.setattr(CausalTreeSession, "feed", tokens_fed)
+    together = hops.retrieve(asked, 5)
+    assert read == [3, 6, 3]  # all queries, hop by hop
+    with_known, fed[:] = sum(fed), []
+    monkeypatch.setattr(finders, "_TOGETHER", 2)
+    monkeypatch.setattr(Prefixes, "longest", lambda *_: (None, 0))
+    read.clear()
+    for hits, others in zip(hops.retrieve(asked, 5), together, strict=True):
+        assert [hit.id for hit in hits] == [hit.id for hit in others]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-5)
+    assert (sum(read), len(read)) == (12, 6)
+    assert with_known < 0.7 * sum(fed)
