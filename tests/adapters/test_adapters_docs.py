@@ -14,12 +14,9 @@ from grls.retrieve.bm25 import BM25Retriever
 PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text(encoding="utf-8")
 PASSAGES = [Passage("0", "Otters eat fish."), Passage("1", "A holt is an otter's den.")]
 PACKAGES = {
-    "HaystackRetriever": "haystack",
-    "LangChainRetriever": "langchain_core",
-    "LlamaIndexRetriever": "llama_index.core",
-    "MTEBSearch": "mteb",
-    "PyTerrierRetriever": "pyterrier",
-}
+    "HaystackRetriever": "haystack", "LangChainRetriever": "langchain_core",
+    "LlamaIndexRetriever": "llama_index.core", "MTEBSearch": "mteb", "PyTerrierRetriever": "pyterrier",
+}  # fmt: skip
 """Adapter -> the package that it needs."""
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 
 from grls.api.opening import load
 from grls.api.searcher import HeldFolder, Searcher
@@ -102,8 +103,7 @@ def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, fol
 def test_a_retriever_that_will_go_is_no_part_of_a_saved_pipeline(searcher: Searcher) -> None:
     component = HaystackRetriever(Searcher(searcher.retriever, HeldFolder()))
     assert ids(component.run("stone")) == ["p4"]
-    with pytest.raises(ConfigError, match="is temporary"):
-        component.to_dict()
+    raises(ConfigError, "is temporary", component.to_dict)
 
 
 def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path) -> None:
@@ -115,8 +115,7 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
 
 
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="top_k must be at least 1"):
-        HaystackRetriever(searcher, top_k=0)
+    raises(ConfigError, "top_k must be at least 1", HaystackRetriever, searcher, top_k=0)
     with pytest.raises(FilterError):
         HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
     with pytest.raises(DataError, match="nowhere"):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from failing import raises
 
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError
@@ -59,8 +60,7 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
 
 
 def test_bad_input_is_refused(searcher: Searcher) -> None:
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        LlamaIndexRetriever(searcher, k=0)
+    raises(ConfigError, "k must be at least 1", LlamaIndexRetriever, searcher, k=0)
 
 
 def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from failing import raises
 
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, DataError
@@ -82,8 +83,7 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
     assert PyTerrierRetriever(searcher, k=np.int64(1))(TOPICS).equals(
         PyTerrierRetriever(searcher, k=1)(TOPICS)
     )
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        PyTerrierRetriever(searcher, k=0)
+    raises(ConfigError, "k must be at least 1", PyTerrierRetriever, searcher, k=0)
     with pytest.raises(pt.validate.InputValidationError):
         PyTerrierRetriever(searcher)(TOPICS.drop(columns="query"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
@@ -145,8 +146,7 @@ def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
 
 
 def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"retriever=.bm25. needs data"):
-        open_for_reading("bm25")
+    raises(ConfigError, r"retriever=.bm25. needs data", open_for_reading, "bm25")
     with pytest.raises(ConfigError, match="never writes DONE"):
         opened(folder, "bm25", HopOptions("dynamic"))
     with pytest.raises(ConfigError, match='give retriever=FOLDER or "bm25"'):

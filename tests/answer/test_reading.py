@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from failing import raises
 from reader_helpers import ScriptedRetriever, ScriptedWriter
 from run_files import write_jsonl_run
 from small_data import write_small
@@ -191,8 +192,7 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(
         "beside 8 new ones"  # fmt: skip
     assert (second.answer, second.failed) == ("x", "")
     assert "nothing is written for the query 'q1'" in caplog.text
-    with pytest.raises(ConfigError, match="tokens before anything is asked"):
-        last(start - len(WHO.text) - 1)
+    raises(ConfigError, "tokens before anything is asked", last, start - len(WHO.text) - 1)
 
 
 def test_counts_below_one_are_refused() -> None:
@@ -217,5 +217,4 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
         MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
     ):
         FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
-    with pytest.raises(MismatchError, match="another corpus"):
-        FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO], "test")
+    raises(MismatchError, "another corpus", FinishedRun, tmp_path / "r.jsonl", CORPUS, [WHO], "test")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 from reader_helpers import characters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -127,8 +128,7 @@ def test_what_cannot_be_written_is_refused() -> None:
     writer.write([[5] * 250])
     with pytest.raises(ConfigError, match="takes 251 tokens, but the model has room for 250 beside 6"):
         writer.write([[5] * 251])
-    with pytest.raises(ConfigError, match="no token"):
-        writer.write([[END]])
+    raises(ConfigError, "no token", writer.write, [[END]])
     assert TextWriter(small_t5(), words()).room is None
 
 
@@ -160,11 +160,9 @@ def test_turns_of_a_chat_model_cannot_be_forged() -> None:
     assert read(tokenizer, rows) == [f"{head}u>q|a>f<eos>|u>e<eos>|a>a:", f"{head}u>p|a>"]
     assert tokenizer.eos_token_id not in rows[0]
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    with pytest.raises(ConfigError, match="refuses the prompt"):
-        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    raises(ConfigError, "refuses the prompt", few_shot, tokenizer, "task", EXAMPLES, ASKED, chat=True)
     tokenizer.chat_template = None
-    with pytest.raises(ConfigError, match="no chat template"):
-        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    raises(ConfigError, "no chat template", few_shot, tokenizer, "task", EXAMPLES, ASKED, chat=True)
 
 
 _TURN = "<|im_start|>{{m['role']}}\n{{m['content']}}<|im_end|>\n"

@@ -3,8 +3,8 @@
 import gc
 from pathlib import Path
 
-import pytest
 from composite_specs import COMPOSITES, written
+from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
@@ -119,11 +119,9 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be at least 0"),
         (lambda: dense.hops(output=kinds), "exists and holds no grls.json"),
     ):
-        with pytest.raises(GrlsError, match=said):
-            call()
+        raises(GrlsError, said, call)
         assert not output.exists(), said
-    with pytest.raises(ConfigError, match="hops: max must be a whole number, got 'three'"):
-        dense.hops("three")  # type: ignore[arg-type]
+    raises(ConfigError, "hops: max must be a whole number, got 'three'", dense.hops, "three")
 
 
 def test_a_composite_opens_as_its_first_member_was_opened(kinds: Path) -> None:

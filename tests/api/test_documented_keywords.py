@@ -20,30 +20,20 @@ from grls.retrieve.rescored.options import Rereading
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 CALLS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
-    "grls.fit": (grls.fit, (FitOptions,)),
-    "grls.load": (grls.load, ()),
-    "grls.BM25": (grls.BM25, ()),
-    "grls.BiEncoder": (grls.BiEncoder, ()),
-    "BiEncoder.fit": (grls.BiEncoder.fit, ()),
-    "BiEncoder.index": (grls.BiEncoder.index, ()),
-    "grls.Generator": (grls.Generator, ()),
+    "grls.fit": (grls.fit, (FitOptions,)), "grls.load": (grls.load, ()), "grls.BM25": (grls.BM25, ()),
+    "grls.BiEncoder": (grls.BiEncoder, ()), "BiEncoder.fit": (grls.BiEncoder.fit, ()),
+    "BiEncoder.index": (grls.BiEncoder.index, ()), "grls.Generator": (grls.Generator, ()),
     "Generator.fit": (grls.Generator.fit, ()),
     "Generator.index": (grls.Generator.index, (IndexOptions, LimitOptions)),
-    "grls.fuse": (grls.fuse, (Fusion,)),
-    "grls.experiment": (grls.experiment, ()),
-    "search": (grls.Searcher.search, ()),
-    "asearch": (grls.Searcher.asearch, ()),
-    "stream": (grls.Searcher.stream, ()),
-    "with_priors": (grls.Searcher.with_priors, (PriorOptions,)),
-    "hops": (grls.Searcher.hops, (HopOptions,)),
-    "rescored": (grls.Searcher.rescored, (Rereading,)),
-    "tune": (grls.Searcher.tune, ()),
-    "updated": (grls.Searcher.updated, ()),
-    "explain": (grls.Searcher.explain, ()),
-    "save": (grls.Searcher.save, ()),
+    "grls.fuse": (grls.fuse, (Fusion,)), "grls.experiment": (grls.experiment, ()),
+    "search": (grls.Searcher.search, ()), "asearch": (grls.Searcher.asearch, ()),
+    "stream": (grls.Searcher.stream, ()), "with_priors": (grls.Searcher.with_priors, (PriorOptions,)),
+    "hops": (grls.Searcher.hops, (HopOptions,)), "rescored": (grls.Searcher.rescored, (Rereading,)),
+    "tune": (grls.Searcher.tune, ()), "updated": (grls.Searcher.updated, ()),
+    "explain": (grls.Searcher.explain, ()), "save": (grls.Searcher.save, ()),
     "push_to_hub": (grls.Searcher.push_to_hub, (CardOptions,)),
     "grls.check_folder": (grls.check_folder, ()),
-}
+}  # fmt: skip
 
 
 def rows() -> dict[str, set[str]]:

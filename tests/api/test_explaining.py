@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
@@ -126,11 +127,8 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (Query("q", TEXT), None, "has no evidence"),
         (TEXT, "zzz", "gold: the passage id 'zzz' is not in the retriever's corpus"),
     ):
-        with pytest.raises(DataError, match=said):
-            searcher.explain(query, gold)
-    with pytest.raises(ConfigError, match="gold names no passage"):
-        searcher.explain(TEXT, [])
-    with pytest.raises(ConfigError, match="depth must be"):
-        searcher.explain(TEXT, "r0", depth=0)
+        raises(DataError, said, searcher.explain, query, gold)
+    raises(ConfigError, "gold names no passage", searcher.explain, TEXT, [])
+    raises(ConfigError, "depth must be", searcher.explain, TEXT, "r0", depth=0)
     with pytest.raises(DataError, match="'zzz' is not in"):
         load(kinds / "generative").explain(TEXT, "zzz")

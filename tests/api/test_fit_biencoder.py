@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import settings
+from failing import raises
 from small_data import passages, queries, tiny_bert, write_small
 
 import grls
@@ -108,8 +109,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     encoder, output = grls.BiEncoder(bert), tmp_path / "run"
 
     def refused(error: type[Exception], text: str, *given: Any, **more: Any) -> None:
-        with pytest.raises(error, match=text):
-            encoder.fit(*given, **{"output": output, **FAST, **more})
+        raises(error, text, encoder.fit, *given, **{"output": output, **FAST, **more})
         assert not output.exists()
 
     refused(
@@ -128,7 +128,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
 
 
 def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such folder"):
-        grls.BiEncoder(tmp_path / "nothing")
+    raises(ConfigError, "no such folder", grls.BiEncoder, tmp_path / "nothing")
     with pytest.raises(ConfigError, match="BiEncoder: kind must be one of auto, sentence, st5, got 'splade'"):
         grls.BiEncoder(tmp_path, kind="splade")  # type: ignore[arg-type]

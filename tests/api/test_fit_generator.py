@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from llama_small import write_llama
 from small_data import passages, queries, scratch, tiny_bert, write_small
 
@@ -153,10 +154,8 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path
 
 
 def test_models_that_cannot_write(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is an encoder"):
-        grls.Generator(root / "bert")
-    with pytest.raises(ConfigError, match="no such folder"):
-        grls.Generator(tmp_path / "nothing")
+    raises(ConfigError, "is an encoder", grls.Generator, root / "bert")
+    raises(ConfigError, "no such folder", grls.Generator, tmp_path / "nothing")
     with pytest.raises(
         ConfigError, match=r"layers is for causal language models, and .*t5 is an encoder-decoder"
     ):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from small_data import tiny_bert
 
 import grls
@@ -58,8 +59,7 @@ def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
     made = grls.BM25(TEXTS)
     stays = copy.deepcopy(made)
     folder = made.folder
-    with pytest.raises(ConfigError, match=r"temporary folder.*cannot be pickled.*save\(folder\)"):
-        pickle.dumps(made)
+    raises(ConfigError, r"temporary folder.*cannot be pickled.*save\(folder\)", pickle.dumps, made)
     del made
     gc.collect()
     assert stays.hops(2).search("owls")[0].id == "1"
@@ -71,8 +71,7 @@ def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
 
 def test_a_composite_with_a_temporary_member_is_not_pickled(tmp_path: Path) -> None:
     hops = grls.BM25(TEXTS).hops(2, output=tmp_path / "hops")
-    with pytest.raises(ConfigError, match="has a member there"):
-        pickle.dumps(hops)
+    raises(ConfigError, "has a member there", pickle.dumps, hops)
     hops.save(tmp_path / "saved")
     assert pickle.loads(pickle.dumps(grls.load(tmp_path / "saved"))).search("owls")[0].id == "1"
 

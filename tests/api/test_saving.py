@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from composite_specs import written
 from encoder_models import tiny_colbert
+from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
@@ -102,8 +103,7 @@ def test_options_and_checksums_stay(kinds: Path, tmp_path: Path) -> None:
     assert read_spec(saved) == spec
     embeddings = load(kinds / "dense").save(tmp_path / "dense") / "embeddings.npy"
     embeddings.write_bytes(embeddings.read_bytes()[:-1] + b"x")
-    with pytest.raises(MismatchError, match="not the embeddings"):
-        load(tmp_path / "dense")
+    raises(MismatchError, "not the embeddings", load, tmp_path / "dense")
 
 
 def test_a_folder_may_be_replaced_by_its_own_copy(kinds: Path, tmp_path: Path) -> None:
@@ -131,11 +131,9 @@ def test_what_would_be_lost_is_refused(kinds: Path, tmp_path: Path) -> None:
         (lambda: packed.save(tmp_path / "packed"), "would be lost"),
     ):
         before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(GrlsError, match=said):
-            call()
+        raises(GrlsError, said, call)
         assert sorted(tmp_path.rglob("*")) == before
-    with pytest.raises(DataError, match="no retriever here"):
-        pack_folder(tmp_path / "notes", tmp_path / "made")
+    raises(DataError, "no retriever here", pack_folder, tmp_path / "notes", tmp_path / "made")
     with pytest.raises(ConfigError):
         pack_folder(tmp_path / "dense", tmp_path)
 

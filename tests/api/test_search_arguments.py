@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from failing import raises
 
 import grls
 from grls import Query
@@ -33,24 +34,21 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])
-@pytest.mark.parametrize(
-    ("arguments", "kind", "complaint"),
-    [
-        (("",), DataError, "query 0: its text is empty"),
-        ((["otter", " \n"],), DataError, "query 1: its text is empty"),
-        (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
-        ((None,), DataError, "queries: expected a list of texts or objects"),
-        ((5,), DataError, "queries: expected a list of texts or objects"),
-        ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
-        (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
-        ((["\ud800"],), DataError, "without half characters"),
-        ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
-        (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
-        (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
-        (("otter", True), ConfigError, "k must be a whole number, got True"),
-        (("otter", 0), ConfigError, "k must be at least 1, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "kind", "complaint"), [
+    (("",), DataError, "query 0: its text is empty"),
+    ((["otter", " \n"],), DataError, "query 1: its text is empty"),
+    (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
+    ((None,), DataError, "queries: expected a list of texts or objects"),
+    ((5,), DataError, "queries: expected a list of texts or objects"),
+    ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
+    (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
+    ((["\ud800"],), DataError, "without half characters"),
+    ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
+    (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
+    (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
+    (("otter", True), ConfigError, "k must be a whole number, got True"),
+    (("otter", 0), ConfigError, "k must be at least 1, got 0"),
+])  # fmt: skip
 def test_arguments(
     searcher: grls.Searcher,
     search: Callable[..., Any],
@@ -58,8 +56,7 @@ def test_arguments(
     kind: type[Exception],
     complaint: str,
 ) -> None:
-    with pytest.raises(kind, match=complaint):
-        search(searcher, *arguments)
+    raises(kind, complaint, search, searcher, *arguments)
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])
@@ -102,8 +99,7 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
 
 
 def test_a_blank_query_is_refused_by_its_place_below_the_searcher(searcher: grls.Searcher) -> None:
-    with pytest.raises(DataError, match="query 1: its text is empty"):
-        searcher.retriever.retrieve(["otters", " "], 2)
+    raises(DataError, "query 1: its text is empty", searcher.retriever.retrieve, ["otters", " "], 2)
 
 
 def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
@@ -112,13 +108,11 @@ def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
     assert searcher.search(frame[frame.text == "den"]) == [searcher.search("den")]
     row = next(frame.assign(title="t").itertuples(index=False))
     for read in (searcher.search, grls.BM25):
-        with pytest.raises(DataError, match=r"this is a single row, .*\[row._asdict\(\)\]"):
-            read(row)
+        raises(DataError, r"this is a single row, .*\[row._asdict\(\)\]", read, row)
 
 
 def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
-    with pytest.raises(DataError, match="its text is empty"):
-        searcher.stream(" ")
+    raises(DataError, "its text is empty", searcher.stream, " ")
 
 
 def test_the_remedy_of_a_long_query_works(kinds: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 from grls.api.searcher import HeldFolder
 from grls.errors import WriteError
@@ -57,5 +58,4 @@ def test_a_forked_process_leaves_the_folders_of_its_parent(place: Path) -> None:
 def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     (place / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(place / "file" / "below"))
-    with pytest.raises(WriteError, match=r"cannot make a temporary folder.*TMPDIR"):
-        HeldFolder()
+    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", HeldFolder)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
@@ -67,13 +68,10 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     shutil.copytree(kinds / "dense", tmp_path / "dense")
     with pytest.raises(ConfigError, match="nothing to tune"):
         load(tmp_path / "dense").tune(queries, gold)
-    with pytest.raises(ConfigError, match="tune has no argument 'beams'"):
-        fusion.tune(queries, gold, beams=3)
-    with pytest.raises(DataError, match="zzz"):
-        fusion.tune(queries, {name: ["zzz"] for name in gold})
+    raises(ConfigError, "tune has no argument 'beams'", fusion.tune, queries, gold, beams=3)
+    raises(DataError, "zzz", fusion.tune, queries, {name: ["zzz"] for name in gold})
     with pytest.raises(DataError):
         fusion.tune(queries)
     assert read_spec(fusion.folder) == before
     write_checksums(fusion.folder)
-    with pytest.raises(ConfigError, match="a download from the hub"):
-        fusion.tune(queries, gold)
+    raises(ConfigError, "a download from the hub", fusion.tune, queries, gold)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from composite_specs import COMPOSITES, written
-from failing import fails
+from failing import fails, raises
 from llama_small import write_llama
 from small_data import ANIMALS, passages, write_jsonl
 from toy_kind import TARGET
@@ -129,12 +129,9 @@ def _no_space(new: Path, final: Path, room: Path) -> None:
 def test_members_stay_as_they_are(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {kind: files_of(kinds / kind) for kind in ("generative", "dense", "hybrid")}
     line = [
-        "index",
-        "update",
-        f"{kinds / 'hybrid'}",
-        f"--remove={_ids(tmp_path)}",
+        "index", "update", f"{kinds / 'hybrid'}", f"--remove={_ids(tmp_path)}",
         f"--output={tmp_path / 'h'}",
-    ]
+    ]  # fmt: skip
     assert main(line) == 0
     assert {kind: files_of(kinds / kind) for kind in before} == before
     assert sorted(one.name for one in (tmp_path / "h" / "members").iterdir()) == ["dense", "generative"]
@@ -159,20 +156,16 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
     dense = load(kinds / "dense")
     with pytest.raises(DataError, match="'zebra' is not in the corpus, so it cannot be removed"):
         dense.updated(remove=["zebra"])
-    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
-        dense.updated()
+    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated)
     with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 'r0'; write"):
         dense.updated(remove="r0")
-    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 7"):
-        dense.updated(remove=7)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
-        dense.updated(remove=None)
+    raises(ConfigError, "remove must be a list of texts or whole numbers, got 7", dense.updated, remove=7)
+    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated, remove=None)
     with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load(kinds / "bm25").updated(remove=["r0"], batch_size=0)
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         dense.updated(remove=[one.id for one in passages()])
-    with pytest.raises(DataError, match="its text is empty"):
-        dense.updated(add=[""])
+    raises(DataError, "its text is empty", dense.updated, add=[""])
     register("toy", TARGET)
     try:
         corpus = Corpus.read(kinds / "data")
@@ -192,8 +185,7 @@ def test_a_damaged_folder_is_not_changed(kinds: Path, tmp_path: Path) -> None:
     rows = np.load(folder / "embeddings.npy")
     rows[0] += 1
     np.save(folder / "embeddings.npy", rows)
-    with pytest.raises(MismatchError, match="these are not the embeddings of this retriever"):
-        opened.updated(remove=GONE)
+    raises(MismatchError, "these are not the embeddings of this retriever", opened.updated, remove=GONE)
 
 
 @pytest.mark.parametrize("kind", ["bm25", "fusion", "rescored"])
@@ -380,5 +372,4 @@ def test_all_passages_can_be_replaced_at_once(kind: str, renamed: bool, kinds: P
     hits = replaced.search("the owl is calm", 20)
     assert hits
     assert {hit.id: hit.text for hit in hits}.items() <= new.items()
-    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
-        replaced.updated(remove=list(new))
+    raises(ConfigError, "the last passage cannot be removed", replaced.updated, remove=list(new))

@@ -58,13 +58,10 @@ def test_a_hybrid_is_a_folder_of_relative_paths(
     assert main(["index", "hybrid", "generator", *priors, "--output=made/hybrid", *options]) == 0
     assert "made/hybrid: hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
     assert spec(place / "made" / "hybrid") == {
-        "format": 1,
-        "kind": "hybrid",
-        "generator": "../../generator",
+        "format": 1, "kind": "hybrid", "generator": "../../generator",
         "priors": [{"retriever": "../../dense", "weight": 2.5}, {"retriever": WORDS}],
-        "empty_weight": 0.3,
-        "search": {"beams": 4},
-    }
+        "empty_weight": 0.3, "search": {"beams": 4},
+    }  # fmt: skip
     monkeypatch.chdir(place / "made")  # from elsewhere it opens, too
     told = load_retriever("hybrid", Opening("cpu")).describe().options
     assert (told["prior_weight"], told["empty_weight"], told["beams"]) == ([2.5, 1.0], 0.3, 4)

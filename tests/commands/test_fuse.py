@@ -92,12 +92,9 @@ def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
 def test_weights_and_method_are_used_and_recorded(place):
     write("a"), write("b", 2)
     found = fused(
-        "a.jsonl",
-        "b.jsonl",
-        "--fusion.method=sum",
-        "--fusion.weights=[0.2, 0.8]",
+        "a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.weights=[0.2, 0.8]",
         "--fusion.normalization=rank",
-    )
+    )  # fmt: skip
     assert next(iter(found.values())) == [IDS[2], IDS[3], IDS[4], IDS[0]]
     info = read_info("out/e.jsonl")
     assert info.options["weights"] == [0.2, 0.8]

@@ -269,12 +269,8 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     found, _ = retrieve(other, tmp_path / "o", folder, *chosen)
     assert [tuple(found.get(query.id, ())) for query in read_split(other, "test")[0]] == [("r1",), ()]
     asked = (
-        "retrieve",
-        f"--data={other}",
-        f"--output={tmp_path / 'o'}",
-        "--device=cpu",
-        folder,
-    )
+        "retrieve", f"--data={other}", f"--output={tmp_path / 'o'}", "--device=cpu", folder,
+    )  # fmt: skip
     assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--where=knd=rule")
     assert main([*map(str, asked), "--where=kind=poem"]) == 0
     assert "leaves no passage" in caplog.text

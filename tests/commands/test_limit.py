@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from failing import fails, refuses
+from failing import fails, raises, refuses
 from report_helpers import page_text
 from small_data import write_small
 
@@ -37,8 +37,7 @@ def test_the_first_queries_of_a_split_come_with_their_judgements(data: Path) -> 
     assert qrels == {query.id: all_qrels[query.id] for query in every[:5]}
     assert read_split(data, "train", limit=99) == (every, all_qrels)
     assert DevQueries.read(str(data), "train", 5).queries == queries
-    with pytest.raises(ConfigError, match="limit must be at least 1, got 0"):
-        read_split(data, "train", limit=0)
+    raises(ConfigError, "limit must be at least 1, got 0", read_split, data, "train", limit=0)
 
 
 def test_a_run_of_the_first_queries_is_scored_on_these(

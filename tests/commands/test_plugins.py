@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from failing import fails
+from failing import fails, raises
 from small_data import small_retriever, write_small
 
 from grls.cli import main
@@ -118,8 +118,7 @@ def test_a_plugin_is_imported_only_for_a_name_that_is_unknown(
     assert "my_plugin" not in sys.modules
     check_backend("plain")
     assert "plain" in BACKENDS
-    with pytest.raises(ConfigError, match="expected one of array, marisa, flat, plain, or one that"):
-        check_backend("other")
+    raises(ConfigError, "expected one of array, marisa, flat, plain, or one that", check_backend, "other")
 
 
 def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
@@ -208,9 +207,6 @@ def test_the_names_of_data_sets_are_taken_once(
     assert "a plugin registers the data set 'nq', a name of grls" in capsys.readouterr().err
     register_preparer("mine", main, "a set")  # type: ignore[arg-type]
     register_preparer("mine", main, "a set, again")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="the data set 'mine' is there already"):
-        register_preparer("mine", fails, "another")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="prepare must be a function, got 7"):
-        register_preparer("other", 7, "a set")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="as one word"):
-        register_preparer("two words", main, "a set")  # type: ignore[arg-type]
+    raises(ConfigError, "the data set 'mine' is there already", register_preparer, "mine", fails, "another")
+    raises(ConfigError, "prepare must be a function, got 7", register_preparer, "other", 7, "a set")
+    raises(ConfigError, "as one word", register_preparer, "two words", main, "a set")

@@ -212,27 +212,17 @@ def test_the_report_prints_as_an_aligned_table():
         "graph_reuse": {"success": 1.0, "queries": 3},
     }
     assert format_report(report).splitlines() == [
-        "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged",
-        "",
-        "                           R@1    R@20",
-        "sequence recall           12.5   100.0",
-        "  of seen passages           -       -",
-        "  of unseen passages      12.5   100.0",
-        "complete recall            0.0    50.0",
-        "queries, all unseen      100.0",
-        "nDCG@10                   50.0",
-        "RR                        25.0",
-        "path match                25.0",
-        "path match queries           3",
-        "set precision             50.0",
-        "set recall                25.0",
-        "set F1                    33.3",
-        "DONE missing               0.0",
-        "graph success             66.7",
-        "graph queries                3",
-        "graph reuse success      100.0",
-        "graph reuse queries          3",
-    ]
+        "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged", "",
+        "                           R@1    R@20", "sequence recall           12.5   100.0",
+        "  of seen passages           -       -", "  of unseen passages      12.5   100.0",
+        "complete recall            0.0    50.0", "queries, all unseen      100.0",
+        "nDCG@10                   50.0", "RR                        25.0",
+        "path match                25.0", "path match queries           3",
+        "set precision             50.0", "set recall                25.0",
+        "set F1                    33.3", "DONE missing               0.0",
+        "graph success             66.7", "graph queries                3",
+        "graph reuse success      100.0", "graph reuse queries          3",
+    ]  # fmt: skip
 
 
 def _made(folder, data, split="test", hits=None):
@@ -627,16 +617,12 @@ def test_each_type_has_its_own_hits_of_hops_exact_sets_and_exact_chains() -> Non
     report = {"queries": {"judged": 4}, "sequence_recall": {"recall@1": 0.75}, "by_type": found}
     lines = format_report(report).splitlines()
     assert lines[lines.index("by type") :] == [
-        "by type",
-        "bridge                    50.0",
-        "  complete                 0.0",
-        "comparison               100.0",
-        "  complete               100.0",
-        "",
+        "by type", "bridge                    50.0", "  complete                 0.0",
+        "comparison               100.0", "  complete               100.0", "",
         "by type                 set F1  set F1, known number      H1      H2  exact set  exact chain",
         "bridge                   100.0                 100.0   100.0   100.0      100.0         50.0",
         "comparison                83.3                 100.0   100.0       -       50.0            -",
-    ]
+    ]  # fmt: skip
 
 
 ENDED = [["a"], ["a", "b"], ["a", "b", "x"], ["x", "a", "b"]]

@@ -92,14 +92,11 @@ def test_arrays_that_are_not_declared_are_refused_when_they_are_stored(known: No
     assert not (tmp_path / "index").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"backend": "flat"}, "is FlatIndex already"),
-        ({"backend": ""}, "has no name"),
-        ({"backend": "new", "stored": ("tokens",)}, "stores 'tokens', which is an array of the rows"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"backend": "flat"}, "is FlatIndex already"),
+    ({"backend": ""}, "has no name"),
+    ({"backend": "new", "stored": ("tokens",)}, "stores 'tokens', which is an array of the rows"),
+])  # fmt: skip
 def test_a_class_that_cannot_be_a_backend_is_refused(changes: dict[str, Any], message: str) -> None:
     one = type("One", (FlatIndex,), changes)
     assert message in refusal(ConfigError, lambda: register_backend(one))

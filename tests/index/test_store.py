@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from failing import raises
 from small_data import small_tokenizer, write_small
 
 from grls.data.codec import Codec, Limits
@@ -35,13 +36,10 @@ def change(folder: Path, *keys: str, value: object = None) -> None:
 
 
 @pytest.mark.parametrize("value", [None, ["other"]])
-@pytest.mark.parametrize(
-    "keys",
-    [
-        *(["tokenizer"], ["corpus"], ["end"], ["files"], ["files", "members"]),
-        *(["files", "tokens", "bytes"], ["files", "tokens", "sha256"]),
-    ],
-)
+@pytest.mark.parametrize("keys", [
+    *(["tokenizer"], ["corpus"], ["end"], ["files"], ["files", "members"]),
+    *(["files", "tokens", "bytes"], ["files", "tokens", "sha256"]),
+])  # fmt: skip
 def test_a_manifest_that_lacks_something_is_refused(folder: Path, keys: list[str], value: object) -> None:
     change(folder, *keys, value=value)
     name = ".".join(keys[:2])
@@ -52,16 +50,14 @@ def test_a_manifest_that_lacks_something_is_refused(folder: Path, keys: list[str
 @pytest.mark.parametrize("value", [["array"], {"array": 1}, "trie"])
 def test_a_backend_that_is_none_is_refused(folder: Path, value: object) -> None:
     change(folder, "backend", value=value)
-    with pytest.raises(IndexFormatError, match="reads array, "):
-        load_index(folder)
+    raises(IndexFormatError, "reads array, ", load_index, folder)
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "array"])
 def test_the_files_of_another_backend_are_refused(folder: Path, backend: str) -> None:
     save_index(index_sequences([np.array([3, 1])], 1, backend), folder)
     change(folder, "backend", value="array")
-    with pytest.raises(IndexFormatError, match=r"index\.json: its files do not fit .*grls index"):
-        load_index(folder)
+    raises(IndexFormatError, r"index\.json: its files do not fit .*grls index", load_index, folder)
 
 
 def test_the_longest_passage_that_a_codec_gives_fits(tmp_path: Path) -> None:
@@ -101,8 +97,7 @@ def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest
     content = bytearray(file.read_bytes())
     content[size // 2 : size // 2 + size // 10] = bytes(size // 10)  # a hole
     file.write_bytes(content)
-    with pytest.raises(IndexFormatError, match=r"tokens\.npy: the checksum differs"):
-        load_index(tmp_path / "index")
+    raises(IndexFormatError, r"tokens\.npy: the checksum differs", load_index, tmp_path / "index")
 
 
 def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> None:
@@ -111,8 +106,7 @@ def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> Non
         load_index(folder, verify=False)
     damage(folder / "members.npy", 0)
     change(folder, "rows", value=7)
-    with pytest.raises(IndexFormatError, match="2 rows, the manifest says 7"):
-        load_index(folder, verify=False)
+    raises(IndexFormatError, "2 rows, the manifest says 7", load_index, folder, verify=False)
 
 
 def test_passages_that_are_cut_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

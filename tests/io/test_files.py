@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from full_disk import full_disk
 from small_data import small_retriever, write_small
 
@@ -262,16 +263,13 @@ def test_a_symbolic_link_is_written_through(tmp_path: Path) -> None:
 def test_long_names_are_written_or_refused(tmp_path: Path) -> None:
     write_json(tmp_path / ("é" * 125), 1)
     assert read_json(tmp_path / ("é" * 125)) == 1
-    with pytest.raises(WriteError, match=r"[Nn]ame too long"):
-        write_json(tmp_path / ("é" * 130), 1)
-    with pytest.raises(ConfigError, match="has 250 bytes, at most 235 leave room"):
-        refuse_unwritable(tmp_path / ("a" * 250))
+    raises(WriteError, r"[Nn]ame too long", write_json, tmp_path / ("é" * 130), 1)
+    raises(ConfigError, "has 250 bytes, at most 235 leave room", refuse_unwritable, tmp_path / ("a" * 250))
 
 
 @pytest.mark.parametrize("given", ["runs/", ".", "..", "", "/"])
 def test_a_folder_is_no_name_of_files(given: str) -> None:
-    with pytest.raises(ConfigError, match="names a folder, and files are written"):
-        refuse_unwritable(given)
+    raises(ConfigError, "names a folder, and files are written", refuse_unwritable, given)
 
 
 def test_the_folder_that_a_command_runs_in_is_not_replaced(
@@ -325,12 +323,10 @@ def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> N
 
 
 def test_json_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.json: no such file"):
-        read_json(tmp_path / "a.json")
+    raises(DataError, r"a\.json: no such file", read_json, tmp_path / "a.json")
     for bad in (b"{", b"\xff"):
         (tmp_path / "a.json").write_bytes(bad)
-        with pytest.raises(DataError, match=r"a\.json: expected a JSON document"):
-            read_json(tmp_path / "a.json")
+        raises(DataError, r"a\.json: expected a JSON document", read_json, tmp_path / "a.json")
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
@@ -367,10 +363,8 @@ def test_a_line_that_names_a_passage_is_its_id_as_it_stands(tmp_path: Path) -> N
         (b"\xff\n", "UTF-8"),
     ):
         file.write_bytes(content)
-        with pytest.raises(DataError, match=message):
-            named_lines(file, "an id a line")
-    with pytest.raises(DataError, match="no such file; expected an id a line"):
-        named_lines(tmp_path / "none", "an id a line")
+        raises(DataError, message, named_lines, file, "an id a line")
+    raises(DataError, "no such file; expected an id a line", named_lines, tmp_path / "none", "an id a line")
 
 
 def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tmp_path: Path) -> None:
@@ -391,8 +385,7 @@ def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tm
         lambda: named_lines(file, "an id a line"),
         lambda: read_allowed(file, []),
     ):
-        with pytest.raises(DataError, match="carriage return"):
-            read()
+        raises(DataError, "carriage return", read)
 
 
 def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import threading
 
 import pytest
+from failing import raises
 
 from grls.io import ending
 from grls.io.files import is_write_failure
@@ -35,8 +36,7 @@ def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
         write()
 
     if printed:
-        with pytest.raises(OSError, match="no room"):
-            ending.reported(command)
+        raises(OSError, "no room", ending.reported, command)
     else:
         assert ending.reported(command) == 1
     assert ("Traceback" in capfd.readouterr().err) == printed

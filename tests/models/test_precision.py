@@ -85,14 +85,11 @@ def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fastest(torch.device("cpu")) == "float32"
 
 
-@pytest.mark.parametrize(
-    ("device", "name", "message"),
-    [
-        ("cpu", "half", "precision must be one of float32"),
-        ("meta", "int8", "is for CPUs"),
-        ("nowhere", "float32", "cannot use device 'nowhere'"),
-    ],
-)
+@pytest.mark.parametrize(("device", "name", "message"), [
+    ("cpu", "half", "precision must be one of float32"),
+    ("meta", "int8", "is for CPUs"),
+    ("nowhere", "float32", "cannot use device 'nowhere'"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(device: str, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         move(small_t5(), device, name)

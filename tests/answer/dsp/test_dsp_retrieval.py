@@ -7,6 +7,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+from failing import raises
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -37,8 +38,7 @@ def test_an_error_is_that_of_its_own_asker() -> None:
             sleep(0.001)
         go.set()
         assert (first.result(), rest[1].result()) == (0, 2)
-        with pytest.raises(ValueError, match="no"):
-            rest[0].result()
+        raises(ValueError, "no", rest[0].result)
 
 
 def test_a_retriever_as_a_module() -> None:
@@ -54,8 +54,7 @@ def test_a_retriever_as_a_module() -> None:
     assert module.find(" ") == []
     assert len(source.asked) == 1  # nothing is asked for an empty query
     assert [one.id for one in module.find("q", k=3)] == ["b", "a", "c"]
-    with pytest.raises(ConfigError, match="k must be"):
-        Retrieval(source, CORPUS, k=0)
+    raises(ConfigError, "k must be", Retrieval, source, CORPUS, k=0)
 
 
 def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:

@@ -6,6 +6,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+from failing import raises
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -60,8 +61,7 @@ def test_a_field_that_is_left_out_is_asked_for() -> None:
     with settings(lm, patient()):
         assert program(question="who").answer == "Ada"
         assert script.prompts[1].endswith("Question: who\nReasoning: because\nAnswer:")
-        with pytest.raises(dspy.AdapterParseError, match="reasoning"):
-            program(question="who")
+        raises(dspy.AdapterParseError, "reasoning", program, question="who")
 
 
 def test_nonsense_is_asked_again_at_a_temperature() -> None:
@@ -231,8 +231,6 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     file = GrowingFile(tmp_path / "x.jsonl", {})
     file.add([{"query_id": "a", "failed": "no"}, {"query_id": "b"}, {"query_id": "a"}])
     refuse_other(file, ["a", "b", "c"])
-    with pytest.raises(DataError, match=r"line 3: the query 'b' is answered already, or is none"):
-        refuse_other(file, ["a"])
+    raises(DataError, r"line 3: the query 'b' is answered already, or is none", refuse_other, file, ["a"])
     file.add([{"query_id": "b"}])
-    with pytest.raises(DataError, match=r"line 5: the query 'b'"):
-        refuse_other(file, ["a", "b", "c"])
+    raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])

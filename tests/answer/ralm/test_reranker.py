@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from failing import raises
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
@@ -85,15 +86,12 @@ def test_the_order_is_that_of_its_scores(tmp_path: Path) -> None:
 def test_bad_examples_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
     file.write_text('{"settings": {}}\n{"prefix": "a", "passages": ["x"], "scores": []}\n')
-    with pytest.raises(DataError, match=r"e\.jsonl, line 2"):
-        read_examples(file)
+    raises(DataError, r"e\.jsonl, line 2", read_examples, file)
     file.write_text('{"settings": {}}\n')
-    with pytest.raises(DataError, match="no examples"):
-        read_examples(file)
+    raises(DataError, "no examples", read_examples, file)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
     unknown = [RerankExample("a", ("wolf",), (0.0,))]
-    with pytest.raises(DataError, match="'wolf'"):
-        fit_reranker(encoder, ANIMALS, unknown, unknown, tmp_path / "out")
+    raises(DataError, "'wolf'", fit_reranker, encoder, ANIMALS, unknown, unknown, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -233,25 +231,20 @@ def test_lines_that_exclude_nothing_are_told(
     assert "has a title or id that stands in this file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--rerank.by", "oracle"], "nothing to rerank"),
-        (["--retriever", "bm25", "--rerank.by", "trained"], "go together"),
-        (["--retriever", "bm25", "--rerank.judge", "x"], "--rerank.by zero-shot"),
-        (["--retriever", "./nowhere"], "no retriever here"),
-        (["--retriever", "bm25", "--rerank.candidates", "0"], "--rerank.candidates must be at least 1"),
-        (["--exclude", "x"], "nothing to exclude"),
-        (["--limit", "1"], "at least 2"),
-        (["--text", "nowhere.txt"], "no such text"),
-        (["--retriever", "bm25", "--reader.window", "20"], "too small"),
-        (["--retriever", "bm25", "--exclude", "nowhere"], "no such file"),
-        (
-            ["--retriever=bm25", "--rerank.by=oracle", "--rerank.candidates=1", "--reader.documents=2"],
-            "raise --rerank.candidates",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    (["--rerank.by", "oracle"], "nothing to rerank"),
+    (["--retriever", "bm25", "--rerank.by", "trained"], "go together"),
+    (["--retriever", "bm25", "--rerank.judge", "x"], "--rerank.by zero-shot"),
+    (["--retriever", "./nowhere"], "no retriever here"),
+    (["--retriever", "bm25", "--rerank.candidates", "0"], "--rerank.candidates must be at least 1"),
+    (["--exclude", "x"], "nothing to exclude"),
+    (["--limit", "1"], "at least 2"),
+    (["--text", "nowhere.txt"], "no such text"),
+    (["--retriever", "bm25", "--reader.window", "20"], "too small"),
+    (["--retriever", "bm25", "--exclude", "nowhere"], "no such file"),
+    (["--retriever=bm25", "--rerank.by=oracle", "--rerank.candidates=1", "--reader.documents=2"],
+     "raise --rerank.candidates"),
+])  # fmt: skip
 def test_bad_options_are_refused(
     folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,5 +296,4 @@ def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     for weight in encoder.model.parameters():
         weight.data.fill_(float("nan"))
-    with pytest.raises(ConfigError, match="not numbers"):
-        encoder.scores(["is the lynx calm"], ["the lynx is calm"])
+    raises(ConfigError, "not numbers", encoder.scores, ["is the lynx calm"], ["the lynx is calm"])

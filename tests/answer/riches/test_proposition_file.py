@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from transformers import AutoTokenizer
 from writing_models import writing_model
 
@@ -59,11 +60,9 @@ def test_a_file_of_another_origin_is_refused(tmp_path: Path) -> None:
     assert file.read_bytes() == whole
     manifest = tmp_path / "p.jsonl.manifest.json"
     manifest.write_text('{"format": 7}')
-    with pytest.raises(DataError, match="format 1"):
-        PropositionFile(file, ORIGIN)
+    raises(DataError, "format 1", PropositionFile, file, ORIGIN)
     manifest.unlink()
-    with pytest.raises(DataError, match="no manifest"):
-        PropositionFile(file, ORIGIN)
+    raises(DataError, "no manifest", PropositionFile, file, ORIGIN)
     with pytest.raises(WriteError):
         PropositionFile("/proc/nowhere/p.jsonl", ORIGIN)
 
@@ -82,8 +81,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, damage: str) -> None:
     }[damage]
     file.write_text("".join(changed), "utf-8")
     line = {"twice": 5, "other": 2}.get(damage, 1)
-    with pytest.raises(DataError, match=rf"p\.jsonl, line {line}: expected the next proposition"):
-        PropositionFile(file, ORIGIN)
+    raises(DataError, rf"p\.jsonl, line {line}: expected the next proposition", PropositionFile, file, ORIGIN)
 
 
 TEXTS = [f"The mill {'of rain ' * n}burned. It stood in 18{n}0." for n in range(5)]
@@ -121,20 +119,17 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     assert "in this run" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["--max_new_tokens", "9"], "another max_new_tokens (8, now 9)"),
-        (["--limit", "3"], "another limit"),
-        (["--template", "{text} ."], "another prompt"),
-        (["--fallback", "false"], "another fallback"),
-        (["--model", "other"], "another weights"),
-        (["--data", "data2"], "another corpus"),
-        (["--limit", "0"], "--limit must be"),
-        (["--batch_size", "0"], "--batch_size must be"),
-        (["--chat", "true"], "no chat template"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    (["--max_new_tokens", "9"], "another max_new_tokens (8, now 9)"),
+    (["--limit", "3"], "another limit"),
+    (["--template", "{text} ."], "another prompt"),
+    (["--fallback", "false"], "another fallback"),
+    (["--model", "other"], "another weights"),
+    (["--data", "data2"], "another corpus"),
+    (["--limit", "0"], "--limit must be"),
+    (["--batch_size", "0"], "--batch_size must be"),
+    (["--chat", "true"], "no chat template"),
+])  # fmt: skip
 def test_other_options_are_refused(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:

@@ -128,22 +128,19 @@ def test_how_a_passage_is_told(tokenizer: Any) -> None:
     assert one.fingerprint(tokenizer) != other.fingerprint(tokenizer)
 
 
-@pytest.mark.parametrize(
-    ("text", "texts", "dropped"),
-    [
-        ("- The mill burned.\n* It was built in 1820.\n", ["The mill burned.", "It was built in 1820."], {}),
-        ("1. Mills burn.\n(2) It  was.\nb) So it is.", ["Mills burn.", "It was.", "So it is."], {}),
-        ("1820 was its year.\nA mill burned.", ["1820 was its year.", "A mill burned."], {}),
-        ("- So it is.\n\n- So it is.\n- Mill", ["So it is."], {"twice": 1, "other": 1}),
-        ("Here they are:\n- The mill burned in 1821.\n- 1820", [], {"other": 2, "invented": 1}),
-        (f"- {_EXAMPLES[0][1][0]}\n- {'so ' * 50}", [], {"copied": 1, "long": 1}),
-        ('["The mill burned.", "It \\"stood\\"."]', ["The mill burned.", 'It "stood".'], {}),
-        ('["The mill burned.", 5]', ["The mill burned."], {}),
-        ("The mill burned. It was built in 1820.", ["The mill burned.", "It was built in 1820."], {}),
-        ("", [], {}),
-        ("  \n-\n", [], {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "texts", "dropped"), [
+    ("- The mill burned.\n* It was built in 1820.\n", ["The mill burned.", "It was built in 1820."], {}),
+    ("1. Mills burn.\n(2) It  was.\nb) So it is.", ["Mills burn.", "It was.", "So it is."], {}),
+    ("1820 was its year.\nA mill burned.", ["1820 was its year.", "A mill burned."], {}),
+    ("- So it is.\n\n- So it is.\n- Mill", ["So it is."], {"twice": 1, "other": 1}),
+    ("Here they are:\n- The mill burned in 1821.\n- 1820", [], {"other": 2, "invented": 1}),
+    (f"- {_EXAMPLES[0][1][0]}\n- {'so ' * 50}", [], {"copied": 1, "long": 1}),
+    ('["The mill burned.", "It \\"stood\\"."]', ["The mill burned.", 'It "stood".'], {}),
+    ('["The mill burned.", 5]', ["The mill burned."], {}),
+    ("The mill burned. It was built in 1820.", ["The mill burned.", "It was built in 1820."], {}),
+    ("", [], {}),
+    ("  \n-\n", [], {}),
+])  # fmt: skip
 def test_propositions_are_read_off_an_output(text: str, texts: list[str], dropped: dict[str, int]) -> None:
     assert parse_propositions(text, True, MILL, longest=100) == (tuple(texts), dropped)
 

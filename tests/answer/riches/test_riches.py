@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from failing import raises
 from quoting_model import PASSAGES, QUERIES, quoting
 from unigram import byte_level
 
@@ -91,15 +92,12 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("query", "thought", "ids"),
-    [
-        ("what burned", "", ["d", "a", "c"]),
-        ("what was red", "", ["c", "a", "d"]),
-        ("who", "so red", ["c", "a", "d"]),
-        ("who", "", ["a", "c", "d"]),
-    ],
-)
+@pytest.mark.parametrize(("query", "thought", "ids"), [
+    ("what burned", "", ["d", "a", "c"]),
+    ("what was red", "", ["c", "a", "d"]),
+    ("who", "so red", ["c", "a", "d"]),
+    ("who", "", ["a", "c", "d"]),
+])  # fmt: skip
 def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     corpus = Corpus.from_passages(SHARED)
@@ -257,22 +255,19 @@ def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
     assert room_of(model, 60) is None
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["--prompt.chat", "true"], "no chat template"),
-        (["--limit", "0"], "--limit"),
-        (["--search.batch_size", "0"], "batch_size must be"),
-        (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
-        (["--prompt.markers", '[" «", "»"]'], "without white space"),
-        (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
-        (["--search.max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower max_new_tokens"),
-        (["--prompt.markers", '["☃", "»"]'], "cannot write the marker '☃'"),
-        (["--prompt.markers", '["«", "«"]'], "two different texts"),
-        (["--model", "/nowhere/model"], "no such folder"),
-        (["--model", "/nowhere/model.gguf"], "no such file"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "message"), [
+    (["--prompt.chat", "true"], "no chat template"),
+    (["--limit", "0"], "--limit"),
+    (["--search.batch_size", "0"], "batch_size must be"),
+    (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
+    (["--prompt.markers", '[" «", "»"]'], "without white space"),
+    (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
+    (["--search.max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower max_new_tokens"),
+    (["--prompt.markers", '["☃", "»"]'], "cannot write the marker '☃'"),
+    (["--prompt.markers", '["«", "«"]'], "two different texts"),
+    (["--model", "/nowhere/model"], "no such folder"),
+    (["--model", "/nowhere/model.gguf"], "no such file"),
+])  # fmt: skip
 def test_bad_input_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:
@@ -304,10 +299,8 @@ def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
     corpus = Corpus.from_passages(PASSAGES)
     for markers in ((marker, "»"), ("«", marker)):
         expected = rf"marker {re.escape(repr(marker))} holds .*, a special token .*the option markers"
-        with pytest.raises(ConfigError, match=expected):
-            TextMarkers(tokenizer, *markers)
-        with pytest.raises(ConfigError, match=expected):
-            build_keys(corpus, tokenizer, markers=markers)
+        raises(ConfigError, expected, TextMarkers, tokenizer, *markers)
+        raises(ConfigError, expected, build_keys, corpus, tokenizer, markers=markers)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("«", "»"), ("{{", "}}"), ("<", ">"), ("<q>", "</q>")])
@@ -329,26 +322,22 @@ def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
 def test_keys_of_another_kind_are_refused(folder: Path) -> None:
     some = program(folder)
     other = byte_level(["The mill"], 300)
-    with pytest.raises(MismatchError, match="another tokenizer"):
-        Riches(some.model, other, some.corpus, some.keys)
+    raises(MismatchError, "another tokenizer", Riches, some.model, other, some.corpus, some.keys)
     with pytest.raises(MismatchError, match="another corpus"):
         Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
     with pytest.raises(MismatchError, match="another markers"):
         Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "kinds", "stops"),
-    [
-        ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
-        ("so answer: the barn", "the barn", ["thought", "answer"], False),
-        ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
-        ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
-        ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
-        ("so « It was red. »\n", "", ["thought", "quote"], False),
-        ("answer:\n", "", [], False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "answer", "kinds", "stops"), [
+    ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
+    ("so answer: the barn", "the barn", ["thought", "answer"], False),
+    ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
+    ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
+    ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
+    ("so « It was red. »\n", "", ["thought", "quote"], False),
+    ("answer:\n", "", [], False),
+])  # fmt: skip
 def test_answers_are_read_off_free_text(
     folder: Path, text: str, answer: str, kinds: list[str], stops: bool
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
@@ -135,8 +136,7 @@ def test_what_cannot_be_driven_is_refused() -> None:
         plant_causal(MistralForCausalLM(config))
     chunked = small_llama()
     chunked.config.layer_types = ["chunked_attention"] * 2
-    with pytest.raises(ConfigError, match="within a window"):
-        plant_causal(chunked)
+    raises(ConfigError, "within a window", plant_causal, chunked)
     with pytest.raises(ConfigError, match="256 positions; shorten"):
         plant_causal(small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
@@ -150,8 +150,7 @@ def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(CausalGenerator, "_agrees", full)
-    with pytest.raises(RuntimeError, match="allocate memory"):
-        CausalGenerator(MODELS["llama"])
+    raises(RuntimeError, "allocate memory", CausalGenerator, MODELS["llama"])
 
 
 def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:

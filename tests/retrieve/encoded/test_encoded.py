@@ -209,8 +209,7 @@ def test_bad_queries_are_refused_or_cut(biencoder: BiEncoderModel, corpus: Corpu
 
 
 def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoderModel) -> None:
-    with pytest.raises(DataError, match="the corpus is empty"):
-        DenseRetriever.assemble(biencoder, Corpus.from_passages([]))
+    raises(DataError, "the corpus is empty", DenseRetriever.assemble, biencoder, Corpus.from_passages([]))
     with pytest.raises(DataError, match="'DONE' is reserved"):
         DenseRetriever.assemble(biencoder, Corpus.from_passages([Passage("DONE", "x")]))
 
@@ -343,8 +342,7 @@ def test_another_model_another_file_and_options_without_effect_are_refused(
     name = sorted(name for name in weights if name.endswith("LayerNorm.bias"))[0]
     save_file(weights | {name: weights[name] + 1}, folder / "model" / "model.safetensors", {"format": "pt"})
     raises(MismatchError, "made with another model", opened, folder)
-    with pytest.raises(ConfigError, match="rescores nothing"):
-        opened(root / kind, search=SearchOptions(rescore=3))
+    raises(ConfigError, "rescores nothing", opened, root / kind, search=SearchOptions(rescore=3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -556,8 +554,7 @@ def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) 
         ({"index": IndexOptions(span_words=3)}, "no span_words; it reads whole passages"),
         ({"index": IndexOptions("flat")}, "no backend; leave it out"),
     ):
-        with pytest.raises(ConfigError, match=message):
-            build(model, data, Building(str(tmp_path / "r"), kind, **option))
+        raises(ConfigError, message, build, model, data, Building(str(tmp_path / "r"), kind, **option))
     with pytest.raises(ConfigError, match=r"kind=.hybrid. is not built from a model; choose one of auto"):
         build(model, data, Building(str(tmp_path / "r"), "hybrid"))
     with pytest.raises(ConfigError, match=r"kind=.spares. is no kind of retriever"):

@@ -339,14 +339,11 @@ def test_members_over_different_corpora_are_refused_with_both_named():
 
 @pytest.mark.parametrize("kind", [FusionRetriever, FusedChains])
 def test_members_and_weights_that_cannot_work(kind):
-    with pytest.raises(ConfigError, match="at least two members, got 1"):
-        kind([Fixed({})])
+    raises(ConfigError, "at least two members, got 1", kind, [Fixed({})])
     with pytest.raises(ConfigError, match="3 weights for 2 members"):
         kind([Fixed({}), Fixed({})], Fusion("rrf", weights=(1.0, 1.0, 1.0)))
-    with pytest.raises(ConfigError, match="depth must be at least 1"):
-        FusionRetriever([Fixed({}), Fixed({})], depth=0)
-    with pytest.raises(ConfigError, match="length 2 names no member"):
-        FusedChains([Fixed({}), Fixed({})], length=2)
+    raises(ConfigError, "depth must be at least 1", FusionRetriever, [Fixed({}), Fixed({})], depth=0)
+    raises(ConfigError, "length 2 names no member", FusedChains, [Fixed({}), Fixed({})], length=2)
 
 
 def test_dynamic_chains_are_interleaved_and_as_long_as_the_mean():

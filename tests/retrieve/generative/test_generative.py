@@ -323,8 +323,7 @@ def test_what_cannot_be_done_is_refused(
     causal: GenerativeRetriever, data: Path, llama: Path, tmp_path: Path
 ) -> None:
     causal.options = SearchOptions(compile=True)
-    with pytest.raises(ConfigError, match="LlamaForCausalLM's decoder cannot be driven"):
-        causal.retrieve(queries()[:1], 1)
+    raises(ConfigError, "LlamaForCausalLM's decoder cannot be driven", causal.retrieve, queries()[:1], 1)
     with pytest.raises(ConfigError, match="between 1 and 2, got 3"):
         CausalLM(str(llama), layers=3).load()
     assert CausalLM(str(llama), layers=1).load().model.config.num_hidden_layers == 1

@@ -196,8 +196,7 @@ def test_a_done_that_was_never_learned_is_warned_of(
 
 
 def test_what_cannot_work_is_refused() -> None:
-    with pytest.raises(ConfigError, match="bm25 never writes DONE"):
-        appending(BM25Retriever(CORPUS), 2, dynamic=True)
+    raises(ConfigError, "bm25 never writes DONE", appending, BM25Retriever(CORPUS), 2, dynamic=True)
     astray = WordOverlap()
     astray.corpus = LETTERS
     raises(MismatchError, "not in corpus", best, astray, 2, [Query("q", "stone")])

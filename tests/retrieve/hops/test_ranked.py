@@ -570,5 +570,4 @@ def test_names_of_rules() -> None:
     with pytest.raises(ConfigError, match=r"no stop rule is called 'long'; known are .*log-odds, never, "):
         HopsRetriever(bm25, HopOptions("dynamic", stop="long"))
     for steps in ("single", "fixed"):
-        with pytest.raises(ConfigError, match=r"stop says where chains end: choose steps="):
-            HopOptions(steps, stop="short")
+        raises(ConfigError, r"stop says where chains end: choose steps=", HopOptions, steps, stop="short")
