@@ -1,7 +1,8 @@
-"""What users hold can be pickled and copied, and what comes out searches as before."""
+"""What users hold is pickled and copied, and temporary folders go with the object that they belong to."""
 
 import copy
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from failing import raises
 from small_data import tiny_bert
 
 import grls
-from grls.errors import ConfigError
+from grls.api.searcher import HeldFolder
+from grls.errors import ConfigError, WriteError
 
 TEXTS = ["otters eat fish", "owls hunt mice at night", "a bridge hangs from cables", "copper is a metal"]
 GOLD = {"0": ["0"], "1": ["1"]}
@@ -117,3 +119,52 @@ def test_results_and_models_can_be_pickled(searcher: grls.Searcher, tmp_path: Pa
     for corpus in copies(searcher.corpus):
         assert corpus.fingerprint == searcher.corpus.fingerprint
         assert list(corpus) == list(searcher.corpus)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+SCRIPT = """
+import sys, tempfile
+from grls.api.searcher import HeldFolder
+tempfile.tempdir = sys.argv[1]
+owner = HeldFolder()
+print(owner.path, flush=True)
+"""
+
+
+def run_script(temporary: Path, more: str = "", code: int = 0) -> Path:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT + more, str(temporary)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code, ran.stderr
+    return Path(ran.stdout.strip())
+
+
+def test_a_folder_goes_at_the_end_of_the_process(temporary: Path) -> None:
+    assert not run_script(temporary).exists()
+
+
+def test_what_a_killed_process_left_goes_with_the_next_folder(temporary: Path) -> None:
+    left = run_script(temporary, "import os; os.kill(os.getpid(), 9)", code=-9)
+    assert left.is_dir()
+    live = HeldFolder()
+    assert not left.exists()
+    HeldFolder()
+    assert live.path.is_dir()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_process_leaves_the_folders_of_its_parent(temporary: Path) -> None:
+    more = "import os, gc\nif not os.fork():\n    del owner; gc.collect(); os._exit(0)\nos.wait()\n"
+    kept = run_script(temporary, more + "import pathlib; assert list(pathlib.Path(sys.argv[1]).iterdir())\n")
+    assert not kept.exists()
+
+
+def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    (temporary / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary / "file" / "below"))
+    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", HeldFolder)

@@ -1,5 +1,6 @@
 """A name holds the whole content or what it held before."""
 
+import errno
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,13 @@ from grls.data.dataset import read_split
 from grls.data.filters import Only, read_allowed
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, WriteError
+from grls.io import ending
 from grls.io.files import (
     _machine,
     atomic_file,
     atomic_folder,
     atomic_path,
+    is_write_failure,
     named_lines,
     read_json,
     read_text,
@@ -397,3 +401,35 @@ def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> No
     with pytest.raises(RuntimeError, match="a bug"), atomic_path(tmp_path / "made"):
         raise RuntimeError("a bug")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_writers_in_other_languages_are_known() -> None:
+    for text in (
+        "basic_ios::clear: iostream error",
+        "PytorchStreamWriter failed writing file",
+        "(os error 28)",
+    ):
+        assert is_write_failure(RuntimeError(text))
+    assert not is_write_failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize(("number", "printed"), [(errno.ENOSPC, False), (errno.ENOENT, True)])
+def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
+    number: int, printed: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+
+    def write() -> None:
+        raise OSError(number, "no room")
+
+    def command() -> None:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        write()
+
+    if printed:
+        raises(OSError, "no room", ending.reported, command)
+    else:
+        assert ending.reported(command) == 1
+    assert ("Traceback" in capfd.readouterr().err) == printed

@@ -1,6 +1,7 @@
-"""What is told of a long loop."""
+"""What is told of a long loop, and threads that wait asleep on a busy machine."""
 
 import io
+import os
 import re
 import shutil
 import sys
@@ -11,7 +12,7 @@ import pytest
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.io import progress
-from grls.io.progress import Progress, reporting, showing, waiting
+from grls.io.progress import Progress, reporting, showing, wait_asleep_if_busy, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.spec import write_spec
 
@@ -156,3 +157,23 @@ def test_loops_show_themselves_within_a_command_alone(
             bar.update()
     told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
     assert told == ["bm25 1 of 2 queries", "bm25 2 of 2 queries"]
+
+
+NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, load: float, **own: str) -> list[str | None]:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(progress, "usable_cores", lambda: 2)
+    monkeypatch.setattr(os, "environ", dict(own))
+    wait_asleep_if_busy()
+    return [os.environ.get(name) for name in NAMES]
+
+
+def test_threads_sleep_where_more_wants_to_run_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch, 2.5) == ["PASSIVE", "0"]
+    assert settings(monkeypatch, 1.5) == [None, "1000"]  # others may come later
+
+
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch, 9.0, OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE", "0"]

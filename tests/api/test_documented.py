@@ -1,4 +1,4 @@
-"""docs/python.md names every keyword of every public call."""
+"""docs/python.md names every keyword of every public call; its code and the README's ten lines run."""
 
 import re
 from collections.abc import Callable
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import grls
+import grls.fitting.models
+from grls.errors import ConfigError
 from grls.fitting.options import FitOptions
 from grls.index.options import IndexOptions, LimitOptions
 from grls.retrieve.fusion.retriever import Fusion
@@ -61,3 +63,42 @@ def test_every_public_call_has_a_row() -> None:
     inner = {"composed", "corpus", "describe", "folder", "rankings", "reopen"}
     assert methods - inner <= CALLS.keys() == rows().keys()
     assert all(f"grls.{name}" in PAGE for name in values - {"Searcher"})
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_runs(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    for name, kind in (("generator", "generative"), ("dense", "dense")):
+        (tmp_path / "runs" / name).symlink_to(kinds / kind)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    exec("\n".join(blocks), names)
+    assert len(blocks) >= 7
+    assert names["again"].search("is the otter calm ?")  # type: ignore[attr-defined]
+
+
+def no_model(name: str) -> object:
+    raise ConfigError(f"{name} is not here.")
+
+
+def test_the_ten_lines_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(grls.fitting.models, "find_encoder", no_model)
+    monkeypatch.setattr(grls.fitting.models, "find_writer", no_model)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len([line for line in block.splitlines() if line.strip()]) <= 16
+    names: dict[str, object] = {}
+    exec(block, names)
+    hits = grls.load("runs/otters").search("what do otters eat?", k=5)
+    assert (hits[0].id, hits[0].text) == ("0", "Otters eat fish.")
+    assert grls.load("runs/mine").search("what do otters eat?", k=5) == hits
+    printed = capsys.readouterr().out
+    assert "Otters eat fish." in printed
+    assert re.search(r"^\W*mine\b.*100", printed, re.MULTILINE)  # of the experiment
