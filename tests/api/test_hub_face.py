@@ -59,7 +59,7 @@ def cached(cache: Path, name: str, folder: Path, ref: str = "main") -> Path:
     return snapshot
 
 
-@pytest.mark.parametrize("kind", ["generative", "hybrid", "rescored", "ranked"])
+@pytest.mark.parametrize("kind", ["hybrid", "rescored"])
 def test_what_is_uploaded_opens_from_the_cache(kinds: Path, sent: Path, cache: Path, kind: str) -> None:
     original = grls.load(kinds / kind, device="cpu")
     assert original.push_to_hub(f"user/{kind}") == f"https://hub/user/{kind}"

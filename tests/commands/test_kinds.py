@@ -1,4 +1,4 @@
-"""A kind of retriever in all that asks retrievers: one that is registered here, and two that came last.
+"""A kind of retriever in all that asks retrievers: one that is registered here, and one that came last.
 
 What a kind is made of, no command knows: its class and its name in the registry are enough.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import options as biencoder_options
-from encoder_models import tiny_colbert, tiny_splade
+from encoder_models import tiny_colbert
 from failing import fails
 from small_data import passages, small_tokenizer, tiny_bert
 from toy_kind import TARGET, ToyRetriever
@@ -30,7 +30,7 @@ from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample
 from grls.train.chains.mining import Proposals, Rescore
 
-MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
+MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 
 
 @pytest.fixture(scope="module")

@@ -76,12 +76,12 @@ def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> 
     [SINGLE], ["--hops.steps", "single"], ['--hops={"steps": "single"}'], ["--config=single.yaml"],
     ["--hops=hops.yaml"],
 ])  # fmt: skip
-def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: list[str]) -> None:
+def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: str) -> None:
     """What a folder stores of chains that end says nothing of a single step."""
     Path("single.yaml").write_text("hops:\n  steps: single\n")
     Path("hops.yaml").write_text("steps: single\n")
     update_spec("r", {"hops": STORED | {"choose": "expected-f1"}})
-    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *asked]) == 0
+    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", asked]) == 0
     assert '"steps": "single"' in Path("o.info.json").read_text()
 
 

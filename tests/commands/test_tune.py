@@ -134,9 +134,7 @@ def test_one_setting_alone_and_some_queries(
     assert load_retriever(own).describe().steps == "dynamic"
 
 
-@pytest.mark.parametrize(
-    "stored", [{"done_bias": 3.5}, {"done_bias": 9.0}, {"done_bias": 3.5, "choose": "expected-f1"}]
-)
+@pytest.mark.parametrize("stored", [{"done_bias": 9.0}, {"done_bias": 3.5, "choose": "expected-f1"}])
 def test_before_is_what_the_folder_retrieved_wherever_the_grid_begins(
     stored: dict[str, Any], data: Path, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,19 +241,18 @@ def killed(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "hops", "cut"])
+@pytest.mark.parametrize("kind", ["hybrid", "cut"])
 def test_a_killed_run_goes_on_and_the_folder_stays_until_the_end(
     kind: str,
     data: Path,
     generative: Path,
     dense: Path,
-    hopping: Path,
     cutting: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = {"hops": hopping, "cut": cutting}.get(kind, tmp_path / "hybrid")
+    folder = cutting if kind == "cut" else tmp_path / "hybrid"
     if kind == "hybrid":
         priors = [{"retriever": "bm25"}, {"retriever": relative(dense, folder)}]
         write_spec(folder, "hybrid", {"generator": relative(generative, folder), "priors": priors})

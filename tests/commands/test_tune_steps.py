@@ -140,7 +140,7 @@ def tuned(data: str, *options: str) -> list[str]:
     return ["tune", "r", f"--data={data}", "--split=train", "--limit=6", "--device=cpu", *GRID, *options]
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("kind", ["fusion", "hybrid", "rescored"])
 def test_queries_that_may_be_cut_are_cut_in_tuning(kinds_here: Path, kind: str) -> None:
     write_spec("r", kind, FOLDERS[kind] | {"search": {"truncate_queries": True}})
     assert main(tuned("long")) == 0
@@ -149,7 +149,7 @@ def test_queries_that_may_be_cut_are_cut_in_tuning(kinds_here: Path, kind: str) 
     assert main(["retrieve", "r", *given]) == 0
 
 
-@pytest.mark.parametrize("kind", ["cut", "fusion", "hops"])
+@pytest.mark.parametrize("kind", ["cut", "fusion"])
 def test_a_killed_run_does_not_go_on_with_another_search(
     kinds_here: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

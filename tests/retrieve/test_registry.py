@@ -236,10 +236,11 @@ ON_CPU = Opening("cpu")
 
 
 @pytest.fixture(scope="module")
-def sharing(kinds: Path) -> Path:
-    written(kinds / "hybrid-3", BOTH_PRIORS)
-    written(kinds / "all", FOUR_MEMBERS)
-    return kinds
+def sharing(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = Path(shutil.copytree(kinds, tmp_path_factory.mktemp("sharing") / "kinds"))
+    written(place / "hybrid-3", BOTH_PRIORS)
+    written(place / "all", FOUR_MEMBERS)
+    return place
 
 
 def test_members_share_model_passages_and_words(sharing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from failing import raises
-from quoting_model import PASSAGES, QUERIES, quoting
+from quoting_model import PASSAGES, QUERIES
 from sklearn.feature_extraction.text import TfidfVectorizer
 from unigram import byte_level
 
@@ -37,8 +37,8 @@ def _page(*given: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return quoting(tmp_path_factory.mktemp("riches"))
+def folder(quotes: Path) -> Path:
+    return quotes
 
 
 def program(folder: Path, **options: Any) -> Riches:
@@ -49,8 +49,7 @@ def program(folder: Path, **options: Any) -> Riches:
     return Riches(model, tokenizer, corpus, keys, None, given)
 
 
-@pytest.mark.parametrize("anywhere", [False, True])
-@pytest.mark.parametrize("beam", ["adaptive", "full", "greedy"])
+@pytest.mark.parametrize(("beam", "anywhere"), [("adaptive", False), ("full", True), ("greedy", False)])
 def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam: Any) -> None:
     first, second = program(folder, anywhere=anywhere, beam=beam).answer(QUERIES)
     assert [p.kind for p in first.pieces] == ["thought", "quote", "answer"]

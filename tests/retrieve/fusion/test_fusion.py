@@ -1,12 +1,8 @@
 """Fusion: known values, the naive loop, ranx; ensembles, runs in memory, and where a ranking is cut."""
 
 import itertools
-import json
 import math
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -149,26 +145,18 @@ def test_sums_of_equal_terms_tie_in_any_order():
     assert ids(rrf(terms[::-1], (1, 1))) == ["y", "x"]
 
 
-RANX = """
-import json, sys
-from ranx import Run, fuse
-made = []
-for runs, norm, method, weights in json.load(sys.stdin):
-    params = {"weights": weights} if method == "wsum" else {}
-    fused = fuse([Run(run) for run in runs], norm=norm, method=method, params=params)
-    made.append({q: {p: float(s) for p, s in hits.items()} for q, hits in fused.run.items()})
-print(json.dumps(made))
-"""
-
-
 def ranx_fuse(cases):
-    """ranx as plain Python in a process of its own: compiled, its first call takes minutes."""
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", RANX], input=json.dumps(cases), env=environment, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
-    return json.loads(run.stdout)
+    """ranx as plain Python: compiled, its first call takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("numba.config.DISABLE_JIT", True)
+        import ranx
+
+        made = []
+        for runs, norm, method, weights in cases:
+            params = {"weights": weights} if method == "wsum" else {}
+            fused = ranx.fuse([ranx.Run(run) for run in runs], norm=norm, method=method, params=params)
+            made.append({q: {p: float(s) for p, s in hits.items()} for q, hits in fused.run.items()})
+        return made
 
 
 def test_scores_agree_with_ranx():
