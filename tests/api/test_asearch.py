@@ -15,7 +15,7 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.retrieve.queries import queries_of
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
@@ -93,15 +93,6 @@ def test_an_error_reaches_its_caller_alone() -> None:
     assert (first, third) == ([Hit("a", 1.0, "text a")], [Hit("b", 1.0, "text b")])
     assert isinstance(second, DataError)
     assert [batch for batch, _ in retriever.batches] == [["a", "zzz", "b"], ["a"], ["zzz"], ["b"]]
-
-
-def test_bad_options_are_refused_at_once() -> None:
-    searcher, retriever = slow()
-    with pytest.raises(ConfigError, match="k must be"):
-        asyncio.run(searcher.asearch("a", 0))
-    with pytest.raises(ConfigError):
-        asyncio.run(searcher.asearch("a", where="year>>"))
-    assert retriever.batches == []
 
 
 def test_a_cancelled_search_disturbs_no_other() -> None:

@@ -102,29 +102,21 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     output = tmp_path / "made"
     for call, said in (
         (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 prior"),
-        (
-            lambda: generator.with_priors(dense, weigth=1, output=output),
-            "no argument 'weigth'; did you mean weight",
-        ),
+        (lambda: generator.with_priors(dense, weigth=1, output=output),
+         "no argument 'weigth'; did you mean weight"),
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
         (lambda: generator.with_priors(3, output=output), r"priors\[0\] must be a Searcher or a path, got 3"),
         (lambda: dense.hops(steps="single", output=output), "a single step has no hops"),
-        (
-            lambda: grls.fuse(dense, output=output),
-            "searchers must be a list of Searcher objects or texts or paths",
-        ),
-        (
-            lambda: grls.fuse(["bm25", "bm25"], output=output),
-            "fuse: searchers must be a list of at least two retrievers, one of them a searcher",
-        ),
-        (
-            lambda: grls.fuse([dense, "bm25"], method="best", output=output),
-            "one of interleave, rrf, sum, got 'best'",
-        ),
+        (lambda: grls.fuse(dense, output=output),
+         "searchers must be a list of Searcher objects or texts or paths"),
+        (lambda: grls.fuse(["bm25", "bm25"], output=output),
+         "fuse: searchers must be a list of at least two retrievers, one of them a searcher"),
+        (lambda: grls.fuse([dense, "bm25"], method="best", output=output),
+         "one of interleave, rrf, sum, got 'best'"),
         (lambda: dense.rescored(kinds / "bert", output=output), "CrossEncoder"),
         (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be at least 0"),
         (lambda: dense.hops(output=kinds), "exists and holds no grls.json"),
-    ):
+    ):  # fmt: skip
         raises(GrlsError, said, call)
         assert not output.exists(), said
     raises(ConfigError, "hops: max must be a whole number, got 'three'", dense.hops, "three")

@@ -167,10 +167,8 @@ def test_errors_of_the_hub_say_what_to_do(kinds: Path, monkeypatch: pytest.Monke
     dense = grls.load(kinds / "dense", device="cpu")
     for call, said in (
         (lambda: dense.push_to_hub("mine"), "user/name"),
-        (
-            lambda: dense.push_to_hub("user/mine", licence="mit"),
-            "no argument 'licence'; did you mean license",
-        ),
+        (lambda: dense.push_to_hub("user/mine", licence="mit"),
+         "no argument 'licence'; did you mean license"),
         (lambda: dense.push_to_hub("user/mine", license="My own"), "can be no name on the hub"),
-    ):
+    ):  # fmt: skip
         raises(ConfigError, said, call)

@@ -102,10 +102,6 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
         searcher.search(str(file))
 
 
-def test_a_blank_query_is_refused_by_its_place_below_the_searcher(searcher: grls.Searcher) -> None:
-    raises(DataError, "query 1: its text is empty", searcher.retriever.retrieve, ["otters", " "], 2)
-
-
 def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
     """A search needs no ids; a row is no list of queries."""
     frame = pd.DataFrame({"text": ["fish", "den"]})
@@ -113,10 +109,6 @@ def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
     row = next(frame.assign(title="t").itertuples(index=False))
     for read in (searcher.search, grls.BM25):
         raises(DataError, r"this is a single row, .*\[row._asdict\(\)\]", read, row)
-
-
-def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
-    raises(DataError, "its text is empty", searcher.stream, " ")
 
 
 def test_the_remedy_of_a_long_query_works(kinds: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import grls
 from grls.api.searcher import Searcher
 from grls.api.streaming import with_texts
-from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
@@ -164,13 +163,6 @@ def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path, name: st
     assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]
     assert [(hop.last, hop.done) for hop in found[:-1]] == [(False, False)] * (len(found) - 1)
     assert (found[-1].last, found[-1].done, found[-1].score) == (True, best.done, best.score)
-
-
-def test_filters_bind_every_hop(kinds: Path) -> None:
-    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
-    allowed = ["otter-calm", "r0"]
-    found = list(searcher.stream(Query("q", QUERIES[0]), allow=allowed))
-    assert {hit.id for hit in found[-1].chain} == set(allowed)
 
 
 def test_bad_input(kinds: Path) -> None:

@@ -3,7 +3,6 @@
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,35 +46,6 @@ def load(folder: Path) -> Searcher:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def test_of_an_encoder_only_the_added_passages_are_encoded(
-    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The files are those of the folder that is made anew."""
-    old = Corpus.read(kinds / "data")
-    records = [record for record in old.records() if record["_id"] not in GONE] + ADDED
-    passages = Corpus.read(write_jsonl(tmp_path / "corpus.jsonl", records))
-    biencoder = BiEncoderModel.load(str(kinds / "dense" / "model"), device="cpu")
-    DenseRetriever.assemble(biencoder, passages).save_pretrained(tmp_path / "anew" / "dense")
-    asked: list[str] = []
-    encode = BiEncoderModel.encode
-
-    def noted(self: Any, texts: Any, *rest: Any) -> Any:
-        asked.extend(texts)
-        return encode(self, texts, *rest)
-
-    monkeypatch.setattr(BiEncoderModel, "encode", noted)
-    load(kinds / "dense").updated(ADDED, GONE, output=tmp_path / "dense")
-    assert asked == ["the otter is proud .", "lynx the lynx is calm and proud ."]
-    made, anew = files_of(tmp_path / "dense"), files_of(tmp_path / "anew" / "dense")
-    made_rows, rows = (np.load(place / "dense" / "embeddings.npy") for place in (tmp_path, tmp_path / "anew"))
-    assert np.allclose(made_rows, rows, atol=1e-6)
-    assert made.keys() == anew.keys()
-    differing = {name for name in made if made[name] != anew[name]}
-    assert differing <= {"embeddings.npy", "grls.json"}
-    specs = [{**read_spec(place / "dense"), "embeddings": None} for place in (tmp_path, tmp_path / "anew")]
-    assert specs[0] == specs[1]
 
 
 def test_what_is_tuned_stays(kinds: Path, tmp_path: Path) -> None:

@@ -195,8 +195,7 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     assert (info.corpus, info.queries, info.data, info.members) == ("", "", "", ("one", "two"))
     Path("out/e.jsonl").write_text("{}\n")
     capsys.readouterr()
-    assert main(["fuse", *runs, "--output=out/e"]) == 1
-    assert "out/e.jsonl is there already" in capsys.readouterr().err
+    assert "out/e.jsonl is there already" in fails(capsys, "fuse", *runs, "--output=out/e")
 
 
 def test_data_without_a_split_takes_the_queries_from_the_runs(place):

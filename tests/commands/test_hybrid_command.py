@@ -79,15 +79,8 @@ def test_what_cannot_work_is_refused(
 
     ahead = made("ahead", generative, bm25)
     none = made("none", generative)
-    itself = made("itself", generative, {"retriever": relative(generative, tmp_path / "itself")})
-    weighed = made("weighed", generative, {"retriever": "bm25", "weight": "much"})
     three = made("three", generative, bm25, bm25, bm25)
     for command, options, message in (
-        ("retrieve", [weighed], "weight must be a number, got 'much'"),
-        ("retrieve", [made("of-dense", dense, bm25)], "look ahead for a generator"),
-        ("retrieve", [itself], "does not score all passages"),
-        ("retrieve", [made("share", generative, bm25, done_share=0)], "must be below 0, got 0"),
-        ("retrieve", [made("field", generative, bm25, prior_weight=1)], "unknown field 'prior_weight'"),
         ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
         ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
         ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),

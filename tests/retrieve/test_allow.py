@@ -167,7 +167,7 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
             GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
 
 
-@pytest.mark.parametrize("backend", ["array", "marisa", "flat"])
+@pytest.mark.parametrize("backend", ["array", "marisa"])
 def test_added_passages_are_found_as_if_they_had_been_there(
     generative: GenerativeRetriever, tmp_path: Path, backend: str
 ) -> None:

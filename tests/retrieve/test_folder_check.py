@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from failing import raises
+from failing import fails, raises
 from small_data import small_retriever, tiny_bert, write_small
 
 import grls
@@ -136,8 +136,7 @@ def test_the_command_reports_and_ends_with_1(
 
 def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raises(DataError, r"neither a retriever .* nor an index", grls.check_folder, tmp_path)
-    assert main(["check"]) == 1
-    assert "give a data set, or the folder" in capsys.readouterr().err
+    assert "give a data set, or the folder" in fails(capsys, "check")
     assert main(["check", "data", "--index", "runs"]) == 1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from failing import raises
+from failing import fails, raises
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
@@ -199,8 +199,7 @@ def test_training_is_resumed_with_the_same_options_only(
         ("--train", str(fewer), "the file of training examples has changed since the run"),
         ("--max_tokens", "31", "now it is 31"),
     ):
-        assert main(training(folder, collected, output, *resumed, option, value)) == 1
-        assert told in capsys.readouterr().err
+        assert told in fails(capsys, *training(folder, collected, output, *resumed, option, value))
     assert main(training(folder, collected, output, *resumed)) == 0
 
 
@@ -251,8 +250,7 @@ def test_bad_options_are_refused(
     given = options(folder, "refused", *more)
     if "--reader.documents=2" in more:
         given += ["--reader.document_tokens", "4"]
-    assert main(given) == 1
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, *given)
     assert not (folder / "refused.json").exists()
 
 
@@ -261,8 +259,7 @@ def test_a_judge_without_so_many_positions_is_refused(
 ) -> None:
     write_model(folder / "short", positions=32)
     more = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(folder / "short"))
-    assert main(options(folder, "judged-short", *more)) == 1
-    assert "has 32 positions" in capsys.readouterr().err
+    assert "has 32 positions" in fails(capsys, *options(folder, "judged-short", *more))
 
 
 def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
@@ -272,24 +269,20 @@ def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     named = ("--model", str(tmp_path / "model"))
     assert main(options(folder, "named", *named)) == 0
     write_model(tmp_path / "model", seed=7)
-    assert main(options(folder, "named", *named)) == 1
-    assert "other settings (weights)" in capsys.readouterr().err
+    assert "other settings (weights)" in fails(capsys, *options(folder, "named", *named))
     write_model(tmp_path / "judge", seed=3)
     judged = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(tmp_path / "judge"))
     assert main(options(folder, "judged-by", *judged)) == 0
     write_model(tmp_path / "judge", seed=4)
-    assert main(options(folder, "judged-by", *judged)) == 1
-    assert "other settings (judged_by)" in capsys.readouterr().err
+    assert "other settings (judged_by)" in fails(capsys, *options(folder, "judged-by", *judged))
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text((folder / "text.txt").read_text())
     texts = ("--text", str(tmp_path / "texts"))
     assert main(options(folder, "renamed", *texts)) == 0
     (tmp_path / "texts" / "a.txt").rename(tmp_path / "texts" / "b.txt")
-    assert main(options(folder, "renamed", *texts)) == 1
-    assert "holds records of 'a.txt'" in capsys.readouterr().err
+    assert "holds records of 'a.txt'" in fails(capsys, *options(folder, "renamed", *texts))
     (tmp_path / "texts" / "c.txt").write_text("")
-    assert main(options(folder, "empty", *texts)) == 1
-    assert "c.txt: the text is empty" in capsys.readouterr().err
+    assert "c.txt: the text is empty" in fails(capsys, *options(folder, "empty", *texts))
 
 
 def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:

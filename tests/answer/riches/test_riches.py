@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from failing import raises
+from failing import fails, raises
 from quoting_model import PASSAGES, QUERIES
 from sklearn.feature_extraction.text import TfidfVectorizer
 from unigram import byte_level
@@ -275,8 +275,7 @@ def test_bad_input_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:
     base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(tmp_path / "x")]
-    assert main(["answer", "riches", *base, *wrong]) == 1
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, "answer", "riches", *base, *wrong)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -386,22 +386,7 @@ def test_the_settings_of_a_run_name_the_depth():
 
 INFO = RunInfo("bm25", "one", "single", "c", "q", "data", "test", "bm25", stages=("retrieve",), seconds=2.0)
 FIRST = replace(Run.of({"q": [Hit("a", 2.0), Hit("b", 1.0)]}, info=INFO), path="one.jsonl")
-SECOND = Run({"q": [Hit("c", 9.0)]}, path="two.trec")
 CHAINS = Run.of(chains={"q": Chain((Hit("a", -0.5), Hit("DONE", -0.5)), -1.0, True)})
-
-
-def test_rankings_are_interleaved_and_the_manifest_says_of_what() -> None:
-    runs = [FIRST, SECOND]
-    fused = RunFusion.of(runs, None, "mean").ensemble(runs, Fusion(), None, {"tune": ["x"]})
-    assert [hit.id for hit in fused.rankings["q"]] == ["a", "c"]
-    assert fused.info is not None
-    assert (fused.info.name, fused.info.members) == ("interleave of one + two", ("one", "two"))
-    assert (fused.info.system, fused.info.steps, fused.info.stages) == ("ensemble", "single", ("retrieve",))
-    assert fused.info.seconds >= 2.0
-    assert list(fused.info.options) == [
-        "runs", "k", "members_depth", "pool", "length", "method", "normalization", "rrf_k", "tune", "weights"
-    ]  # fmt: skip
-    assert fused.info.options["runs"] == ["one.jsonl", "two.trec"]
 
 
 def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> None:
@@ -425,13 +410,6 @@ def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> 
     hops, pooled = ranking("abc", 3, "fixed"), ranking("abc", 3, "fixed", pool=True)
     assert depth(hops, hops) is None  # chains
     assert depth(hops, pooled) == 3
-
-
-def test_chains_give_a_chain_and_take_no_k() -> None:
-    fused = RunFusion.of([CHAINS, CHAINS], None, "max").fuse([CHAINS, CHAINS], Fusion())
-    assert [hit.id for hit in fused.chains["q"].hits] == ["a"]
-    assert fused.chains["q"].done
-    raises(ConfigError, "k is of rankings", RunFusion.of, [CHAINS, CHAINS], 3, "mean")
 
 
 def test_steps_are_those_of_all_members() -> None:

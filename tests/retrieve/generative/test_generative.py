@@ -116,12 +116,6 @@ def test_done_is_never_a_hit(retriever: GenerativeRetriever) -> None:
         assert scores == sorted(scores, reverse=True)
 
 
-def test_saving_replaces_the_earlier_retriever(retriever: GenerativeRetriever, saved: Path) -> None:
-    (saved / "old.txt").write_text("old")
-    retriever.save_pretrained(saved)
-    assert not (saved / "old.txt").exists()
-
-
 @pytest.mark.parametrize(("file", "change", "message"), [
     ("grls.json", {"format": 99}, "format 99, and this version reads 4: install a newer grls"),
     ("grls.json", {"format": 3}, "format 3: it was made by a version before 0.2; build it again"),

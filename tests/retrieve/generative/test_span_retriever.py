@@ -315,7 +315,7 @@ def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None
     assert "new" in {name for name, _ in found(retriever, 40)[0]}
 
 
-@pytest.mark.parametrize("backend", ["array", "marisa", "flat"])
+@pytest.mark.parametrize("backend", ["array", "flat"])
 def test_merged_it_is_the_folder_of_an_index_built_anew(llama: Path, tmp_path: Path, backend: str) -> None:
     retriever = made(llama, backend=backend)
     gone = {retriever.corpus[number].id for number in (0, 3)}
