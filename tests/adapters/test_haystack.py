@@ -118,8 +118,7 @@ def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
     raises(ConfigError, "top_k must be at least 1", HaystackRetriever, searcher, top_k=0)
     with pytest.raises(FilterError):
         HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
-    with pytest.raises(DataError, match="nowhere"):
-        HaystackRetriever(str(tmp_path / "nowhere")).warm_up()
+    raises(DataError, "nowhere", HaystackRetriever(str(tmp_path / "nowhere")).warm_up)
 
 
 def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:

@@ -117,10 +117,8 @@ def test_an_end_token_behind_the_prompt_is_left_out() -> None:
 
 
 def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(ConfigError, match="max_new_tokens must be at least 1, got 0"):
-        TextWriter(small_llama(), words(), 0)
-    with pytest.raises(ConfigError, match="empty stop string"):
-        TextWriter(small_llama(), words(), stops=("\n", ""))
+    raises(ConfigError, "max_new_tokens must be at least 1, got 0", TextWriter, small_llama(), words(), 0)
+    raises(ConfigError, "empty stop string", TextWriter, small_llama(), words(), stops=("\n", ""))
     with pytest.raises(ConfigError, match="do not belong together"):
         TextWriter(small_llama(), words(additional_special_tokens=["<more>"]))
     writer = TextWriter(small_llama(), words(), 6)

@@ -114,8 +114,7 @@ def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Pat
         assert tuple(one.gold for one in explained) == query.evidence
     (one,) = load(run).explain(query.id, "r1")
     assert (one.gold, one.details.query.text) == ("r1", query.text)
-    with pytest.raises(DataError, match=f"Did you mean '{query.id}'"):
-        load(run).explain(f"{query.id}x")
+    raises(DataError, f"Did you mean '{query.id}'", load(run).explain, f"{query.id}x")
 
 
 def test_bad_input(kinds: Path, tmp_path: Path) -> None:
@@ -130,5 +129,4 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         raises(DataError, said, searcher.explain, query, gold)
     raises(ConfigError, "gold names no passage", searcher.explain, TEXT, [])
     raises(ConfigError, "depth must be", searcher.explain, TEXT, "r0", depth=0)
-    with pytest.raises(DataError, match="'zzz' is not in"):
-        load(kinds / "generative").explain(TEXT, "zzz")
+    raises(DataError, "'zzz' is not in", load(kinds / "generative").explain, TEXT, "zzz")

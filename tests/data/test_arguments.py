@@ -186,8 +186,7 @@ def test_a_value_that_cannot_be_shown() -> None:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    with pytest.raises(ConfigError, match=r"k must be a whole number, got <"):
-        call("a", Shy())  # type: ignore[arg-type]
+    raises(ConfigError, r"k must be a whole number, got <", call, "a", Shy())
 
 
 def test_values_that_fit_stay_as_they_are() -> None:

@@ -154,8 +154,7 @@ def test_numbers_of_no_passage_are_refused(call, mapped):
             getattr(corpus, call)([0, wrong])
     for wrong in ("12", 1, None, [1.5], ["1"], [True]):
         said = rf"Corpus\.{call}: numbers(\[\d\])? must be a (list of )?whole number"
-        with pytest.raises(ConfigError, match=said):
-            getattr(corpus, call)(wrong)
+        raises(ConfigError, said, getattr(corpus, call), wrong)
     found = getattr(corpus, call)(np.array([2, 0]))
     assert len(found) == len(getattr(corpus, call)(range(2))) == 2
     assert (corpus[-1].id, corpus[np.int64(-3)].id) == ("p2", "p0")

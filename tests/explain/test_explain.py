@@ -248,8 +248,7 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
         DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
     ):
         Explainer(retriever).explain(QUERIES[0], ["none"])
-    with pytest.raises(DataError, match="passage id 'none'"):
-        Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
+    raises(DataError, "passage id 'none'", Explainer(retriever).explain, QUERIES[0], ["twin"], ["none"])
     raises(ConfigError, "k must be at least 1, got 0", Explainer, retriever, 0)
 
 

@@ -65,8 +65,7 @@ def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
     assert ended.text == expected.text[: expected.text.index(stop)].rstrip()
     assert ended.finish_reason == "stop"
     assert engine.complete(request("abc", max_tokens=2)).usage.output_tokens == 2
-    with pytest.raises(dspy.lm15.ContextLengthError, match="takes 300 tokens"):
-        engine.complete(request("a" * 300))
+    raises(dspy.lm15.ContextLengthError, "takes 300 tokens", engine.complete, request("a" * 300))
     raises(ConfigError, "no chat template", LocalEngine, engine.model, engine.tokenizer, chat=True)
 
 

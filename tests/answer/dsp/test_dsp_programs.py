@@ -233,8 +233,7 @@ def test_branches_take_the_majority() -> None:
     assert steps[-1] == {"kind": "majority", "answers": ["Ada", "the barn.", "barn"], "answer": "the barn."}
     said[3000] = "mill"
     assert ran(Branch(Vanilla(), 3), lm, question="who")[0].answer == "Ada"  # a tie: the earliest
-    with pytest.raises(ConfigError, match="n must be at least 1"):
-        Branch(Vanilla(), 0)
+    raises(ConfigError, "n must be at least 1", Branch, Vanilla(), 0)
 
 
 ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000: "Eve", 7000: "Cy."}
@@ -390,8 +389,7 @@ def test_labeled_and_searched_demonstrations() -> None:
         four = [*QUERIES, Query("4", "who else", answers=("Finn",))]
         best = demonstrate(Vanilla(), Demos("search", count=1), dspy_examples(four), candidates=1)
         assert best.answer.demos  # without a demonstration, the held-out example is not answered
-        with pytest.raises(ConfigError, match="2 examples"):
-            demonstrate(Vanilla(), Demos("search"), dspy_examples(QUERIES[:1]))
+        raises(ConfigError, "2 examples", demonstrate, Vanilla(), Demos("search"), dspy_examples(QUERIES[:1]))
         assert demonstrate(best, Demos("none"), []) is best
 
 
@@ -407,7 +405,6 @@ def test_what_a_program_is_given() -> None:
 
 
 def test_programs_by_name() -> None:
-    with pytest.raises(ConfigError, match="multihop retrieves"):
-        program_named("multihop", None, ProgramOptions())
+    raises(ConfigError, "multihop retrieves", program_named, "multihop", None, ProgramOptions())
     with pytest.raises(ConfigError, match="unknown program"):
         program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), ProgramOptions())

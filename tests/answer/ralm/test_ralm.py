@@ -200,8 +200,7 @@ def test_perplexity_by_hand() -> None:
     assert found.token == pytest.approx(4.0)  # 64 ** (1 / 3)
     assert found.word == pytest.approx(8.0)
     assert (found.tokens, found.words, found.strides, found.without) == (3, 2, 2, 1)
-    with pytest.raises(DataError, match="at least two tokens"):
-        perplexity([ScoredStride(0, 1, (), 0.0, 0)], 1)
+    raises(DataError, "at least two tokens", perplexity, [ScoredStride(0, 1, (), 0.0, 0)], 1)
 
 
 def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None:
@@ -297,8 +296,7 @@ def test_bad_windows_are_refused(options: dict[str, int], message: str) -> None:
 
 
 def test_the_oracle_cannot_write() -> None:
-    with pytest.raises(ConfigError, match="oracle"):
-        continue_texts(reader(lambda scorer: Oracle(scorer, 3)), ["the"], 3)
+    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), ["the"], 3)
 
 
 def test_a_stretch_with_nothing_before_it_is_refused() -> None:

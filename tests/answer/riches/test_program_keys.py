@@ -144,5 +144,4 @@ def test_letters_that_a_tokenizer_drops_are_noticed(data: Path) -> None:
 def test_markers_that_cannot_be_used_are_refused_before_the_work(
     data: Path, markers: tuple[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match="marker"):
-        build_keys(Corpus.read(data), train_tokenizer(data, 400), markers=markers)
+    raises(ConfigError, "marker", build_keys, Corpus.read(data), train_tokenizer(data, 400), markers=markers)

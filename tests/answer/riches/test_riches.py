@@ -373,8 +373,7 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert turned.count("assistant") == 3
     assert turned.endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    with pytest.raises(ConfigError, match="refuses the prompt"):
-        Prompt(chat=True).inputs(tokenizer, ["why"])
+    raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
     with pytest.raises(ConfigError, match="kind must be one of"):
         Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
 

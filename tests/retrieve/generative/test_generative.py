@@ -318,8 +318,7 @@ def test_what_cannot_be_done_is_refused(
 ) -> None:
     causal.options = SearchOptions(compile=True)
     raises(ConfigError, "LlamaForCausalLM's decoder cannot be driven", causal.retrieve, queries()[:1], 1)
-    with pytest.raises(ConfigError, match="between 1 and 2, got 3"):
-        CausalLM(str(llama), layers=3).load()
+    raises(ConfigError, "between 1 and 2, got 3", CausalLM(str(llama), layers=3).load)
     assert CausalLM(str(llama), layers=1).load().model.config.num_hidden_layers == 1
     short = write_llama(tmp_path / "short", data, positions=12)
     loaded = CausalLM(str(short)).load()

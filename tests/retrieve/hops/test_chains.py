@@ -412,10 +412,8 @@ def test_a_limit_without_effect_is_refused() -> None:
     raises(ConfigError, "per_first limits chains of hops: choose steps", HopOptions, per_first=1)
     for steps in ("ranked", "fixed"):
         hops = HopOptions(steps, chains=1, per_first=1)
-        with pytest.raises(ConfigError, match=r"one chain is kept: set chains above 1"):
-            hop_by_hop(tabled(), hops)
-    with pytest.raises(ConfigError, match="one chain is kept"):
-        hop_by_hop(tabled(), HopOptions("fixed", per_first=1))
+        raises(ConfigError, r"one chain is kept: set chains above 1", hop_by_hop, tabled(), hops)
+    raises(ConfigError, "one chain is kept", hop_by_hop, tabled(), HopOptions("fixed", per_first=1))
 
 
 @pytest.mark.parametrize("limit", [1, 2])
