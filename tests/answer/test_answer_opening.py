@@ -142,10 +142,8 @@ def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
 
 def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
     raises(ConfigError, r"retriever=.bm25. needs data", open_for_reading, "bm25")
-    with pytest.raises(ConfigError, match="never writes DONE"):
-        opened(folder, "bm25", HopOptions("dynamic"))
-    with pytest.raises(ConfigError, match='give retriever=FOLDER or "bm25"'):
-        open_for_reading(None, HopOptions("fixed"))
+    raises(ConfigError, "never writes DONE", opened, folder, "bm25", HopOptions("dynamic"))
+    raises(ConfigError, 'give retriever=FOLDER or "bm25"', open_for_reading, None, HopOptions("fixed"))
     Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
     other = Corpus.read(tmp_path)
     with pytest.raises(MismatchError, match="is over another corpus than"):

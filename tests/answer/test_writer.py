@@ -302,8 +302,7 @@ def test_logits_that_are_not_numbers_are_told(make: Any) -> None:
     model = make()
     with torch.no_grad():
         model.get_output_embeddings().weight.fill_(torch.nan)
-    with pytest.raises(ConfigError, match="logits are not numbers"):
-        TextWriter(model, words(), 4).write([[5, 6]])
+    raises(ConfigError, "logits are not numbers", TextWriter(model, words(), 4).write, [[5, 6]])
 
 
 @pytest.mark.parametrize("make", [small_llama, lively_t5])
@@ -317,8 +316,7 @@ def test_draws_are_those_of_their_seeds_in_any_batch(make: Any) -> None:
     assert together[1] == greedy[1]
     assert together[0] != greedy[0]
     assert one.write(PROMPTS[:1], draws=[Sampling(1.5, 3)]) != together[:1]
-    with pytest.raises(ConfigError, match="temperatures above 0"):
-        one.write(PROMPTS[:1], draws=[Sampling(0.0, 3)])
+    raises(ConfigError, "temperatures above 0", one.write, PROMPTS[:1], draws=[Sampling(0.0, 3)])
 
 
 def test_draws_follow_the_distribution_at_their_temperature() -> None:

@@ -177,8 +177,7 @@ def test_what_cannot_be_tuned(kinds: Path, tmp_path: Path) -> None:
     fusion = grls.fuse([load(kinds / "dense"), "bm25"], method="sum", output=tmp_path / "fusion")
     before = read_spec(fusion.folder)
     shutil.copytree(kinds / "dense", tmp_path / "dense")
-    with pytest.raises(ConfigError, match="nothing to tune"):
-        load(tmp_path / "dense").tune(queries, gold)
+    raises(ConfigError, "nothing to tune", load(tmp_path / "dense").tune, queries, gold)
     raises(ConfigError, "tune has no argument 'beams'", fusion.tune, queries, gold, beams=3)
     raises(DataError, "zzz", fusion.tune, queries, {name: ["zzz"] for name in gold})
     with pytest.raises(DataError):

@@ -314,8 +314,7 @@ def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) 
     folder = _over(kind, kinds, tmp_path, Corpus.read(kinds / "data"))
     (tmp_path / "gone.txt").write_text("r0\n")
     assert main(["index", "update", str(folder), f"--remove={tmp_path / 'gone.txt'}"]) == 0
-    with pytest.raises(DataError, match="'r1' is used already"):
-        load(folder).updated(add={"r0": "rain .", "r1": "rain ."})
+    raises(DataError, "'r1' is used already", load(folder).updated, add={"r0": "rain .", "r1": "rain ."})
     write_jsonl(tmp_path / "again.jsonl", [{"_id": "r0", "text": "the otter is proud ."}])
     assert main(["index", "update", str(folder), f"--add={tmp_path / 'again.jsonl'}"]) == 0
     hits = {hit.id: hit.text for hit in load(folder).search("is the otter proud ?", 20)}

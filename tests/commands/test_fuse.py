@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from failing import fails, refuses
-from run_files import write_jsonl_run
+from run_files import info_of, write_jsonl_run
 from small_data import passages, write_small
 
 from grls.cli import main
@@ -347,8 +347,7 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
         assert [(hit.id, hit.score) for hit in found.rankings[query.id]] == [
             (hit.id, hit.score) for hit in Run.load(run).rankings[query.id][: len(gold)]
         ]
-    info = read_info("out/cut.jsonl")
-    assert info is not None
+    info = info_of("out/cut.jsonl")
     assert (info.steps, info.split, info.name) == ("dynamic", "test", "test, cut")
     report = evaluate_run("out/cut.jsonl", "data", "test")
     assert report["set"]["f1"] == 1.0
@@ -360,9 +359,7 @@ def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFix
         given = ["--data=data", f"--split={split}", "--k=5", f"--output={split}-bm25"]
         assert main(["retrieve", "bm25", *given]) == 0
     assert main(["fuse", "cut", "test-bm25.jsonl", "--tune", "train-bm25.jsonl", "--output=out/cut"]) == 0
-    before, after = read_info("test-bm25.jsonl"), read_info("out/cut.jsonl")
-    assert before is not None
-    assert after is not None
+    before, after = info_of("test-bm25.jsonl"), info_of("out/cut.jsonl")
     assert (after.system, after.corpus, after.queries) == (before.system, before.corpus, before.queries)
     assert after.name == f"{before.name}, cut"
     assert after.score_mode == "bm25, cut"

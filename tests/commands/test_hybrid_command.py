@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from failing import fails
+from run_files import info_of
 from small_data import small_retriever
 
 from grls.cli import main
 from grls.evaluation.evaluate import evaluate_run
 from grls.retrieve.spec import read_spec, relative, write_spec
-from grls.runs.portions import read_info
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:
@@ -57,8 +57,7 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     assert main(["retrieve", *given, f"--output={out}"]) == 0
     measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
     assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == reached[2]
-    info = read_info(out)
-    assert info is not None
+    info = info_of(out)
     assert info.options["prior"] == ["bm25", relative(dense, folder)]
     assert info.options["prior_weight"] == [prior["weight"] for prior in spec["priors"]]
     assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
+from run_files import info_of
 from small_data import passages, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
@@ -316,9 +317,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     assert not growing.exists()
     for ending in (".trec", ".jsonl"):
         assert (tmp_path / f"cut{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
-    first, second = (read_info(tmp_path / name) for name in ("whole", "cut"))
-    assert first is not None
-    assert second is not None
+    first, second = (info_of(tmp_path / name) for name in ("whole", "cut"))
     assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from failing import fails, raises, refuses
 from report_helpers import page_text
+from run_files import info_of
 from small_data import write_small
 
 from grls.cli import main
 from grls.data.dataset import read_split
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.portions import fingerprint_queries, read_info
+from grls.runs.portions import fingerprint_queries
 from grls.runs.run import Run
 from grls.tune.step import DevQueries
 
@@ -45,8 +46,7 @@ def test_a_run_of_the_first_queries_is_scored_on_these(
 ) -> None:
     run, whole = retrieved(data, "part", "--limit=5"), retrieved(data, "whole")
     queries = read_split(data, "train")[0][:5]
-    info = read_info(run)
-    assert info is not None
+    info = info_of(run)
     assert (info.split, info.limit, info.queries) == ("train", 5, fingerprint_queries(queries))
     assert Run.load(run).rankings == {q.id: Run.load(whole).rankings[q.id] for q in queries}
     report = evaluate_run(run, data)
@@ -79,9 +79,7 @@ def test_runs_of_other_parts_are_not_compared(data: Path, capsys: pytest.Capture
 def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     one, other = retrieved(data, "one", "--limit=5"), retrieved(data, "other", "--limit=5", "--k=3")
     assert main(["fuse", one, other, f"--output={data.parent / 'fused'}"]) == 0
-    info, made_of = read_info(data.parent / "fused"), read_info(one)
-    assert info is not None
-    assert made_of is not None
+    info, made_of = info_of(data.parent / "fused"), info_of(one)
     assert (info.limit, info.queries) == (5, made_of.queries)
     every = retrieved(data, "every", "--split=null")  # answers the five as well
     page = data.parent / "page"
@@ -112,8 +110,7 @@ def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.Captu
     assert main(["retrieve", *same]) == 0
     assert Run.load(run).rankings == Run.load(data.parent / "same.jsonl").rankings
     assert Run.load(run).rankings != Run.load(retrieved(data, "usual")).rankings
-    info = read_info(run)
-    assert info is not None
+    info = info_of(run)
     assert info.options == {"k": 10, "k1": 0.4, "b": 0.1, "method": "bm25l"}
     assert "--bm25 is for bm25, which counts" in fails(capsys, "retrieve", *same, "--bm25.k1=2")
     assert "--bm25.k1 must be at least 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")

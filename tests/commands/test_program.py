@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_files import info_of
 
 from grls.cli import main
-from grls.runs.portions import read_info
 from grls.runs.run import Run
 
 
@@ -51,8 +51,7 @@ def test_a_program_writes_answers_traces_and_a_run(
     assert [line["query_id"] for line in answers] == ["q1", "q2"]
     assert answers[0]["retrieved"] == ["a"]
     assert answers[0]["cost"] == first["cost"]
-    info = read_info(f"{output}.jsonl")
-    assert info is not None
+    info = info_of(f"{output}.jsonl")
     assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve-then-read, bm25, k=1", "bm25")
     assert Run.load(f"{output}.jsonl").rankings["q1"][0].id == "a"
     assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0

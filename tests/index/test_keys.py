@@ -104,8 +104,7 @@ def test_keys_that_begin_their_span_come_back_from_disk(tmp_path: Path) -> None:
     assert [part.tolist() for part in one] == [part.tolist() for part in other]
     raises(MismatchError, "another corpus", PrefixKeys.load, tmp_path / "keys", "tok", "other")
     pieces = [index_sequences([np.array([token, END])], END) for token in (5, 6)]
-    with pytest.raises(ConfigError, match="one segment"):
-        PrefixKeys(UnionIndex(*pieces)).save(tmp_path / "two")
+    raises(ConfigError, "one segment", PrefixKeys(UnionIndex(*pieces)).save, tmp_path / "two")
 
 
 def test_an_index_comes_back_from_disk(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from failing import raises
 from llama_small import write_llama
 from models_small import small_t5
 from small_data import write_small
@@ -97,8 +98,7 @@ def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     ("nowhere", "float32", "cannot use device 'nowhere'"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(device: str, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        move(small_t5(), device, name)
+    raises(ConfigError, message, move, small_t5(), device, name)
 
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what is refused without a GPU")
@@ -119,8 +119,7 @@ def test_attention_is_chosen(kind: type[Pretrained | CausalLM], llama: str) -> N
 @on_cpu
 @pytest.mark.parametrize("kind", [Pretrained, CausalLM])
 def test_what_needs_a_gpu_is_refused(kind: type[Pretrained | CausalLM], llama: str) -> None:
-    with pytest.raises(ConfigError, match=r"four_bit \(QLoRA\) needs a CUDA GPU"):
-        kind(llama, four_bit=True).load()
+    raises(ConfigError, r"four_bit \(QLoRA\) needs a CUDA GPU", kind(llama, four_bit=True).load)
     with pytest.raises(ConfigError, match="flash_attention_2 needs a CUDA GPU, and there is none: take sdpa"):
         kind(llama, attention="flash_attention_2").load()
 

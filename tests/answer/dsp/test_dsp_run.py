@@ -133,8 +133,7 @@ def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPat
         with settings(lm, patient(5)), pytest.raises(dspy.LMError):
             Vanilla()(question="who")
         assert len(script.prompts) == 1
-    with pytest.raises(ConfigError, match="attempts must be at least"):
-        Patience(LinesAdapter(), 0)
+    raises(ConfigError, "attempts must be at least", Patience, LinesAdapter(), 0)
 
 
 ASKED = {name: {"question": name} for name in ("q1", "q2", "q3")}
@@ -174,8 +173,7 @@ def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) 
         answer_all(Vanilla(), ASKED, lm, patient(), file, 1)
     assert "q1" in [record["query_id"] for record in GrowingFile(tmp_path / "x.jsonl", {}).records]
     assert "q2" not in [record["query_id"] for record in file.records]
-    with pytest.raises(ConfigError, match="threads"):
-        answer_all(Vanilla(), ASKED, lm, patient(), file, 0)
+    raises(ConfigError, "threads", answer_all, Vanilla(), ASKED, lm, patient(), file, 0)
 
 
 def test_threads_do_not_mix_their_traces(tmp_path: Path) -> None:

@@ -111,8 +111,7 @@ def test_a_passage_too_long_for_the_model_is_not_read(tokenizer: Any) -> None:
 
 
 def test_options_that_cannot_work_are_refused(tokenizer: Any) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        Propositionizer(causal(tokenizer), tokenizer, longest=0)
+    raises(ConfigError, "at least 1", Propositionizer, causal(tokenizer), tokenizer, longest=0)
     with pytest.raises(ConfigError, match=r"needs \{text\}"):
         Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
     with pytest.raises(ConfigError, match="no chat template"):

@@ -374,8 +374,7 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert turned.endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
-    with pytest.raises(ConfigError, match="kind must be one of"):
-        Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
+    raises(ConfigError, "kind must be one of", Prompt, "half")
 
 
 def test_an_answer_is_the_rest_of_its_line() -> None:

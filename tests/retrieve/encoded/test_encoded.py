@@ -528,8 +528,7 @@ def test_bm25_as_the_first_retriever_and_what_is_refused(root: Path, tmp_path: P
     update_spec(folder, {"retriever": None})
     raises(DataError, "name it as retriever", opened, folder)
     other = BM25Retriever(Corpus.from_passages([Passage("x", "the otter")]))
-    with pytest.raises(MismatchError, match="another corpus"):
-        opened(root / "multi-vector").behind(other, 3)
+    raises(MismatchError, "another corpus", opened(root / "multi-vector").behind, other, 3)
     named_nowhere = opened(root / "multi-vector").behind(BM25Retriever(Corpus.read(root / "data")), 3)
     raises(ConfigError, "no name to save", named_nowhere.save_pretrained, tmp_path / "s")
 
