@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from composite_specs import COMPOSITES, written
 from failing import raises
+from fixture_types import Capsys
 
 import grls
 from grls.api.searcher import Searcher
@@ -136,9 +137,7 @@ def dev(kinds: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
     return {q.id: q.text for q in queries}, {q.id: gold_passages(q, qrels) for q in queries}
 
 
-def test_it_chooses_as_the_command_does(
-    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_chooses_as_the_command_does(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
     queries, gold = dev(kinds)
     dense, generator = load(kinds / "dense"), load(kinds / "generative")
     for name, made, options in (
@@ -159,9 +158,7 @@ def test_it_chooses_as_the_command_does(
     assert "->" in capsys.readouterr().out
 
 
-def test_a_data_set_and_a_split_are_queries_and_gold(
-    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_set_and_a_split_are_queries_and_gold(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
     dense = load(kinds / "dense")
     one = grls.fuse([dense.hops(steps="fixed", max=1), dense], method="sum").tune(kinds / "data", "dev")
     assert ".tmp" not in capsys.readouterr().out

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixture_types import Capsys, Patch
 
 import grls
 import grls.fitting.models
@@ -68,7 +69,7 @@ def test_every_public_call_has_a_row() -> None:
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_runs(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(kinds: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "runs").mkdir()
     for name, kind in (("generator", "generative"), ("dense", "dense")):
         (tmp_path / "runs" / name).symlink_to(kinds / kind)
@@ -85,9 +86,7 @@ def no_model(name: str) -> object:
     raise ConfigError(f"{name} is not here.")
 
 
-def test_the_ten_lines_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_ten_lines_run(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(grls.fitting.models, "find_encoder", no_model)
     monkeypatch.setattr(grls.fitting.models, "find_writer", no_model)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from failing import raises
+from fixture_types import Capsys
 from small_data import write_small
 
 import grls
@@ -108,9 +109,7 @@ def test_what_a_system_does_once_is_not_in_its_seconds() -> None:
     assert [len(queries) for queries, _ in system.asked] == [1, 4]
 
 
-def test_figures_are_those_of_retrieve_and_evaluate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_are_those_of_retrieve_and_evaluate(tmp_path: Path, capsys: Capsys) -> None:
     data = write_small(tmp_path / "data")
     systems = {"bm25": grls.BM25(data, output=tmp_path / "bm25")}
     systems["flat"] = grls.BM25(data, k1=0.0, b=0.0, output=tmp_path / "flat")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from failing import fails
+from fixture_types import Capsys, Patch
 from small_data import passages, queries
 
 from grls.cli import main
@@ -49,9 +50,7 @@ def spec(folder: Path) -> Any:
     return read_spec(folder)
 
 
-def test_a_hybrid_is_a_folder_of_relative_paths(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hybrid_is_a_folder_of_relative_paths(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.chdir(place)
     priors = ["--priors", "dense", "bm25", "--weights", "2.5", "1"]
     options = ["--hybrid.empty_weight=0.3", "--search.beams=4"]
@@ -88,7 +87,7 @@ def test_what_a_folder_says_of_hops_and_search_is_taken_over(place: Path) -> Non
     assert spec(place / "taken")["search"] == {"batch_size": 7}
 
 
-def test_a_cut_is_a_folder_that_is_to_be_tuned(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cut_is_a_folder_that_is_to_be_tuned(place: Path, capsys: Capsys) -> None:
     made = place / "cut"
     command = ["index", "cut", str(place / "dense"), f"--output={made}", "--depth=6", "--search.batch_size=5"]
     assert main(command) == 0
@@ -103,7 +102,7 @@ def test_a_cut_is_a_folder_that_is_to_be_tuned(place: Path, capsys: pytest.Captu
         opened.retrieve(queries(), 3)
 
 
-def test_no_stage_is_named_twice(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_stage_is_named_twice(place: Path, capsys: Capsys) -> None:
     """By no command that makes a folder of folders, also of such folders."""
     dense = str(place / "dense")
     generator, bm25 = str(place / "generator"), '--priors=[{"retriever": "bm25"}]'
@@ -138,7 +137,7 @@ def test_a_cross_encoder_reads_what_any_folder_finds(place: Path) -> None:
 
 
 def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     """``grls index MODEL`` writes a copy of the model, which the new folder names."""
     made = tmp_path / "made"
@@ -151,7 +150,7 @@ def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
     assert load_retriever(made, Opening("cpu")).kind == "rescored"
 
 
-def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bm25_is_a_folder(place: Path, capsys: Capsys) -> None:
     made = place / "lexical"
     options = ["--bm25.k1=0.9", "--bm25.b=0.4", "--analyzer.stem=true", "--analyzer.language=en"]
     assert main(["index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", *options]) == 0
@@ -169,9 +168,7 @@ def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "b must be between 0 and 1, got 2.0" in wrong
 
 
-def test_nothing_is_written_of_what_cannot_be_opened(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_written_of_what_cannot_be_opened(place: Path, tmp_path: Path, capsys: Capsys) -> None:
     generator, dense, other = (str(place / name) for name in ("generator", "dense", "other"))
     output = f"--output={tmp_path / 'made'}"
     prior = '--priors=[{{"retriever": "{}"}}]'
@@ -193,7 +190,7 @@ def test_nothing_is_written_of_what_cannot_be_opened(
 
 
 def test_an_earlier_folder_stays_where_the_new_one_cannot_be(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     made = tmp_path / "made"
     command = ["index", "fusion", f"--output={made}", str(place / "dense")]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
+from fixture_types import Caplog, Capsys
 from run_files import info_of
 from small_data import passages, tiny_bert, write_jsonl, write_small
 
@@ -58,7 +59,7 @@ def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path
 
 
 def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
-    data: Path, sentence: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, sentence: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     line = ["index", str(tiny_bert(tmp_path / "bert")), f"--corpus={data}", f"--output={tmp_path / 'r'}"]
     kinds = "say of what kind: --kind dense, multi-vector, rescored, sparse, st5."
@@ -69,9 +70,7 @@ def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
     assert "use kind sentence (`grls index --kind dense`)" in other
 
 
-def test_a_similarity_names_the_kind_that_takes_it(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_similarity_names_the_kind_that_takes_it(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     model, output = str(tiny_bert(tmp_path / "bert")), tmp_path / "r"
     line = ["index", model, f"--corpus={data}", f"--output={output}", "--similarity=euclidean"]
     assert "a generator has no --similarity; leave it out, or choose --kind dense" in fails(capsys, *line)
@@ -90,9 +89,7 @@ def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     assert info.options == {"k": 4, "max_input_tokens": 64, "truncate_queries": False}
 
 
-def test_dynamic_chains_end_with_done(
-    data: Path, dense: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_dynamic_chains_end_with_done(data: Path, dense: Path, tmp_path: Path, caplog: Caplog) -> None:
     for bias, hops in ((99, 1), (-99, 3)):
         options = (dense, "--hops.steps=dynamic", "--hops.max=3", f"--hops.done_bias={bias}")
         found, info = retrieve(data, tmp_path / "o", *options)
@@ -144,9 +141,7 @@ def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, 
     assert likeliest != found
 
 
-def test_ids_with_white_space_have_no_trec_run(
-    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ids_with_white_space_have_no_trec_run(data: Path, tmp_path: Path, caplog: Caplog) -> None:
     shutil.copytree(data, tmp_path / "data")
     for name in ("queries.jsonl", "qrels/test.tsv"):
         text = (tmp_path / "data" / name).read_text()
@@ -161,7 +156,7 @@ def test_ids_with_white_space_have_no_trec_run(
 
 
 def test_an_empty_split_is_refused_and_an_earlier_run_stays(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
@@ -179,7 +174,7 @@ def test_an_empty_split_is_refused_and_an_earlier_run_stays(
 
 
 def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     run = tmp_path / "o"
     assert main(["retrieve", f"--data={data}", f"--output={run}", "bm25", "--split=dev"]) == 0
@@ -192,7 +187,7 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
 
 
 def test_what_cannot_work_is_refused(
-    data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     retrieval = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
     near = ("prepare", "neighbours", f"--data={data}", f"--output={tmp_path / 'n'}", f"--retriever={dense}")
@@ -221,11 +216,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_filters_by_ids_by_metadata_and_by_the_queries_own(
-    data: Path,
-    generative: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    data: Path, generative: Path, tmp_path: Path, capsys: Capsys, caplog: Caplog
 ) -> None:
     other = tmp_path / "data"
     shutil.copytree(data, other)
@@ -278,7 +269,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     generative: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     given = [str(generative) if option == "GENERATIVE" else option for option in options]
     folder = Path(shutil.copytree(data, tmp_path / "data"))
@@ -341,12 +332,7 @@ VERIFYING = {
 
 @pytest.mark.parametrize("command", VERIFYING)
 def test_checksums_are_compared_where_it_is_asked_for(
-    command: str,
-    data: Path,
-    damaged: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command: str, data: Path, damaged: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large index a sample is compared otherwise."""
     monkeypatch.setattr("grls.index.array.CHECKED_BYTES", 0)
@@ -382,7 +368,7 @@ GOLD_CHECKED = {
     [("retrieve", "qrel"), ("tune", "evidence"), ("direct", "evidence"), ("riches", "qrel")],
 )
 def test_gold_passages_that_the_corpus_lacks_are_refused(
-    command: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, place: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     data = write_small(tmp_path / "data")
     if place == "qrel":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from failing import fails, raises, refuses
+from fixture_types import Capsys
 from report_helpers import page_text
 from run_files import info_of
 from small_data import write_small
@@ -41,9 +42,7 @@ def test_the_first_queries_of_a_split_come_with_their_judgements(data: Path) -> 
     raises(ConfigError, "limit must be at least 1, got 0", read_split, data, "train", limit=0)
 
 
-def test_a_run_of_the_first_queries_is_scored_on_these(
-    data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_the_first_queries_is_scored_on_these(data: Path, capsys: Capsys) -> None:
     run, whole = retrieved(data, "part", "--limit=5"), retrieved(data, "whole")
     queries = read_split(data, "train")[0][:5]
     info = info_of(run)
@@ -60,7 +59,7 @@ def test_a_run_of_the_first_queries_is_scored_on_these(
     assert all((query.text in shown) == (query in queries) for query in read_split(data, "train")[0])
 
 
-def test_runs_of_other_parts_are_not_compared(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_other_parts_are_not_compared(data: Path, capsys: Capsys) -> None:
     one, whole = retrieved(data, "one", "--limit=5"), retrieved(data, "whole")
     other = retrieved(data, "other", "--limit=5", "--k=3")
     assert main(["evaluate", one, "--baseline", other, f"--data={data}"]) == 0
@@ -89,7 +88,7 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     assert "over 5 queries" in text
 
 
-def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: Capsys) -> None:
     command = ["retrieve", "bm25", f"--data={data}", f"--output={data.parent / 'o'}"]
     assert "limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
     assert "name one with --split" in fails(capsys, *command, "--limit=2", "--split=null")
@@ -101,7 +100,7 @@ def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureF
         assert f"the limit is {wrong!r}" in fails(capsys, "evaluate", run, f"--data={data}")
 
 
-def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: Capsys) -> None:
     options = ["--bm25.k1=0.4", "--bm25.b=0.1", "--bm25.method=bm25l"]
     run = retrieved(data, "run", *options)
     folder = data.parent / "folder"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixture_types import Caplog, Capsys
 from run_files import info_of
 
 from grls.cli import main
@@ -28,7 +29,7 @@ def lines(path: str) -> list[dict[str, Any]]:
 
 
 def test_a_program_writes_answers_traces_and_a_run(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     output = tmp_path / "runs" / "r"
@@ -68,9 +69,7 @@ def test_how_much_is_written_at_once_is_a_matter_of_the_template(
     assert lines(f"{tmp_path}/x.trace.jsonl")[0]["settings"]["max_new_tokens"] == limit
 
 
-def test_it_goes_on_where_it_stopped(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_goes_on_where_it_stopped(folder: Path, tmp_path: Path, capsys: Capsys, caplog: Caplog) -> None:
     output = tmp_path / "x"
     assert run(folder, "vanilla", output, "--limit=1") == 0
     (_, first) = lines(f"{output}.trace.jsonl")
@@ -86,9 +85,7 @@ def test_it_goes_on_where_it_stopped(
         assert f"was begun with other settings ({name})" in capsys.readouterr().err
 
 
-def test_a_query_that_fails_has_no_answer_and_says_why(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: Path, caplog: Caplog) -> None:
     options = ("--dsp.calls.endpoint=http://127.0.0.1:9/v1", "--dsp.calls.timeout=0.5", "--retriever=bm25")
     assert run(folder, "openqa", tmp_path / "x", *options) == 0
     answers = lines(f"{tmp_path}/x.answers.jsonl")
@@ -106,12 +103,7 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
     ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    program: str,
-    options: list[str],
-    said: str,
+    folder: Path, tmp_path: Path, capsys: Capsys, program: str, options: list[str], said: str
 ) -> None:
     assert run(folder, program, tmp_path / "x", *options) == 1
     assert said in capsys.readouterr().err

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixture_types import Patch
 from quoting_model import QUERIES
 from run_files import info_of, write_jsonl_run
 
@@ -70,7 +71,7 @@ def test_closed_book_reads_nothing(quotes: Path, tmp_path: Path, capsys: pytest.
     assert "k" not in info.options
 
 
-def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
     def write(self: TextWriter, prompts: Any, decided: Any = None) -> list[Continuation]:
@@ -91,7 +92,7 @@ def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_killed_run_goes_on_where_it_stopped(
-    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from grls.answer import kept
     from grls.answer.writer import TextWriter
@@ -145,9 +146,7 @@ def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(quotes: Path, tmp_pa
     assert read(quotes, tmp_path / "cut", *options) == 1
 
 
-def test_follow_ups_are_kept_with_their_passages(
-    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_ups_are_kept_with_their_passages(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
     said = ["follow-up: which barn burned", "answer: red"]

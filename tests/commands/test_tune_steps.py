@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from failing import fails
+from fixture_types import Capsys, Patch
 from llama_small import write_llama
 from small_data import write_jsonl
 
@@ -43,9 +44,7 @@ def folder(data: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return hybrid
 
 
-def test_priors_are_tuned_on_every_hop_and_then_hops_are(
-    folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_priors_are_tuned_on_every_hop_and_then_hops_are(folder: Path, data: Path, capsys: Capsys) -> None:
     command = ["tune", str(folder), f"--data={data}", "--split=train", "--device=cpu", "--grid.k=2"]
     grid = ["--grid.prior_weights=[0.5, 4]", "--grid.hops=[1, 2]", "--grid.hop_temperatures=[1]"]
     assert main([*command, *grid, "--hops.steps=ranked"]) == 0
@@ -77,11 +76,7 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path, da
 
 
 def test_the_weight_of_rescoring_is_tuned_on_every_hop(
-    folder: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, data: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """The generator reads each hop's evidence, as the search does, and does not find it again."""
     loaded = CausalLM(str(folder.parent / "llama")).load()
@@ -127,7 +122,7 @@ GRID += ["--grid.cross_encoder_passages=[3]", "--grid.cross_encoder_weights=[2]"
 
 
 @pytest.fixture
-def kinds_here(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kinds_here(kinds: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """The working directory, a copy of it, with ``long``: the data set with queries that are too long."""
     monkeypatch.chdir(shutil.copytree(kinds, tmp_path / "kinds_here"))
     shutil.copytree("data", "long")
@@ -151,7 +146,7 @@ def test_queries_that_may_be_cut_are_cut_in_tuning(kinds_here: Path, kind: str) 
 
 @pytest.mark.parametrize("kind", ["cut", "fusion"])
 def test_a_killed_run_does_not_go_on_with_another_search(
-    kinds_here: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kinds_here: Path, kind: str, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """Rescoring is no step of these kinds: its weight is an option of the search, as any other."""
     write_spec("r", kind, FOLDERS[kind])
@@ -168,7 +163,7 @@ def test_a_killed_run_does_not_go_on_with_another_search(
 
 @pytest.mark.parametrize("step", ["chains", "hops"])
 def test_hops_are_measured_anew_with_other_choices_of_earlier_steps(
-    kinds_here: Path, step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kinds_here: Path, step: str, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """A killed run may go on with another grid: what it measured with other weights is not taken."""
     content = FOLDERS["rescored"] | {"weight": 0.5}
@@ -202,7 +197,7 @@ TUNE = ["tune", "r", "--data=data", "--device=cpu", "--split=train"]
 
 
 @pytest.fixture
-def rescored(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def rescored(kinds: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """The working directory, a copy of it with the folder ``r``."""
     monkeypatch.chdir(shutil.copytree(kinds, tmp_path / "rescored"))
     content = {"retriever": "../dense", "model": "../encoder", "passages": 5, "weight": 0.7}
@@ -218,9 +213,7 @@ def recall() -> str:
 
 
 @pytest.mark.parametrize("weights", ["[0.1, 2]", "[]"])
-def test_the_folder_retrieves_the_best_that_was_tried(
-    rescored: Path, capsys: pytest.CaptureFixture[str], weights: str
-) -> None:
+def test_the_folder_retrieves_the_best_that_was_tried(rescored: Path, capsys: Capsys, weights: str) -> None:
     before = recall()
     capsys.readouterr()
     assert main([*TUNE, *RESCORING, f"--grid.cross_encoder_weights={weights}"]) == 0
@@ -239,7 +232,7 @@ def test_the_folder_retrieves_the_best_that_was_tried(
 
 
 def test_logits_that_are_right_count_alone_and_few_passages_are_enough(
-    rescored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rescored: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """Where chains have to end, the greatest weight does: logits alone compare with no DONE."""
     texts = {passage.id: passage.text for passage in Corpus.read("data")}
@@ -263,15 +256,13 @@ def test_logits_that_are_right_count_alone_and_few_passages_are_enough(
     assert read_spec("r")["weight"] == 9.0
 
 
-def test_of_equal_settings_the_cheapest_is_taken(rescored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_equal_settings_the_cheapest_is_taken(rescored: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(PairScorer, "logits", lambda _, pairs, *__: np.zeros(len(pairs)))
     assert main([*TUNE, *RESCORING]) == 0
     assert {name: read_spec("r")[name] for name in ("passages", "weight")} == {"passages": 3, "weight": 0.0}
 
 
-def test_a_killed_run_reads_no_passage_twice(
-    rescored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_run_reads_no_passage_twice(rescored: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr("grls.tune.priors._TOGETHER", 4)
     read: list[int] = []
     logits = PairScorer.logits
@@ -296,7 +287,7 @@ def test_a_killed_run_reads_no_passage_twice(
     assert read_spec("r") == resumed
 
 
-def test_what_cannot_be_tried_is_refused(rescored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_tried_is_refused(rescored: Path, capsys: Capsys) -> None:
     before = read_spec("r")
     for option, says in (
         ("passages=[]", "grid.cross_encoder_passages is empty"),
@@ -309,7 +300,7 @@ def test_what_cannot_be_tried_is_refused(rescored: Path, capsys: pytest.CaptureF
 
 
 def test_where_hops_are_ranked_the_weight_is_that_of_every_hop(
-    rescored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rescored: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """The cross-encoder reads the evidence of a hop, and what it finds of it does not count."""
     queries, qrels = read_split("data", "train")

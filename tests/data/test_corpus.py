@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 import pytest
 from failing import names_fault, raises
+from fixture_types import Patch
 from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 
 import grls.data.corpus
@@ -85,9 +86,7 @@ def test_fingerprint_sees_ids_titles_texts_and_order() -> None:
     assert len({base, *others}) == 6
 
 
-def test_a_large_corpus_is_mapped_from_disk_and_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_corpus_is_mapped_from_disk_and_the_same(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = write_small(tmp_path / "set")
     small = Corpus.read(folder)
     assert not small.table.cache_files
@@ -108,7 +107,7 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Where every corpus is mapped from."""
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

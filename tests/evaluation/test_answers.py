@@ -8,6 +8,7 @@ from typing import Any
 import nli_models
 import pytest
 from failing import fails, raises
+from fixture_types import Capsys
 from run_files import write_jsonl_run
 from small_data import write_jsonl
 
@@ -115,7 +116,7 @@ def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any
 
 @pytest.mark.parametrize(("options", "hits"), [({"k": 2}, "-"), ({"k": 3}, "66.7"), ({"k": None}, "66.7")])
 def test_hits_read_no_deeper_than_the_passages_that_were_retrieved(
-    options: dict[str, Any], hits: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], hits: str, data: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     ranked = [line("q1", "Barn", retrieved=["a", "b"]), line("q2", "grey", retrieved=["a", "c"])]
     file = answered(tmp_path, data, "x", ranked, "test", options=options)
@@ -212,7 +213,7 @@ def test_an_answer_that_repeats_what_was_said_is_right_where_the_accepted_one_do
     raises(ValueError, "without accepted answers", novel_f1, ["x"], [[]], [["what"]])
 
 
-def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     nli = nli_models.classifier(tmp_path / "nli")
     write_answers(tmp_path / f"two{ENDING}", [line("q1", "")])
     files = [
@@ -238,9 +239,7 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "1 of 1" in capsys.readouterr().out
 
 
-def test_the_split_is_that_of_the_manifest(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_split_is_that_of_the_manifest(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     (data / "qrels" / "dev.tsv").write_bytes((data / "qrels" / "test.tsv").read_bytes())
     output = tmp_path / "scores.json"
     one, other = (answered(tmp_path, data, f"{split}-run", LINES, split) for split in ("dev", "test"))
@@ -249,9 +248,7 @@ def test_the_split_is_that_of_the_manifest(
     assert "of the splits dev, test" in fails(capsys, "evaluate", one, other, "--data", str(data))
 
 
-def test_the_number_of_queries_is_that_of_the_manifest(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_number_of_queries_is_that_of_the_manifest(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     limits = {"one": 2, "other": None}
     files = [answered(tmp_path, data, n, LINES[:2], "test", limit=limit) for n, limit in limits.items()]
     for options, unanswered in (
@@ -277,14 +274,14 @@ def test_the_number_of_queries_is_that_of_the_manifest(
     (["--output", "/proc/nowhere/x"], "cannot write"),
 ])  # fmt: skip
 def test_wrong_options_are_refused(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+    data: Path, tmp_path: Path, capsys: Capsys, options: list[str], message: str
 ) -> None:
     write_answers(tmp_path / "x.answers.jsonl", LINES)
     assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data), *options]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     write_jsonl_run(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
     write_answers(tmp_path / "x.answers.jsonl", LINES)
     both = [str(tmp_path / "x.jsonl"), str(tmp_path / "x.answers.jsonl")]
@@ -307,7 +304,7 @@ def test_no_answer_is_never_right() -> None:
 
 
 def test_answers_of_other_queries_are_named_with_their_file(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     good, bad = (str(tmp_path / f"{name}{ENDING}") for name in ("good", "bad"))
     write_answers(good, LINES)

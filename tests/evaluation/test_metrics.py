@@ -9,6 +9,7 @@ import evaluate
 import nli_models
 import pytest
 from failing import raises
+from fixture_types import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -240,9 +241,7 @@ CALLS = {
 }  # fmt: skip
 
 
-def test_every_metric_file_loads_by_path_without_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_metric_file_loads_by_path_without_a_network(tmp_path: Path, monkeypatch: Patch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a metric reached for the network")
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fixture_types import Capsys
 from hypothesis import given
 from hypothesis import strategies as st
 from small_data import small_tokenizer, write_small
@@ -130,9 +131,7 @@ def test_examples_are_as_many_as_asked_for_and_printed() -> None:
     assert "        3  duplicate of an earlier passage  (b = a)" in text
 
 
-def test_every_fault_of_queries_and_qrels_has_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_fault_of_queries_and_qrels_has_its_line(tmp_path: Path, capsys: Capsys) -> None:
     data = write_small(tmp_path / "data")
     assert main(["check", str(data)]) == 0
     queries, test = data / "queries.jsonl", data / "qrels" / "test.tsv"

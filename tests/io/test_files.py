@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from failing import raises
+from fixture_types import Patch
 from full_disk import full_disk
 from small_data import small_retriever, write_small
 
@@ -78,7 +79,7 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
 
 
-def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "mark").write_text("old")
@@ -97,7 +98,7 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems exchange no names")
-def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "set"
     write_set(folder, "old")
     monkeypatch.setattr(Path, "rename", None)  # what there was is never moved away
@@ -148,7 +149,7 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path
     assert names(tmp_path) == ["file", "set"]
 
 
-def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: Patch) -> None:
     """One that holds its lock, at any age; one of another machine; one with a name like ours."""
     monkeypatch.setattr("grls.io.files._YOUNG", -1)
     for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
@@ -190,7 +191,7 @@ def test_a_young_folder_whose_lock_was_never_held_stays(lock: bytes | None, tmp_
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def machine(monkeypatch: Patch) -> Iterator[Callable[..., str]]:
     """What a machine would be called that has this name, time of start and network card."""
 
     def named(host: str, boot: str, card: int) -> str:
@@ -276,9 +277,7 @@ def test_a_folder_is_no_name_of_files(given: str) -> None:
     raises(ConfigError, "names a folder, and files are written", refuse_unwritable, given)
 
 
-def test_the_folder_that_a_command_runs_in_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path: Path, monkeypatch: Patch) -> None:
     write_set(tmp_path / "set", "old")
     (tmp_path / "set" / "within").mkdir()
     for place in (tmp_path / "set", tmp_path / "set" / "within"):
@@ -307,7 +306,7 @@ def test_a_full_disk_leaves_no_retriever(tmp_path: Path) -> None:
     assert names(tmp_path) == ["set"]
 
 
-def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: Patch) -> None:
     lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
     (tmp_path / "corpus.jsonl").write_text(lines)
     monkeypatch.setattr("grls.data.corpus_table.IN_MEMORY_BYTES", 0)
@@ -415,7 +414,7 @@ def test_errors_of_writers_in_other_languages_are_known() -> None:
 
 @pytest.mark.parametrize(("number", "printed"), [(errno.ENOSPC, False), (errno.ENOENT, True)])
 def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
-    number: int, printed: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    number: int, printed: bool, capfd: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
 

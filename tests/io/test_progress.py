@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fixture_types import Capsys
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -30,9 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_without_a_terminal_there_is_a_line_a_minute(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_there_is_a_line_a_minute(clock: list[float], capsys: Capsys) -> None:
     with Progress(1000, "embed", "passages", done=100) as bar:
         for _ in range(9):
             clock[0] += 20
@@ -44,9 +43,7 @@ def test_without_a_terminal_there_is_a_line_a_minute(
     ]
 
 
-def test_a_loop_within_another_names_it_and_shares_its_minute(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loop_within_another_names_it_and_shares_its_minute(clock: list[float], capsys: Capsys) -> None:
     with Progress(4, "retrieve", "queries") as outer:
         for _ in range(2):
             with Progress(2, "decode", "inputs") as inner, Progress(9, "silent", "x", shown=False) as none:
@@ -63,7 +60,7 @@ def test_a_loop_within_another_names_it_and_shares_its_minute(
 
 
 def test_a_run_of_many_steps_hears_of_its_loops_which_show_nothing(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
+    clock: list[float], capsys: Capsys
 ) -> None:
     heard = []
     with reporting(lambda loop: heard.append(loop.standing())), showing():
@@ -128,11 +125,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("what", SHOWN)
 def test_a_command_tells_of_its_inner_searches(
-    what: str,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    what: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     command, line = SHOWN[what]
@@ -145,7 +138,7 @@ def test_a_command_tells_of_its_inner_searches(
 
 
 def test_loops_show_themselves_within_a_command_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     retriever = BM25Retriever(Corpus.read(folder / "data"))

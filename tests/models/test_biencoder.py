@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from failing import raises
+from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -176,9 +177,7 @@ def test_passages_that_are_cut_are_counted(bert: str, t5: Loaded) -> None:
     assert BiEncoderModel.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
 
 
-def test_what_cannot_work_is_refused(
-    bert: str, t5: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_work_is_refused(bert: str, t5: Loaded, tmp_path: Path, monkeypatch: Patch) -> None:
     raises(ConfigError, "no such folder", BiEncoderModel.load, str(tmp_path / "none"))
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -281,9 +280,7 @@ def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
-def test_a_similarity_that_was_chosen_is_kept(
-    tmp_path: Path, similarity: Similarity, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_similarity_that_was_chosen_is_kept(tmp_path: Path, similarity: Similarity, caplog: Caplog) -> None:
     write_sentence_model(tmp_path)
     plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "cosine"

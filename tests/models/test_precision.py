@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from failing import raises
+from fixture_types import Patch
 from llama_small import write_llama
 from models_small import small_t5
 from small_data import write_small
@@ -43,9 +44,7 @@ def test_the_head_is_never_packed() -> None:
 
 
 @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
-def test_training_takes_bfloat16_where_the_processor_has_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_takes_bfloat16_where_the_processor_has_it(name: str, monkeypatch: Patch) -> None:
     for able, taken in (
         ({name: True}, "bf16-mixed"),
         ({name: False, "avx2": True}, "32-true"),
@@ -64,7 +63,7 @@ def test_training_takes_bfloat16_where_the_processor_has_it(
     [({"avx512_bf16": False}, True), ({"avx512_bf16": True}, False), ({"bf16": True}, False)],
 )
 def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
-    able: dict[str, bool], told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    able: dict[str, bool], told: bool, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
 
@@ -84,7 +83,7 @@ def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
     assert not said()
 
 
-def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_what_was_fastest(monkeypatch: Patch) -> None:
     told = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr(precision, "_seconds", lambda *_: next(told))
     assert fastest(torch.device("cpu")) == "bfloat16"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from failing import raises
+from fixture_types import Patch
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -145,9 +146,7 @@ def endpoint() -> Iterator[str]:
 GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 
 
-def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("dspy.clients.execution._delay", lambda error, attempt: 0.0)
     Endpoint.replies = iter([(503, "busy"), ("hang", ""), completion("what?"), completion(GOOD)])
     lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5)).lm

@@ -8,6 +8,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+from fixture_types import Caplog
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -152,11 +153,7 @@ def test_a_query_that_fails_is_recorded_and_tried_anew(tmp_path: Path) -> None:
     assert records[1]["trace"][0] == {"kind": "retrieval", "queries": ["q2"], "found": [["b", -2.0]]}
     assert records[1]["cost"] == {"calls": 0, "tokens_read": 0, "tokens_written": 0, "retrievals": 1}
     assert records[0]["cost"] == {"calls": 1, "tokens_read": 10, "tokens_written": 2, "retrievals": 1}
-    assert [record["found"] for record in records] == [
-        [["a", -1.0]],
-        [["b", -2.0]],
-        [],
-    ]  # failed, too
+    assert [record["found"] for record in records] == [[["a", -1.0]], [["b", -2.0]], []]  # failed, too
     assert sum(done) == 3
     said["q2"] = "two"
     script.prompts.clear()
@@ -216,9 +213,7 @@ def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_is_never_right_has_no_demonstrations(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_that_is_never_right_has_no_demonstrations(tmp_path: Path, caplog: Caplog) -> None:
     lm, _ = scripted(lambda asked, config: "Eve")
     train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
     with settings(lm, patient()):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from failing import fails, raises
+from fixture_types import Caplog, Capsys, Patch
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
@@ -45,9 +46,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
         )
 
 
-def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: Patch) -> None:
     losses = iter([1.0] * 4 + [float("nan")])  # three batches an epoch
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
@@ -111,9 +110,7 @@ def options(folder: Path, output: str, *more: str, job: tuple[str, ...] = ()) ->
     ]  # fmt: skip
 
 
-def test_the_commands_from_examples_to_a_lower_perplexity(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_from_examples_to_a_lower_perplexity(folder: Path, capsys: Capsys) -> None:
     assert main(options(folder, "plain", "--retriever", "bm25")) == 0
     plain = json.loads((folder / "plain.json").read_text())
     assert "perplexity" in capsys.readouterr().out
@@ -163,7 +160,7 @@ def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
 
 
 def test_a_reranker_reads_prefixes_as_long_as_its_examples(
-    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, collected: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     assert main(training(folder, collected, tmp_path / "other", "--prefix_tokens", "64")) == 1
     assert "have prefixes of 9 tokens, got --prefix_tokens 64: leave" in capsys.readouterr().err
@@ -177,7 +174,7 @@ def test_a_reranker_reads_prefixes_as_long_as_its_examples(
 
 
 def test_a_reranker_is_trained_on_the_corpus_of_its_examples(
-    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, collected: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     changed = [PASSAGES[0]._replace(text="another text"), *PASSAGES[1:]]  # the same ids
     Corpus.from_passages(changed).write(tmp_path / "data" / "corpus.jsonl")
@@ -186,7 +183,7 @@ def test_a_reranker_is_trained_on_the_corpus_of_its_examples(
 
 
 def test_training_is_resumed_with_the_same_options_only(
-    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, collected: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     output = tmp_path / "out"
     assert main(training(folder, collected, output)) == 0
@@ -211,9 +208,7 @@ def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
     assert {name for row in rows for name in row["passages"]} == {"c", "d"}
 
 
-def test_lines_that_exclude_nothing_are_told(
-    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_that_exclude_nothing_are_told(folder: Path, caplog: Caplog, capsys: Capsys) -> None:
     file = folder / "some.txt"
     file.write_text("  mill \n\nb\nMill\n" + "".join(f"page {n}\n" for n in range(6)))
     assert main(options(folder, "told", "--retriever", "bm25", "--exclude", str(file))) == 0
@@ -243,9 +238,7 @@ def test_lines_that_exclude_nothing_are_told(
     (["--retriever=bm25", "--rerank.by=oracle", "--rerank.candidates=1", "--reader.documents=2"],
      "raise --rerank.candidates"),
 ])  # fmt: skip
-def test_bad_options_are_refused(
-    folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_options_are_refused(folder: Path, more: list[str], message: str, capsys: Capsys) -> None:
     given = options(folder, "refused", *more)
     if "--reader.documents=2" in more:
         given += ["--reader.document_tokens", "4"]
@@ -253,16 +246,14 @@ def test_bad_options_are_refused(
     assert not (folder / "refused.json").exists()
 
 
-def test_a_judge_without_so_many_positions_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_without_so_many_positions_is_refused(folder: Path, capsys: Capsys) -> None:
     write_model(folder / "short", positions=32)
     more = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(folder / "short"))
     assert "has 32 positions" in fails(capsys, *options(folder, "judged-short", *more))
 
 
 def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     write_model(tmp_path / "model")
     named = ("--model", str(tmp_path / "model"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from failing import raises
+from fixture_types import Patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
@@ -97,9 +98,7 @@ def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
 
 @pytest.mark.parametrize("scale", [None, 0.5])
 @pytest.mark.parametrize("cached", [1, 200, 1 << 20])
-def test_grouped_attention_is_attention(
-    scale: float | None, cached: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grouped_attention_is_attention(scale: float | None, cached: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(causal, "_CACHED", cached)
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(5, 3, 6, 8, generator=generator)
@@ -141,9 +140,7 @@ def test_what_cannot_be_driven_is_refused() -> None:
         plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
 
 
-def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(monkeypatch: Patch) -> None:
     def full(self: Any) -> bool:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
 

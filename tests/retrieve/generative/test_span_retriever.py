@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from failing import fails, raises
+from fixture_types import Capsys
 from models_small import log_probability
 from small_data import queries, scratch
 
@@ -226,9 +227,7 @@ def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
     assert short.retrieve(queries()[:3], 5) == retriever.retrieve(queries()[:3], 5)
 
 
-def test_the_commands_make_and_use_it(
-    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
     model, folder = shutil.copytree(llama, tmp_path / "llama"), tmp_path / "retriever"
     command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
     write_json(model / SPANS, {"words": 4})  # as training writes it
