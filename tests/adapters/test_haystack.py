@@ -34,9 +34,8 @@ def test_documents_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> N
         (h.id, h.score, h.text) for h in hits
     ]
     assert [document.meta for document in result["documents"]] == [
-        {"year": 2001, "title": "Insects", "score": 3, "id": "x"},
-        {"year": 2005, "title": "Ponds"},
-    ]
+        {"year": 2001, "title": "Insects", "score": 3, "id": "x"}, {"year": 2005, "title": "Ponds"},
+    ]  # fmt: skip
 
 
 def test_arguments_of_a_query_replace_those_of_the_component(searcher: Searcher) -> None:
@@ -50,8 +49,7 @@ def test_arguments_of_a_query_replace_those_of_the_component(searcher: Searcher)
 
 
 FILTERS: list[dict[str, Any]] = [
-    SINCE_2000,
-    {"field": "meta.year", "operator": "!=", "value": 1999},
+    SINCE_2000, {"field": "meta.year", "operator": "!=", "value": 1999},
     {"field": "meta.year", "operator": "not in", "value": [1999, 2001]},
     {"field": "meta.title", "operator": "==", "value": "Insects"},
     {"field": "id", "operator": "in", "value": ["p1", "p4"]},
@@ -59,7 +57,7 @@ FILTERS: list[dict[str, Any]] = [
     {"operator": "NOT", "conditions": [SINCE_2000]},
     {"operator": "OR", "conditions": [SINCE_2000, {"field": "id", "operator": "==", "value": "p4"}]},
     {"field": "meta.year", "operator": "==", "value": 1},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)

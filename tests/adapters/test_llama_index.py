@@ -26,9 +26,8 @@ def test_nodes_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> None:
     nodes = LlamaIndexRetriever(searcher, k=2).retrieve("flies live green ponds")
     assert [(n.node_id, n.score, n.node.text) for n in nodes] == [(h.id, h.score, h.text) for h in hits]
     assert [node.metadata for node in nodes] == [
-        {"year": 2001, "title": "Insects", "score": 3, "id": "x"},
-        {"year": 2005, "title": "Ponds"},
-    ]
+        {"year": 2001, "title": "Insects", "score": 3, "id": "x"}, {"year": 2005, "title": "Ponds"},
+    ]  # fmt: skip
     assert "title: Insects" in nodes[0].node.get_content(MetadataMode.LLM)
 
 

@@ -132,10 +132,9 @@ def test_results_are_kept_for_one_retriever_alone(
     changed = BM25Retriever(Corpus.from_passages(list(corpus)), k1=0.9)
     changed.save_pretrained(tmp_path / "changed")
     others = [
-        MTEBSearch(Searcher(changed, tmp_path / "changed")),
-        MTEBSearch(searcher, k=1),
+        MTEBSearch(Searcher(changed, tmp_path / "changed")), MTEBSearch(searcher, k=1),
         *(MTEBSearch(BM25Retriever, name="bm25") for _ in range(2)),
-    ]
+    ]  # fmt: skip
     first = scores(MTEBSearch(searcher), task(rows(corpus)), cache=cache)
     asked = []
     monkeypatch.setattr(

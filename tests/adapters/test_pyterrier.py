@@ -26,10 +26,8 @@ def test_results_are_the_hits_beside_the_columns_of_the_queries(searcher: Search
     results = PyTerrierRetriever(searcher, k=2)(TOPICS)
     assert list(results.columns) == ["qid", "query", "lang", "docno", "score", "rank"]
     assert results[["qid", "docno", "rank"]].values.tolist() == [
-        ["a", "p3", 0],
-        ["a", "p1", 1],
-        ["c", "p4", 0],
-    ]
+        ["a", "p3", 0], ["a", "p1", 1], ["c", "p4", 0],
+    ]  # fmt: skip
     assert results["query"].tolist() == ["green ponds", "green ponds", "stone"]
     first, third = searcher.search(["green ponds", "stone"], 2)
     assert results["score"].tolist() == [hit.score for hit in first + third]

@@ -192,13 +192,11 @@ def _chat_tokenizer(turn: str) -> Any:
 
 
 _CHANGED = {
-    "tojson": ("tojson", json.dumps),
-    "upper": ("upper", str.upper),
-    "trim": ("trim", str.strip),
+    "tojson": ("tojson", json.dumps), "upper": ("upper", str.upper), "trim": ("trim", str.strip),
     "part": ("[2:]", lambda text: text[2:]),
     "split": (".split('Q')[-1]", lambda text: text.split("Q")[-1]),
     "replace": ("replace('b', 'y')", lambda text: text.replace("b", "y")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", _CHANGED)

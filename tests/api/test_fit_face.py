@@ -53,10 +53,9 @@ def test_tables_keep_ordered_evidence(tmp_path: Path) -> None:
     lists = [[f"p{(n + 1) % 4}", f"p{n}"] for n in range(4)]
     queries = {"id": [*QUERIES], "text": [*QUERIES.values()]}
     places: dict[str, list[Any]] = {
-        "qid": [name for name in QUERIES for _ in "ab"],
-        "docid": [one for pair in lists for one in pair],
+        "qid": [name for name in QUERIES for _ in "ab"], "docid": [one for pair in lists for one in pair],
         "order": [0, 1] * 4,
-    }
+    }  # fmt: skip
     passages = datasets.Dataset.from_dict({"id": [*CORPUS], "text": [*CORPUS.values()]})
     train = datasets.Dataset.from_dict({**queries, "evidence": lists})
     dev = pd.DataFrame(queries | {"id": [f"d{n}" for n in range(4)]}), pd.DataFrame({"gold": lists})

@@ -183,12 +183,8 @@ def test_every_layer_of_a_recipe_is_there() -> None:
 
 
 QUICK: dict[str, Any] = {
-    "epochs": 1,
-    "batch_size": 4,
-    "max_steps": 3,
-    "device": "cpu",
-    "precision": "float32",
-}
+    "epochs": 1, "batch_size": 4, "max_steps": 3, "device": "cpu", "precision": "float32",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

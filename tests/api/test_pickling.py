@@ -106,13 +106,11 @@ def test_adapters_go_with_their_searcher(searcher: grls.Searcher) -> None:
 def test_results_and_models_can_be_pickled(searcher: grls.Searcher, tmp_path: Path) -> None:
     searcher.search("owls")
     held: list[Any] = [
-        searcher.search("owls")[0],
-        grls.Query("a", "owls"),
-        list(searcher.hops(2).stream("owls")),
+        searcher.search("owls")[0], grls.Query("a", "owls"), list(searcher.hops(2).stream("owls")),
         searcher.explain("owls", ["1"]),
         grls.experiment({"one": searcher}, TEXTS[:2], GOLD, ["R@1"], k=2),
         grls.BiEncoder(str(tiny_bert(tmp_path / "bert"))),
-    ]
+    ]  # fmt: skip
     for value in held:
         for again in copies(value):
             assert repr(again) == repr(value)

@@ -141,10 +141,9 @@ def test_what_would_be_lost_is_refused(kinds: Path, tmp_path: Path) -> None:
 def test_what_a_multi_vector_retriever_reads_first_is_a_member(kinds: Path, tmp_path: Path) -> None:
     folder = tmp_path / "colbert"
     built = build(
-        str(tiny_colbert(tmp_path / "model")),
-        str(kinds / "data"),
+        str(tiny_colbert(tmp_path / "model")), str(kinds / "data"),
         Building(str(folder), "auto", device="cpu"),
-    )
+    )  # fmt: skip
     assert "10 passages" in built
     for first in (str(kinds / "dense"), "bm25"):
         update_spec(folder, {"retriever": first, "passages": 3})

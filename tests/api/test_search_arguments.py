@@ -74,12 +74,11 @@ def test_allowed_ids(searcher: grls.Searcher, search: Callable[..., Any]) -> Non
 
 
 FORMS: list[Any] = [
-    {"q1": "fish", "q2": "den"},
-    pd.Series(["fish", "den"], index=[7, 7]),
+    {"q1": "fish", "q2": "den"}, pd.Series(["fish", "den"], index=[7, 7]),
     pl.DataFrame({"id": [1, 2], "text": ["fish", "den"]}),
     datasets.Dataset.from_dict({"id": ["q1", "q2"], "text": ["fish", "den"]}),
     (Query("q1", "fish"), "den"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])

@@ -245,11 +245,9 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     records[-1]["metadata"] = {"allow": []}
     write_jsonl(other / "queries.jsonl", records)
     chosen = (
-        "--query_filters=true",
-        "--hops.steps=dynamic",
-        "--hops.choose=expected-f1",
+        "--query_filters=true", "--hops.steps=dynamic", "--hops.choose=expected-f1",
         "--hops.done_bias=-9",
-    )
+    )  # fmt: skip
     found, _ = retrieve(other, tmp_path / "o", folder, *chosen)
     assert [tuple(found.get(query.id, ())) for query in read_split(other, "test")[0]] == [("r1",), ()]
     asked = (
@@ -324,10 +322,9 @@ def damaged(generative: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 VERIFYING = {
-    "explain": ["who"],
-    "answer direct": ["--output={out}", "--model=none", "--split=dev"],
+    "explain": ["who"], "answer direct": ["--output={out}", "--model=none", "--split=dev"],
     "index update": ["--merge=true", "--output={out}"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", VERIFYING)
@@ -356,11 +353,10 @@ def _sampled(file: Path, folder: Path) -> str:
 
 
 GOLD_CHECKED = {
-    "retrieve": ["retrieve", "bm25"],
-    "tune": ["tune", "nowhere"],
+    "retrieve": ["retrieve", "bm25"], "tune": ["tune", "nowhere"],
     "direct": ["answer", "direct", "--model", "nowhere"],
     "riches": ["answer", "riches", "--model", "nowhere"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -189,10 +189,8 @@ def test_hops_are_measured_anew_with_other_choices_of_earlier_steps(
 RESCORED = re.compile(r"^rescoring: recall@2 ([\d.]+) -> ([\d.]+) \((\d+) passages, (.+)\), ", re.MULTILINE)
 TRIED = re.compile(r"^  recall@2 +([\d.]+)  (\d+) passages, (.+)$", re.MULTILINE)
 RESCORING = [
-    "--grid.k=2",
-    "--grid.cross_encoder_passages=[3, 6, 10]",
-    "--grid.cross_encoder_weights=[0.1, 2]",
-]
+    "--grid.k=2", "--grid.cross_encoder_passages=[3, 6, 10]", "--grid.cross_encoder_weights=[0.1, 2]",
+]  # fmt: skip
 TUNE = ["tune", "r", "--data=data", "--device=cpu", "--split=train"]
 
 

@@ -32,10 +32,9 @@ from grls.evaluation.metrics.novel_f1 import novel_f1
 from grls.runs.portions import RunInfo, write_info
 
 PASSAGES = [
-    Passage("a", "it is blue .", "the barn"),
-    Passage("b", "the barn is red", ""),
+    Passage("a", "it is blue .", "the barn"), Passage("b", "the barn is red", ""),
     Passage("c", "it is green", ""),
-]
+]  # fmt: skip
 QUERIES = [
     Query("q1", "what is so", ("b",), ("the barn",), '{"answers": ["the barn"]}'),
     Query("q2", "what is it", ("c",), ("green",), '{"answers": ["green"]}'),

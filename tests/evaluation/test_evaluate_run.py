@@ -39,11 +39,10 @@ from grls.runs.run import Run
 from grls.runs.trec import write_run
 
 PASSAGES = [
-    Passage("f1", "anna is kind ."),
-    Passage("f2", "bob is calm ."),
+    Passage("f1", "anna is kind ."), Passage("f2", "bob is calm ."),
     Passage("r1", "if someone is kind then they are big ."),
     Passage("r2", "if someone is calm then they are big ."),
-]
+]  # fmt: skip
 PLAIN = [
     Query("t1", "train"), Query("q1", "one", answers=("kind",)), Query("q2", "two"),
     Query("q3", "three", answers=("cold", "big")),
@@ -134,11 +133,10 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
 
 
 PATHS = [
-    Query("t1", "train"),
-    Query("q1", "one", ("f1", "r1")),
+    Query("t1", "train"), Query("q1", "one", ("f1", "r1")),
     Query("q2", "two", ("f2", "r2"), metadata='{"any_order": true}'),
     Query("q3", "three", ("r2", "f1"), metadata='{"proofs": [["r1", "r2"]]}'),
-]
+]  # fmt: skip
 
 
 def test_paths_are_matched_by_chains_where_there_are_any_else_by_rankings(tmp_path):
@@ -421,10 +419,9 @@ def test_scores_to_the_number_of_gold_passages_need_that_depth(tmp_path):
 
 
 TEN = [
-    Passage("f1", "anna is kind ."),
-    Passage("r1", "if someone is kind then they are big ."),
+    Passage("f1", "anna is kind ."), Passage("r1", "if someone is kind then they are big ."),
     *(Passage(f"x{n}", f"other {n}") for n in range(8)),
-]
+]  # fmt: skip
 PROOF = json.dumps({"start": ["f1"], "goal": "anna is big ."})
 
 
@@ -638,12 +635,11 @@ def test_the_price_by_hand():
     ended = (2 / 3 + 1 + 4 / 5 + 4 / 5) / 4
     assert rows == {
         "all": pytest.approx((4, ended, 3.5 / 4, 3.5 / 4 - ended)),
-        "too short": pytest.approx((1, 2 / 3, 1, 1 / 3)),
-        "right length": pytest.approx((1, 1, 1, 0)),
+        "too short": pytest.approx((1, 2 / 3, 1, 1 / 3)), "right length": pytest.approx((1, 1, 1, 0)),
         "too long": pytest.approx((2, 0.8, 0.75, -0.05)),
         "type bridge": pytest.approx((2, 5 / 6, 1, 1 / 6)),
         "type other": pytest.approx((2, 0.8, 0.75, -0.05)),
-    }
+    }  # fmt: skip
     assert (price.length, price.gold, price.beyond) == (2.25, 2.0, 0)
     assert (
         price.groups["all"].price.low < price.groups["all"].price.difference < price.groups["all"].price.high

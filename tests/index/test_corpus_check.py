@@ -41,10 +41,9 @@ def test_counts_and_examples_in_words() -> None:
     prefixes, pairs = counts.pop("prefix of another passage")
     assert counts == {
         "duplicate of an earlier passage": (3, ["b = a", "f = e", "j = i"]),
-        "empty text": (2, ["e", "f"]),
-        "longer than 8 words": (1, ["g"]),
+        "empty text": (2, ["e", "f"]), "longer than 8 words": (1, ["g"]),
         "equal to another in the first 8 words": (0, []),
-    }
+    }  # fmt: skip
     assert prefixes == 4  # e and f share a sequence
     assert set(pairs) > {"d < c", "c < a"}
     assert {pair[0] for pair in pairs} == set("cdef")

@@ -118,15 +118,13 @@ def of_spans(generator: GenerativeRetriever) -> GenerativeRetriever:
 
 
 MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
-    "generative": lambda generator, _: generator,
-    "rereading": lambda generator, _: rereading(generator),
-    "hybrid": lambda generator, place: hybrid(generator, place, False),
-    "normalized": lambda generator, place: hybrid(generator, place, True),
-    "spans": lambda generator, _: of_spans(generator),
+    "generative": lambda generator, _: generator, "rereading": lambda generator, _: rereading(generator),
+    "hybrid": lambda generator, place: hybrid(generator, place, False), "normalized": lambda generator,
+    place: hybrid(generator, place, True), "spans": lambda generator, _: of_spans(generator),
     "spans rereading": lambda generator, _: rereading(of_spans(generator)),
     "spans hybrid": lambda generator, place: hybrid(of_spans(generator), place, False),
     "spans normalized": lambda generator, place: hybrid(of_spans(generator), place, True),
-}
+}  # fmt: skip
 
 
 def mixed(one: Any, rng: random.Random, count: int) -> list[Asked]:

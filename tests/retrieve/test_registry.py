@@ -228,10 +228,8 @@ BOTH_PRIORS = {
     "priors": [{"retriever": "../dense"}, {"retriever": "bm25"}],
 }  # fmt: skip
 FOUR_MEMBERS = {
-    "kind": "fusion",
-    "members": ["bm25", "../dense", "../generative", "../hybrid-3"],
-    "method": "rrf",
-}
+    "kind": "fusion", "members": ["bm25", "../dense", "../generative", "../hybrid-3"], "method": "rrf",
+}  # fmt: skip
 ON_CPU = Opening("cpu")
 
 
@@ -343,12 +341,11 @@ def test_hops_of_the_retriever_are_applied_or_not_as_asked(tmp_path: Path) -> No
 BAD_LINKS: list[tuple[dict[str, Any], str]] = [
     ({"retriever": "."}, "which leads back here: name another"),
     ({"retriever": "../gone"}, r"names \.\./gone, but there is no retriever at .*: move it back"),
-    ({"retriever": 3}, "expected the path"),
-    ({}, "field 'retriever' is missing"),
+    ({"retriever": 3}, "expected the path"), ({}, "field 'retriever' is missing"),
     ({"retriever": "members/one", "search": {"beams": 3}}, "a link has no search: write it into"),
     ({"retriever": "members/one", "weights": [1]}, "unknown field 'weights' of kind 'link'"),
     ({"retriever": "members/one", "format": 2}, "format 2 of a retriever of kind 'link'"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "error"), BAD_LINKS)

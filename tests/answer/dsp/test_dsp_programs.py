@@ -292,9 +292,8 @@ class Read(NamedTuple):
 
 QUERIES = [
     Query("1", "who owned the mill", answers=("Orla Finn", "Finn")),
-    Query("2", "what was red", answers=("the barn",)),
-    Query("3", "who owned the barn", answers=("Ida",)),
-]
+    Query("2", "what was red", answers=("the barn",)), Query("3", "who owned the barn", answers=("Ida",)),
+]  # fmt: skip
 
 
 def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
@@ -316,9 +315,8 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     script.prompts.clear()
     ran(taught, lm, question="why")
     assert script.prompts[0].split("\n\n")[1:] == [
-        "Question: what was red\nQuery: find what was red",
-        "Question: why\nQuery:",
-    ]
+        "Question: what was red\nQuery: find what was red", "Question: why\nQuery:",
+    ]  # fmt: skip
     assert "Question: what was red\nReasoning: as it says\nAnswer: The Barn!\n\n" in script.prompts[1]
 
 

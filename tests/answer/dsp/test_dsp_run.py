@@ -274,9 +274,8 @@ def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
     e = 2.718281828459045
     found = module.fused(["x", "y", "", "x"])
     assert [(one.id, one.score) for one in found] == [
-        ("a", pytest.approx(2 * e**-1)),
-        ("b", pytest.approx(e**-0.5)),
-    ]
+        ("a", pytest.approx(2 * e**-1)), ("b", pytest.approx(e**-0.5)),
+    ]  # fmt: skip
     assert module.fused(["", "z"], k=1) == [RetrievedPassage("c", "C: text c", -2.0, pytest.approx(e**-2))]
     assert module.fused([]) == []
 

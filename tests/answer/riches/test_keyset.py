@@ -16,9 +16,8 @@ from grls.models.load.build import train_tokenizer
 
 PASSAGES = [
     Passage("a", "The mill was built in 1820. It burned down.", "Mill"),
-    Passage("b", "It burned down. So did the Élan.", "Barn"),
-    Passage("c", "Nobody knows", "Mill"),
-]
+    Passage("b", "It burned down. So did the Élan.", "Barn"), Passage("c", "Nobody knows", "Mill"),
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from grls.models.load.build import train_tokenizer
 
 PASSAGES = [
     Passage("a", "The mill was built in 1820. Dr. Orla Finn owned it. It burned down.", "Mill"),
-    Passage("b", "It burned down.", "Barn"),
-    Passage("c", "Nobody knows", ""),
-]
+    Passage("b", "It burned down.", "Barn"), Passage("c", "Nobody knows", ""),
+]  # fmt: skip
 
 
 @pytest.fixture

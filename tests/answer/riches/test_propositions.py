@@ -28,9 +28,8 @@ from grls.models.load.build import train_tokenizer
 PASSAGES = [
     Passage("a", "The mill was built in 1820. It burned down.", "Mill"),
     Passage("b", "Rain fell on the red barn, and on the cow, and on all that stood there on Monday.", "Barn"),
-    Passage("c", "", "Nothing"),
-    Passage("d", "Who knows?"),
-]
+    Passage("c", "", "Nothing"), Passage("d", "Who knows?"),
+]  # fmt: skip
 MILL = PASSAGES[0]
 
 
@@ -155,29 +154,25 @@ def test_propositions_are_read_off_an_output(text: str, texts: list[str], droppe
 def test_a_title_is_no_proposition() -> None:
     told = Passage("x", "It stood there.", "The old mill.")
     assert parse_propositions("- The old Mill.\n- The old mill stood.", True, told) == (
-        ("The old mill stood.",),
-        {"other": 1},
-    )
+        ("The old mill stood.",), {"other": 1},
+    )  # fmt: skip
 
 
 def test_what_the_length_limit_cut_is_left_out() -> None:
     assert parse_propositions("- The mill burned.\n- It was bui", False, MILL) == (
-        ("The mill burned.",),
-        {"cut": 1},
-    )
+        ("The mill burned.",), {"cut": 1},
+    )  # fmt: skip
     assert parse_propositions('["The mill burned.", "It was bui', False, MILL) == (
-        ("The mill burned.",),
-        {"cut": 1},
-    )
+        ("The mill burned.",), {"cut": 1},
+    )  # fmt: skip
     assert parse_propositions('["The mill burned.", "It \\q"', True, MILL) == (("The mill burned.",), {})
 
 
 ORIGIN = {"weights": "w", "limit": None, "longest": 300}
 FOUND = [
     Propositions("a", ("The mill burned.", "The mill — stood."), "model", {"twice": 2}),
-    Propositions("b", (), "model", {"unread": 1}),
-    Propositions("c", ("It burned.",), "sentences", {}),
-]
+    Propositions("b", (), "model", {"unread": 1}), Propositions("c", ("It burned.",), "sentences", {}),
+]  # fmt: skip
 
 
 def written(file: Path) -> bytes:

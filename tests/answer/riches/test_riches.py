@@ -88,11 +88,9 @@ def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:
 
 
 SHARED = [
-    Passage("a", "The mill was built in 1820.", "Mill"),
-    Passage("b", "The barn burned.", "Barn"),
-    Passage("c", "The mill was red.", "Mill"),
-    Passage("d", "The mill burned down in 1820.", "Mill"),
-]
+    Passage("a", "The mill was built in 1820.", "Mill"), Passage("b", "The barn burned.", "Barn"),
+    Passage("c", "The mill was red.", "Mill"), Passage("d", "The mill burned down in 1820.", "Mill"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("query", "thought", "ids"), [

@@ -22,9 +22,8 @@ from grls.models.load.build import train_tokenizer
 PASSAGES = [
     Passage("mill", "Orla Finn built the mill. It burned down in 1820.", "The mill"),
     Passage("orla", "Orla Finn was born in Lund.", "Orla Finn"),
-    Passage("copy", "Orla Finn was born in Lund.", "Lund"),
-    Passage("empty", "", "Nothing"),
-]
+    Passage("copy", "Orla Finn was born in Lund.", "Lund"), Passage("empty", "", "Nothing"),
+]  # fmt: skip
 QUERY = Query("q", "where was she born who built the mill", ("mill", "orla"), ("in Lund", "Lund"))
 MILL, ORLA = "« Orla Finn built the mill. »", "« Orla Finn was born in Lund. »"
 

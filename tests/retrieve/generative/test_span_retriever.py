@@ -264,18 +264,16 @@ def test_a_t5_writes_spans_too(data: Path) -> None:
 WIDE = SearchOptions(beams=200)  # all spans there are
 NEW = [
     Passage("new", "the otter is proud and calm .", "A river"),
-    Passage("twin", "the otter is proud and calm .", "A river"),
-    Passage("short", "otter"),
-]
+    Passage("twin", "the otter is proud and calm .", "A river"), Passage("short", "otter"),
+]  # fmt: skip
 
 
 def made(llama: Path, corpus: Corpus | None = None, **options: Any) -> GenerativeRetriever:
     loaded = CausalLM(str(llama)).load()
     parts = (
-        loaded.model.eval(),
-        loaded.tokenizer,
+        loaded.model.eval(), loaded.tokenizer,
         Corpus.read(llama.parent / "data") if corpus is None else corpus,
-    )
+    )  # fmt: skip
     return GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3, **options)
 
 

@@ -234,10 +234,9 @@ def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
 
 def test_a_hop_reads_excerpts_of_its_evidence() -> None:
     texts = [
-        "Red rivers run. Green hills stand. Snow falls.",
-        "Snow on hills.",
+        "Red rivers run. Green hills stand. Snow falls.", "Snow on hills.",
         *(f"Train {n}." for n in range(5)),
-    ]
+    ]  # fmt: skip
     corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
 
     class Recording(BM25Retriever):
