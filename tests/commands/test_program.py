@@ -97,7 +97,6 @@ def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: P
 @pytest.mark.parametrize(("program", "options", "said"), [
     ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
     ("multihop", [], "give --retriever FOLDER, or bm25"),
-    ("multihop", ["--retriever=./nowhere"], "no retriever here"),
     ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
     ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
     ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),

@@ -171,7 +171,6 @@ def test_follow_ups_are_kept_with_their_passages(quotes: Path, tmp_path: Path, m
     (["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
      "but the model has room for 0 beside 1024 new ones"),
     (["--retriever", "bm25", "--reader.chat", "true"], "no chat template"),
-    (["--retriever", "./nowhere"], "no retriever here"),
     (["--run", "./nowhere.jsonl"], "no such file"),
 ])  # fmt: skip
 def test_wrong_options_are_refused(

@@ -278,8 +278,6 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     (["--model", "other"], "another weights"),
     (["--data", "data2"], "another corpus"),
     (["--limit", "0"], "--limit must be"),
-    (["--batch_size", "0"], "--batch_size must be"),
-    (["--chat", "true"], "no chat template"),
 ])  # fmt: skip
 def test_other_options_are_refused(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
