@@ -72,10 +72,7 @@ def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> 
     assert '"hops":' not in Path(f"single.{file}").read_text()
 
 
-@pytest.mark.parametrize("asked", [
-    [SINGLE], ["--hops.steps", "single"], ['--hops={"steps": "single"}'], ["--config=single.yaml"],
-    ["--hops=hops.yaml"],
-])  # fmt: skip
+@pytest.mark.parametrize("asked", ['--hops={"steps": "single"}', "--config=single.yaml", "--hops=hops.yaml"])
 def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: str) -> None:
     """What a folder stores of chains that end says nothing of a single step."""
     Path("single.yaml").write_text("hops:\n  steps: single\n")
