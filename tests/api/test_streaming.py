@@ -17,7 +17,7 @@ from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever
 from grls.runs.trec import chain_ranking
 
-QUERIES = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
+QUERIES = ["is the otter calm ?", "is the lynx quick ?"]
 
 
 def hops_of(folder: Path, **options: object) -> Searcher:

@@ -163,7 +163,7 @@ def check(source: Arrivals, n: int, asked: Asked) -> None:
 def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     kind: str, generator: GenerativeRetriever, tmp_path: Path
 ) -> None:
-    rng, count = random.Random(kind), 16
+    rng, count = random.Random(kind), 12
     one = MADE[kind](generator, tmp_path)
     asked = mixed(one, rng, count)
     leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}
