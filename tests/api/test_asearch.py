@@ -5,7 +5,6 @@ import gc
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,27 +139,3 @@ def assert_equal(found: list[list[Hit]], expected: list[list[Hit]]) -> None:
     assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in expected]
     for ours, theirs in zip(found, expected, strict=True):
         assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs], abs=1e-4)
-
-
-@pytest.mark.parametrize("name", ["hybrid", "ranked"])
-def test_threads_and_tasks_at_once_get_what_they_would_get_alone(kinds: Path, name: str) -> None:
-    searcher = grls.load(kinds / name, device="cpu")
-    serial = {(text, k): searcher.search(text, k) for text in TEXTS for k in (1, 4)}
-    chains = {text: list(searcher.stream(text)) for text in TEXTS}
-
-    def search(number: int) -> None:
-        for text in TEXTS[number:] + TEXTS[:number]:
-            for k in (1, 4):
-                assert_equal([searcher.search(text, k)], [serial[text, k]])
-            assert [hop.chain for hop in searcher.stream(text)] == [hop.chain for hop in chains[text]]
-
-    async def gathered() -> None:
-        keys = [*serial] * 3
-        found = await asyncio.gather(*(searcher.asearch(text, k) for text, k in keys))
-        assert_equal(found, [serial[key] for key in keys])
-
-    with ThreadPoolExecutor(6) as pool:
-        jobs = [pool.submit(search, number) for number in range(3)]
-        jobs += [pool.submit(lambda: asyncio.run(gathered())) for _ in range(3)]
-        for job in jobs:
-            job.result()

@@ -167,11 +167,6 @@ def test_a_command_finds_it_by_a_plugin(tmp_path: Path, monkeypatch: Patch, caps
     assert "first" in (tmp_path / "page.html").read_text()
 
 
-def test_a_function_in_place_of_a_name_is_refused_with_the_remedy() -> None:
-    listed: Any = ["RR", closeness]
-    raises(ConfigError, r"got the function 'closeness': add it by .*register_measure", measure_names, listed)
-
-
 @pytest.mark.parametrize("name", ["RR", "nDCG@10", "two words", ""])
 def test_a_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
     raises(ConfigError, r"there already|as one word", register_measure, name, closeness)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 from failing import raises
-from small_data import small_retriever, small_tokenizer, write_small
+from small_data import small_tokenizer, write_small
 
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
@@ -18,8 +18,6 @@ from grls.index import BACKENDS, build_index, index_sequences, load_index, regis
 from grls.index.backends import FlatIndex, check_backend
 from grls.index.base import Segment
 from grls.index.rows import MAX_LENGTH, Array, Ints, Rows
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import load_retriever
 
 
 @pytest.fixture
@@ -167,19 +165,6 @@ def test_it_is_stored_and_opened_with_its_arrays(known: None, tmp_path: Path) ->
     assert isinstance(opened, Dated)
     assert opened.days.tolist() == [0, 1, 2]
     assert [opened.tokens(n).tolist() for n in range(4)] == [list(tokens) for tokens in ROWS]
-
-
-def test_a_generator_is_indexed_by_it_and_opens(known: None, tmp_path: Path) -> None:
-    write_small(tmp_path / "data")
-    small = small_retriever(tmp_path / "data")
-    corpus = Corpus.read(tmp_path / "data")
-    made = GenerativeRetriever.assemble(
-        small.model, small.codec.tokenizer, corpus, small.codec.limits, backend="dated"
-    )
-    made.save_pretrained(tmp_path / "r")
-    opened = load_retriever(tmp_path / "r")
-    asked = ["is the heron calm ?"]
-    assert opened.retrieve(asked, 3) == small.retrieve(asked, 3)
 
 
 def test_the_option_names_what_is_registered(known: None) -> None:

@@ -189,11 +189,6 @@ def test_an_excluded_passage_is_never_found() -> None:
     assert {name for row in rows for name in row.passages} == {"b", "d"}
 
 
-def test_words_are_counted_in_every_script() -> None:
-    assert count("two words, naïve — four") == 5
-    assert count("青海湖在中国 lake") == 4  # six characters, and a word
-
-
 def test_perplexity_by_hand() -> None:
     rows = [ScoredStride(0, 2, (), math.log(1 / 2), 1), ScoredStride(2, 4, ("a",), math.log(1 / 32), 2)]
     found = perplexity(rows, count("two words"))
