@@ -368,7 +368,7 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert turned.endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
-    raises(ConfigError, "kind must be one of", Prompt, "half")
+    raises(ConfigError, "kind must be one of", Prompt("half").inputs, tokenizer, ["why"])
 
 
 def test_an_answer_is_the_rest_of_its_line() -> None:
