@@ -89,9 +89,16 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def quotes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set ``data``, and in ``model`` a language model that learned to quote it; not to be changed."""
+    from filelock import FileLock
     from quoting_model import quoting
 
-    return quoting(tmp_path_factory.mktemp("quotes"))
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    with FileLock(place / "quotes.lock"):  # it trains for seconds: one process does
+        if not (place / "quotes").is_dir():
+            quoting(place / "made").rename(place / "quotes")
+    return place / "quotes"
 
 
 @pytest.fixture(autouse=True)

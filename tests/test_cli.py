@@ -64,14 +64,11 @@ def test_output_that_nobody_reads_is_no_error(command: list[str], unbuffered: st
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize(
-    ("ends", "code", "said"),
-    [
-        ("raise ValueError('of its own')", 1, "ValueError: of its own"),
-        ("raise GrlsError('of ours')", 1, "error: of ours"),
-        ("sys.exit(3)", 3, ""),
-    ],
-)
+@pytest.mark.parametrize(("ends", "code", "said"), [
+    ("raise ValueError('of its own')", 1, "ValueError: of its own"),
+    ("raise GrlsError('of ours')", 1, "error: of ours"),
+    ("sys.exit(3)", 3, ""),
+])  # fmt: skip
 def test_errors_are_told_where_nobody_reads_the_output(ends: str, code: int, said: str) -> None:
     program = f"""
 import sys, grls.cli
@@ -112,20 +109,14 @@ def _map() -> None:
     raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
 
-@pytest.mark.parametrize(
-    ("cause", "command", "said"),
-    [
-        (
-            _torch_on_a_cpu,
-            "retrieve",
-            r"\(\d+ bytes more .*\)\. Lower --search\.batch_size or --search\.beams, end",
-        ),
-        (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --index\.memory or --batch_size, end"),
-        (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
-        (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
-        (_map, "report", r"\. Use smaller inputs, end"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cause", "command", "said"), [
+    (_torch_on_a_cpu, "retrieve",
+     r"\(\d+ bytes more .*\)\. Lower --search\.batch_size or --search\.beams, end"),
+    (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --index\.memory or --batch_size, end"),
+    (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
+    (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
+    (_map, "report", r"\. Use smaller inputs, end"),
+])  # fmt: skip
 def test_too_little_memory_is_one_line_that_says_what_saves_some(
     cause: Any, command: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,17 +291,12 @@ def test_a_config_that_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert text.startswith("error: the file of --config is no YAML: while parsing a flow sequence")
 
 
-@pytest.mark.parametrize(
-    ("key", "yaml"),
-    [
-        ("treiner", "treiner:\n  max_epochs: 1\n"),
-        (
-            "learning_rat",
-            "model:\n  class_path: grls.train.stages.module.Memorise\n  init_args:\n    learning_rat: 1\n",
-        ),
-        ("beam", "recall:\n  beam: 3\n"),
-    ],
-)
+@pytest.mark.parametrize(("key", "yaml"), [
+    ("treiner", "treiner:\n  max_epochs: 1\n"),
+    ("learning_rat",
+     "model:\n  class_path: grls.train.stages.module.Memorise\n  init_args:\n    learning_rat: 1\n"),
+    ("beam", "recall:\n  beam: 3\n"),
+])  # fmt: skip
 def test_an_unknown_key_of_a_training_config_is_named(
     key: str, yaml: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

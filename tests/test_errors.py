@@ -27,31 +27,27 @@ from grls.errors import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "shell", "python", "request_"),
-    [
-        (f"choose {Option('hops.steps', 'fixed', 'dynamic')}.", "choose --hops.steps fixed or dynamic.",
-         'choose steps="fixed" or "dynamic".', 'choose hops.steps "fixed" or "dynamic".'),
-        (f"leave {Option('hops.steps')} out", "leave --hops.steps out", "leave steps out",
-         "leave hops.steps out"),
-        (f"with {Option('resume', True)}", "with --resume true", "with resume=True", "with resume true"),
-        (f"raise {Option('limits.input', 96)}.", "raise --limits.input 96.", "raise input=96.",
-         "raise limits.input 96."),
-        (f"give {Option('retriever', 'FOLDER')}", "give --retriever FOLDER", "give retriever=FOLDER",
-         "give retriever FOLDER"),
-        (f"lower {Option('data.batch_size')}", "lower --data.batch_size", "lower data.batch_size",
-         "lower data.batch_size"),
-        (f"set {Option('dev_split', None)}", "set --dev_split null", "set dev_split=None",
-         "set dev_split null"),
-        (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
-        (f"got {Option('name', 'é⟧ x')}", "got --name é⟧ x", 'got name="é⟧ x"', 'got name "é⟧ x"'),
-        (f"raise {Option('limits.input', python='max_tokens')}", "raise --limits.input", "raise max_tokens",
-         "raise limits.input"),
-        ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
-        ('a text ⟦["x", y]⟧', *['a text ⟦["x", y]⟧'] * 3),
-        ('a text ⟦["x", 3]⟧', *['a text ⟦["x", 3]⟧'] * 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "shell", "python", "request_"), [
+    (f"choose {Option('hops.steps', 'fixed', 'dynamic')}.", "choose --hops.steps fixed or dynamic.",
+     'choose steps="fixed" or "dynamic".', 'choose hops.steps "fixed" or "dynamic".'),
+    (f"leave {Option('hops.steps')} out", "leave --hops.steps out", "leave steps out",
+     "leave hops.steps out"),
+    (f"with {Option('resume', True)}", "with --resume true", "with resume=True", "with resume true"),
+    (f"raise {Option('limits.input', 96)}.", "raise --limits.input 96.", "raise input=96.",
+     "raise limits.input 96."),
+    (f"give {Option('retriever', 'FOLDER')}", "give --retriever FOLDER", "give retriever=FOLDER",
+     "give retriever FOLDER"),
+    (f"lower {Option('data.batch_size')}", "lower --data.batch_size", "lower data.batch_size",
+     "lower data.batch_size"),
+    (f"set {Option('dev_split', None)}", "set --dev_split null", "set dev_split=None", "set dev_split null"),
+    (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
+    (f"got {Option('name', 'é⟧ x')}", "got --name é⟧ x", 'got name="é⟧ x"', 'got name "é⟧ x"'),
+    (f"raise {Option('limits.input', python='max_tokens')}", "raise --limits.input", "raise max_tokens",
+     "raise limits.input"),
+    ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
+    ('a text ⟦["x", y]⟧', *['a text ⟦["x", y]⟧'] * 3),
+    ('a text ⟦["x", 3]⟧', *['a text ⟦["x", 3]⟧'] * 3),
+])  # fmt: skip
 def test_each_surface_words_an_option(text: str, shell: str, python: str, request_: str) -> None:
     for surface, expected in ((in_shell, shell), (in_python, python), (in_request, request_)):
         assert worded(text, surface) == expected
@@ -74,17 +70,14 @@ def test_a_long_text_is_cut() -> None:
     assert "xxx … (12,000 characters left out) … xxx" in text
 
 
-@pytest.mark.parametrize(
-    ("interval", "value", "expected"),
-    [
-        ("[1, inf)", 0, "at least 1, got 0"),
-        ("[0, inf)", math.inf, "a finite number, at least 0, got inf"),
-        ("(0, 1]", 0.0, "above 0 and at most 1, got 0.0"),
-        ("[0, 65535]", 70_000, "between 0 and 65,535, got 70000"),
-        ("(-inf, inf)", math.nan, "a finite number, got nan"),
-        ("(0, inf]", math.nan, "above 0, got nan"),
-    ],
-)
+@pytest.mark.parametrize(("interval", "value", "expected"), [
+    ("[1, inf)", 0, "at least 1, got 0"),
+    ("[0, inf)", math.inf, "a finite number, at least 0, got inf"),
+    ("(0, 1]", 0.0, "above 0 and at most 1, got 0.0"),
+    ("[0, 65535]", 70_000, "between 0 and 65,535, got 70000"),
+    ("(-inf, inf)", math.nan, "a finite number, got nan"),
+    ("(0, inf]", math.nan, "above 0, got nan"),
+])  # fmt: skip
 def test_a_number_outside_its_interval_is_refused(interval: str, value: float, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         bounded(interval, "data.", decay=value)
@@ -93,18 +86,15 @@ def test_a_number_outside_its_interval_is_refused(interval: str, value: float, e
     bounded(interval, decay=1)
 
 
-@pytest.mark.parametrize(
-    ("verb", "option"),
-    [
-        ("fuse a b --output=o", "--fusion.rrf_k"),
-        ("index hybrid r --output=o", "--hybrid.empty_weight"),
-        ("index bm25 --corpus=c --output=o", "--bm25.k1"),
-        ("retrieve bm25 --data=d --output=o", "--bm25.b"),
-        ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.top_p"),
-        ("train biencoder --data=d --output=o", "--fit.hard_negatives"),
-        ("retrieve r --data=d --output=o", "--hops.temperature"),
-    ],
-)
+@pytest.mark.parametrize(("verb", "option"), [
+    ("fuse a b --output=o", "--fusion.rrf_k"),
+    ("index hybrid r --output=o", "--hybrid.empty_weight"),
+    ("index bm25 --corpus=c --output=o", "--bm25.k1"),
+    ("retrieve bm25 --data=d --output=o", "--bm25.b"),
+    ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.top_p"),
+    ("train biencoder --data=d --output=o", "--fit.hard_negatives"),
+    ("retrieve r --data=d --output=o", "--hops.temperature"),
+])  # fmt: skip
 def test_an_option_out_of_bounds_is_named_as_it_is_typed(
     verb: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

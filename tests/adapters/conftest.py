@@ -16,11 +16,9 @@ from grls.retrieve.bm25 import BM25Retriever
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")
 
 PASSAGES = [
-    Passage("p1", "green frogs eat flies"),
-    Passage("p2", "flies live near ponds", title="Insects"),
-    Passage("p3", "ponds hold green green water and frogs", title="Ponds"),
-    Passage("p4", "stone walls"),
-]
+    Passage("p1", "green frogs eat flies"), Passage("p2", "flies live near ponds", title="Insects"),
+    Passage("p3", "ponds hold green green water and frogs", title="Ponds"), Passage("p4", "stone walls"),
+]  # fmt: skip
 METADATA = [{"year": 1999}, {"year": 2001, "title": "old", "score": 3, "id": "x"}, {"year": 2005}, {}]
 
 

@@ -14,12 +14,9 @@ from grls.retrieve.bm25 import BM25Retriever
 PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text(encoding="utf-8")
 PASSAGES = [Passage("0", "Otters eat fish."), Passage("1", "A holt is an otter's den.")]
 PACKAGES = {
-    "HaystackRetriever": "haystack",
-    "LangChainRetriever": "langchain_core",
-    "LlamaIndexRetriever": "llama_index.core",
-    "MTEBSearch": "mteb",
-    "PyTerrierRetriever": "pyterrier",
-}
+    "HaystackRetriever": "haystack", "LangChainRetriever": "langchain_core",
+    "LlamaIndexRetriever": "llama_index.core", "MTEBSearch": "mteb", "PyTerrierRetriever": "pyterrier",
+}  # fmt: skip
 """Adapter -> the package that it needs."""
 
 
@@ -34,9 +31,8 @@ def examples() -> list[Example]:
     block = r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"
     found = re.findall(block, PAGE, re.MULTILINE | re.DOTALL)
     assert (len(found), len([out for _, out in found if out])) == (
-        PAGE.count("```python"),
-        PAGE.count("```text"),
-    )
+        PAGE.count("```python"), PAGE.count("```text"),
+    )  # fmt: skip
     return [
         Example(re.findall(r"from grls.adapters import (\w+)", code)[0], code, out) for code, out in found
     ]
@@ -69,9 +65,8 @@ def without_downloads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     queries = [{"id": "q", "text": "holt"}]
     evaluate = mteb.evaluate
     monkeypatch.setattr(
-        mteb,
-        "get_tasks",
+        mteb, "get_tasks",
         lambda tasks: [retrieval_task(rows, queries, {"q": {"1": 1}}, name=name) for name in tasks],
-    )
+    )  # fmt: skip
     kept = mteb.ResultCache(folder / "mteb")
     monkeypatch.setattr(mteb, "evaluate", lambda model, tasks: evaluate(model, tasks, cache=kept))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 
 from grls.api.opening import load
 from grls.api.searcher import HeldFolder, Searcher
@@ -33,9 +34,8 @@ def test_documents_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> N
         (h.id, h.score, h.text) for h in hits
     ]
     assert [document.meta for document in result["documents"]] == [
-        {"year": 2001, "title": "Insects", "score": 3, "id": "x"},
-        {"year": 2005, "title": "Ponds"},
-    ]
+        {"year": 2001, "title": "Insects", "score": 3, "id": "x"}, {"year": 2005, "title": "Ponds"},
+    ]  # fmt: skip
 
 
 def test_arguments_of_a_query_replace_those_of_the_component(searcher: Searcher) -> None:
@@ -49,8 +49,7 @@ def test_arguments_of_a_query_replace_those_of_the_component(searcher: Searcher)
 
 
 FILTERS: list[dict[str, Any]] = [
-    SINCE_2000,
-    {"field": "meta.year", "operator": "!=", "value": 1999},
+    SINCE_2000, {"field": "meta.year", "operator": "!=", "value": 1999},
     {"field": "meta.year", "operator": "not in", "value": [1999, 2001]},
     {"field": "meta.title", "operator": "==", "value": "Insects"},
     {"field": "id", "operator": "in", "value": ["p1", "p4"]},
@@ -58,7 +57,7 @@ FILTERS: list[dict[str, Any]] = [
     {"operator": "NOT", "conditions": [SINCE_2000]},
     {"operator": "OR", "conditions": [SINCE_2000, {"field": "id", "operator": "==", "value": "p4"}]},
     {"field": "meta.year", "operator": "==", "value": 1},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
@@ -102,8 +101,7 @@ def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, fol
 def test_a_retriever_that_will_go_is_no_part_of_a_saved_pipeline(searcher: Searcher) -> None:
     component = HaystackRetriever(Searcher(searcher.retriever, HeldFolder()))
     assert ids(component.run("stone")) == ["p4"]
-    with pytest.raises(ConfigError, match="is temporary"):
-        component.to_dict()
+    raises(ConfigError, "is temporary", component.to_dict)
 
 
 def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path) -> None:
@@ -115,12 +113,10 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
 
 
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="top_k must be at least 1"):
-        HaystackRetriever(searcher, top_k=0)
+    raises(ConfigError, "top_k must be at least 1", HaystackRetriever, searcher, top_k=0)
     with pytest.raises(FilterError):
         HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
-    with pytest.raises(DataError, match="nowhere"):
-        HaystackRetriever(str(tmp_path / "nowhere")).warm_up()
+    raises(DataError, "nowhere", HaystackRetriever(str(tmp_path / "nowhere")).warm_up)
 
 
 def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from failing import raises
 
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError
@@ -25,9 +26,8 @@ def test_nodes_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> None:
     nodes = LlamaIndexRetriever(searcher, k=2).retrieve("flies live green ponds")
     assert [(n.node_id, n.score, n.node.text) for n in nodes] == [(h.id, h.score, h.text) for h in hits]
     assert [node.metadata for node in nodes] == [
-        {"year": 2001, "title": "Insects", "score": 3, "id": "x"},
-        {"year": 2005, "title": "Ponds"},
-    ]
+        {"year": 2001, "title": "Insects", "score": 3, "id": "x"}, {"year": 2005, "title": "Ponds"},
+    ]  # fmt: skip
     assert "title: Insects" in nodes[0].node.get_content(MetadataMode.LLM)
 
 
@@ -59,8 +59,7 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
 
 
 def test_bad_input_is_refused(searcher: Searcher) -> None:
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        LlamaIndexRetriever(searcher, k=0)
+    raises(ConfigError, "k must be at least 1", LlamaIndexRetriever, searcher, k=0)
 
 
 def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:

@@ -10,12 +10,10 @@ from grls import adapters
 ROOT = Path(__file__).parents[2]
 
 PACKAGES = {
-    "HaystackRetriever": ("haystack", "haystack"),
-    "LangChainRetriever": ("langchain_core", "langchain"),
-    "LlamaIndexRetriever": ("llama_index", "llama-index"),
-    "MTEBSearch": ("mteb", "mteb"),
+    "HaystackRetriever": ("haystack", "haystack"), "LangChainRetriever": ("langchain_core", "langchain"),
+    "LlamaIndexRetriever": ("llama_index", "llama-index"), "MTEBSearch": ("mteb", "mteb"),
     "PyTerrierRetriever": ("pyterrier", "pyterrier"),
-}
+}  # fmt: skip
 """Adapter -> the package that it imports, and the extra that brings it."""
 
 

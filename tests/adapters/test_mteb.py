@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from small_data import tiny_bert
 
 import grls
@@ -131,10 +132,9 @@ def test_results_are_kept_for_one_retriever_alone(
     changed = BM25Retriever(Corpus.from_passages(list(corpus)), k1=0.9)
     changed.save_pretrained(tmp_path / "changed")
     others = [
-        MTEBSearch(Searcher(changed, tmp_path / "changed")),
-        MTEBSearch(searcher, k=1),
+        MTEBSearch(Searcher(changed, tmp_path / "changed")), MTEBSearch(searcher, k=1),
         *(MTEBSearch(BM25Retriever, name="bm25") for _ in range(2)),
-    ]
+    ]  # fmt: skip
     first = scores(MTEBSearch(searcher), task(rows(corpus)), cache=cache)
     asked = []
     monkeypatch.setattr(
@@ -163,15 +163,11 @@ def test_another_corpus_is_refused(searcher: Searcher, corpus: Corpus) -> None:
 
 
 def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
-    with pytest.raises(ConfigError, match="needs a name"):
-        MTEBSearch(BM25Retriever)
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        MTEBSearch(searcher, k=0)
+    raises(ConfigError, "needs a name", MTEBSearch, BM25Retriever)
+    raises(ConfigError, "k must be at least 1", MTEBSearch, searcher, k=0)
     search = MTEBSearch(searcher)
-    with pytest.raises(ConfigError, match="call index"):
-        search.search(QUERIES, top_k=1)
-    with pytest.raises(ConfigError, match="a passage has no text, only id, image"):
-        search.index([{"id": "p", "image": None}])
+    raises(ConfigError, "call index", search.search, QUERIES, top_k=1)
+    raises(ConfigError, "a passage has no text, only id, image", search.index, [{"id": "p", "image": None}])
     for nothing in (None, "bm25"):
         with pytest.raises(ConfigError, match=rf"^retriever: .* must return .*, got .?{nothing}"):
             MTEBSearch(lambda _, made=nothing: made, name="made").index(rows(corpus))
@@ -183,10 +179,8 @@ def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
     search.index(rows(corpus))
     with pytest.raises(ConfigError, match="query 'a' has no text"):
         search.search([{"id": "a", "text": [{"role": "user", "content": "stone"}]}], top_k=1)
-    with pytest.raises(ConfigError, match="query 'a' has no text"):
-        search.search([{"id": "a", "image": None}], top_k=1)
+    raises(ConfigError, "query 'a' has no text", search.search, [{"id": "a", "image": None}], top_k=1)
     blank = [{"id": "a", "text": ""}, {"id": "b", "text": None}, {"id": "c", "text": float("nan")}]
     assert search.search([*blank, {"id": "d", "text": "stone"}], top_k=1).keys() == {"a", "b", "c", "d"}
     assert search.search(blank, top_k=1) == {"a": {}, "b": {}, "c": {}}
-    with pytest.raises(DataError, match="'p9'"):
-        search.search(QUERIES, top_k=1, top_ranked={"a": ["p9"]})
+    raises(DataError, "'p9'", search.search, QUERIES, top_k=1, top_ranked={"a": ["p9"]})

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from failing import raises
 
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, DataError
@@ -25,10 +26,8 @@ def test_results_are_the_hits_beside_the_columns_of_the_queries(searcher: Search
     results = PyTerrierRetriever(searcher, k=2)(TOPICS)
     assert list(results.columns) == ["qid", "query", "lang", "docno", "score", "rank"]
     assert results[["qid", "docno", "rank"]].values.tolist() == [
-        ["a", "p3", 0],
-        ["a", "p1", 1],
-        ["c", "p4", 0],
-    ]
+        ["a", "p3", 0], ["a", "p1", 1], ["c", "p4", 0],
+    ]  # fmt: skip
     assert results["query"].tolist() == ["green ponds", "green ponds", "stone"]
     first, third = searcher.search(["green ponds", "stone"], 2)
     assert results["score"].tolist() == [hit.score for hit in first + third]
@@ -82,8 +81,7 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
     assert PyTerrierRetriever(searcher, k=np.int64(1))(TOPICS).equals(
         PyTerrierRetriever(searcher, k=1)(TOPICS)
     )
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        PyTerrierRetriever(searcher, k=0)
+    raises(ConfigError, "k must be at least 1", PyTerrierRetriever, searcher, k=0)
     with pytest.raises(pt.validate.InputValidationError):
         PyTerrierRetriever(searcher)(TOPICS.drop(columns="query"))
 

@@ -1,12 +1,12 @@
 """Every kind of retriever behind the commands that read, with all that its folder says."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from failing import fails, raises
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
@@ -23,8 +23,6 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import update_spec, write_spec
-from grls.runs.portions import read_info
-from grls.runs.run import Run
 
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "bm25", "weight": 3.0}]},
@@ -35,7 +33,7 @@ COMPOSITES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set, retrievers of every kind over it, a language model, a text."""
+    """A data set, retrievers of every kind over it, a language model."""
     path = tmp_path_factory.mktemp("sources")
     data = write_small(path / "data")
     small_retriever(data).save_pretrained(path / "generative")
@@ -46,7 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind, content in COMPOSITES.items():
         write_spec(path / kind, kind, content)
     write_model(path / "model", positions=4096)
-    (path / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
     return path
 
 
@@ -140,56 +137,15 @@ def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
     with torch.no_grad():
         next(other.model.parameters()).add_(0.1)
     other.save_pretrained(tmp_path / "r")
-    assert main(run) == 1
-    assert "other settings (retriever_fingerprint)" in capsys.readouterr().err
+    assert "other settings (retriever_fingerprint)" in fails(capsys, *run)
 
 
 def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"retriever=.bm25. needs data"):
-        open_for_reading("bm25")
-    with pytest.raises(ConfigError, match="never writes DONE"):
-        opened(folder, "bm25", HopOptions("dynamic"))
-    with pytest.raises(ConfigError, match='give retriever=FOLDER or "bm25"'):
-        open_for_reading(None, HopOptions("fixed"))
+    raises(ConfigError, r"retriever=.bm25. needs data", open_for_reading, "bm25")
+    raises(ConfigError, "never writes DONE", opened, folder, "bm25", HopOptions("dynamic"))
+    raises(ConfigError, 'give retriever=FOLDER or "bm25"', open_for_reading, None, HopOptions("fixed"))
     Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
     other = Corpus.read(tmp_path)
     with pytest.raises(MismatchError, match="is over another corpus than"):
         open_for_reading(str(folder / "dense"), None, "cpu", other)
     assert open_for_reading(str(folder / "dense"), None, "cpu", other, same=False) is not None
-
-
-TAKEN = {"dense": (["--hops.steps=dynamic"], "biencoder in hops until DONE"), "hybrid": ([], "hybrid")}
-"""How each kind is opened is tested above; here it reaches the commands."""
-
-
-def given(folder: Path, kind: str) -> list[str]:
-    return [f"--data={folder / 'data'}", "--device=cpu", f"--retriever={folder / kind}", *TAKEN[kind][0]]
-
-
-@pytest.mark.parametrize("kind", TAKEN)
-def test_every_command_takes_a_retriever(folder: Path, tmp_path: Path, kind: str) -> None:
-    common = [f"--model={folder / 'model'}", *given(folder, kind)]
-    window = ["--reader.window=96", "--reader.document_tokens=24", "--reader.cut=8"]
-    ralm = ["ralm", *common, f"--output={tmp_path}/a", f"--text={folder / 'text.txt'}", *window]
-    assert main(ralm) == 0
-    rows = [json.loads(line) for line in (tmp_path / "a.strides.jsonl").read_text().splitlines()]
-    assert any(row["passages"] for row in rows[1:])
-    assert main(ralm) == 0  # goes on
-    assert main(["answer", "direct", *common, f"--output={tmp_path}/b", "--reader.max_new_tokens=2"]) == 0
-    info = read_info(tmp_path / "b.jsonl")
-    assert info is not None
-    assert info.name == f"direct, {TAKEN[kind][1]}, k=3"
-    assert all(Run.load(f"{tmp_path}/b.jsonl").rankings.values())
-    if kind == "hybrid":
-        asking = ["answer", "follow-up", *common, f"--output={tmp_path}/c", "--reader.max_new_tokens=2"]
-        assert main(asking) == 0
-
-
-@pytest.mark.parametrize("kind", TAKEN)
-def test_programs_take_a_retriever(folder: Path, tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("dspy", reason="the extra dsp is not installed")
-    run = ["answer", "dsp", "retrieve-then-read", f"--model={folder / 'model'}", f"--output={tmp_path}/p"]
-    assert main([*run, *given(folder, kind), "--dsp.calls.max_new_tokens=2"]) == 0
-    rankings = Run.load(f"{tmp_path}/p.jsonl").rankings
-    assert rankings
-    assert all(rankings.values())

@@ -4,6 +4,8 @@ import logging
 from pathlib import Path
 
 import pytest
+from failing import raises
+from fixture_types import Caplog
 from reader_helpers import ScriptedRetriever, ScriptedWriter
 from run_files import write_jsonl_run
 from small_data import write_small
@@ -47,7 +49,7 @@ def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
     assert (second.answer, second.read) == ("no", ("b",))
 
 
-def test_without_retrieval_the_question_stands_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_retrieval_the_question_stands_alone(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "so")
     read = DirectReader(writer, CORPUS).answer([WHO], [[]], 0)[0]
     assert writer.prompts == [["question: who owned it\nanswer:"]]
@@ -55,7 +57,7 @@ def test_without_retrieval_the_question_stands_alone(caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
-def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_retrieval_is_told(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "so")
     with caplog.at_level(logging.WARNING):
         DirectReader(writer, CORPUS).answer([WHO, WHAT], [[], hits("b")], 2)
@@ -63,7 +65,7 @@ def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert writer.prompts[0][0] == "question: who owned it\nanswer:"
 
 
-def test_passages_without_room_are_left_out_from_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None:
     reader = DirectReader(ScriptedWriter(lambda text: "so"), CORPUS)
     lengths = [
         len(reader._prompt(WHO, CORPUS.passages(CORPUS.numbers(ids)))) for ids in ([], ["m"], ["m", "o"])
@@ -148,7 +150,7 @@ def test_a_follow_up_that_leads_nowhere_ends_it(again: str) -> None:
     assert [hit.id for hit in read.ranking] == ["m", "o"]
 
 
-def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follow_up_that_finds_nothing_is_told(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "answer: x" if "nothing was found" in text else "follow-up: why")
     with caplog.at_level(logging.WARNING):
         read = IterativeReader(writer, ScriptedRetriever({}), CORPUS).answer([WHO])[0]
@@ -158,9 +160,7 @@ def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture
     assert "answered without evidence: 1 of 1 query" in caplog.text
 
 
-def test_without_room_evidence_is_left_out_and_then_the_follow_up(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_without_room_evidence_is_left_out_and_then_the_follow_up(caplog: Caplog) -> None:
     def reply(text: str) -> str:
         return "answer: mine" if "evidence" in text or text.endswith("answer:") else "follow-up: what is it"
 
@@ -191,8 +191,7 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(
         "beside 8 new ones"  # fmt: skip
     assert (second.answer, second.failed) == ("x", "")
     assert "nothing is written for the query 'q1'" in caplog.text
-    with pytest.raises(ConfigError, match="tokens before anything is asked"):
-        last(start - len(WHO.text) - 1)
+    raises(ConfigError, "tokens before anything is asked", last, start - len(WHO.text) - 1)
 
 
 def test_counts_below_one_are_refused() -> None:
@@ -217,5 +216,4 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
         MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
     ):
         FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
-    with pytest.raises(MismatchError, match="another corpus"):
-        FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO], "test")
+    raises(MismatchError, "another corpus", FinishedRun, tmp_path / "r.jsonl", CORPUS, [WHO], "test")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 from reader_helpers import characters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -116,10 +117,8 @@ def test_an_end_token_behind_the_prompt_is_left_out() -> None:
 
 
 def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(ConfigError, match="max_new_tokens must be at least 1, got 0"):
-        TextWriter(small_llama(), words(), 0)
-    with pytest.raises(ConfigError, match="empty stop string"):
-        TextWriter(small_llama(), words(), stops=("\n", ""))
+    raises(ConfigError, "max_new_tokens must be at least 1, got 0", TextWriter, small_llama(), words(), 0)
+    raises(ConfigError, "empty stop string", TextWriter, small_llama(), words(), stops=("\n", ""))
     with pytest.raises(ConfigError, match="do not belong together"):
         TextWriter(small_llama(), words(additional_special_tokens=["<more>"]))
     writer = TextWriter(small_llama(), words(), 6)
@@ -127,8 +126,7 @@ def test_what_cannot_be_written_is_refused() -> None:
     writer.write([[5] * 250])
     with pytest.raises(ConfigError, match="takes 251 tokens, but the model has room for 250 beside 6"):
         writer.write([[5] * 251])
-    with pytest.raises(ConfigError, match="no token"):
-        writer.write([[END]])
+    raises(ConfigError, "no token", writer.write, [[END]])
     assert TextWriter(small_t5(), words()).room is None
 
 
@@ -160,11 +158,9 @@ def test_turns_of_a_chat_model_cannot_be_forged() -> None:
     assert read(tokenizer, rows) == [f"{head}u>q|a>f<eos>|u>e<eos>|a>a:", f"{head}u>p|a>"]
     assert tokenizer.eos_token_id not in rows[0]
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    with pytest.raises(ConfigError, match="refuses the prompt"):
-        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    raises(ConfigError, "refuses the prompt", few_shot, tokenizer, "task", EXAMPLES, ASKED, chat=True)
     tokenizer.chat_template = None
-    with pytest.raises(ConfigError, match="no chat template"):
-        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    raises(ConfigError, "no chat template", few_shot, tokenizer, "task", EXAMPLES, ASKED, chat=True)
 
 
 _TURN = "<|im_start|>{{m['role']}}\n{{m['content']}}<|im_end|>\n"
@@ -196,13 +192,11 @@ def _chat_tokenizer(turn: str) -> Any:
 
 
 _CHANGED = {
-    "tojson": ("tojson", json.dumps),
-    "upper": ("upper", str.upper),
-    "trim": ("trim", str.strip),
+    "tojson": ("tojson", json.dumps), "upper": ("upper", str.upper), "trim": ("trim", str.strip),
     "part": ("[2:]", lambda text: text[2:]),
     "split": (".split('Q')[-1]", lambda text: text.split("Q")[-1]),
     "replace": ("replace('b', 'y')", lambda text: text.replace("b", "y")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", _CHANGED)
@@ -306,8 +300,7 @@ def test_logits_that_are_not_numbers_are_told(make: Any) -> None:
     model = make()
     with torch.no_grad():
         model.get_output_embeddings().weight.fill_(torch.nan)
-    with pytest.raises(ConfigError, match="logits are not numbers"):
-        TextWriter(model, words(), 4).write([[5, 6]])
+    raises(ConfigError, "logits are not numbers", TextWriter(model, words(), 4).write, [[5, 6]])
 
 
 @pytest.mark.parametrize("make", [small_llama, lively_t5])
@@ -321,8 +314,7 @@ def test_draws_are_those_of_their_seeds_in_any_batch(make: Any) -> None:
     assert together[1] == greedy[1]
     assert together[0] != greedy[0]
     assert one.write(PROMPTS[:1], draws=[Sampling(1.5, 3)]) != together[:1]
-    with pytest.raises(ConfigError, match="temperatures above 0"):
-        one.write(PROMPTS[:1], draws=[Sampling(0.0, 3)])
+    raises(ConfigError, "temperatures above 0", one.write, PROMPTS[:1], draws=[Sampling(0.0, 3)])
 
 
 def test_draws_follow_the_distribution_at_their_temperature() -> None:

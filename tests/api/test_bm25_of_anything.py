@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from failing import raises
 from small_data import write_small
 
 import grls
@@ -24,15 +25,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "temporary"
 
 
-@pytest.mark.parametrize(
-    "corpus",
-    [
-        TEXTS,
-        {str(n): text for n, text in enumerate(TEXTS)},
-        pd.DataFrame({"text": TEXTS}),
-        grls.Corpus.from_passages([grls.Passage(str(n), text) for n, text in enumerate(TEXTS)]),
-    ],
-)
+@pytest.mark.parametrize("corpus", [
+    TEXTS,
+    {str(n): text for n, text in enumerate(TEXTS)},
+    pd.DataFrame({"text": TEXTS}),
+    grls.Corpus.from_passages([grls.Passage(str(n), text) for n, text in enumerate(TEXTS)]),
+])  # fmt: skip
 def test_it_searches_what_it_gets(corpus: Any) -> None:
     bm25 = grls.BM25(corpus)
     hits = bm25.search("what do otters eat ?", k=2)
@@ -45,8 +43,7 @@ def test_its_folder_goes_with_it(place: Path) -> None:
     folder = bm25.folder
     assert grls.load(folder).search("den") == bm25.search("den")
     assert place in folder.parents
-    with pytest.raises(ConfigError, match=r"got BM25\(bm25, 3 passages\)"):
-        bm25.search("den", k=bm25)
+    raises(ConfigError, r"got BM25\(bm25, 3 passages\)", bm25.search, "den", k=bm25)
     assert repr(grls.load(folder)) == f"Searcher({str(folder)!r}: bm25, 3 passages)"
     del bm25
     gc.collect()
@@ -72,23 +69,19 @@ def test_a_path_is_a_corpus(tmp_path: Path) -> None:
     assert grls.BM25(folder).search("otter calm", k=1)[0].id == "otter-calm"
 
 
-@pytest.mark.parametrize(
-    ("corpus", "options", "error", "why"),
-    [
-        ([], {}, DataError, "there is no passage"),
-        (["…"], {}, DataError, "no word to index"),
-        (TEXTS, {"k1": -1}, ConfigError, "k1 must be at least 0, got -1"),
-        (TEXTS, {"k1": "high"}, ConfigError, "BM25: k1 must be a number, got 'high'"),
-        (TEXTS, {"method": "bm26"}, ConfigError, "BM25: method must be one of lucene, .*got 'bm26'"),
-        (TEXTS, {"analyzer": Analyzer("xx", stem=True)}, ConfigError, "no stemmer"),
-    ],
-)
+@pytest.mark.parametrize(("corpus", "options", "error", "why"), [
+    ([], {}, DataError, "there is no passage"),
+    (["…"], {}, DataError, "no word to index"),
+    (TEXTS, {"k1": -1}, ConfigError, "k1 must be at least 0, got -1"),
+    (TEXTS, {"k1": "high"}, ConfigError, "BM25: k1 must be a number, got 'high'"),
+    (TEXTS, {"method": "bm26"}, ConfigError, "BM25: method must be one of lucene, .*got 'bm26'"),
+    (TEXTS, {"analyzer": Analyzer("xx", stem=True)}, ConfigError, "no stemmer"),
+])  # fmt: skip
 def test_what_cannot_work_leaves_nothing(
     corpus: Any, options: dict[str, Any], error: type[GrlsError], why: str, tmp_path: Path, place: Path
 ) -> None:
     for output in (None, tmp_path / "bm25"):
-        with pytest.raises(error, match=why):
-            grls.BM25(corpus, **options, output=output)
+        raises(error, why, grls.BM25, corpus, **options, output=output)
     gc.collect()
     assert list(place.iterdir()) == []
     assert not (tmp_path / "bm25").exists()

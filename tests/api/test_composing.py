@@ -1,16 +1,23 @@
-"""Composites of searchers: they agree with folders that are written by hand, and keep what they name."""
+"""Composites of searchers are those of folders; tuned as by the command; errors name the call."""
 
 import gc
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from composite_specs import COMPOSITES, written
+from failing import raises
+from fixture_types import Capsys
 
 import grls
 from grls.api.searcher import Searcher
+from grls.cli import main
+from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit
-from grls.errors import ConfigError, GrlsError
-from grls.retrieve.spec import read_spec
+from grls.data.words import Analyzer
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.retrieve.spec import read_spec, write_checksums, write_link
 
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 
@@ -96,37 +103,134 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     output = tmp_path / "made"
     for call, said in (
         (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 prior"),
-        (
-            lambda: generator.with_priors(dense, weigth=1, output=output),
-            "no argument 'weigth'; did you mean weight",
-        ),
+        (lambda: generator.with_priors(dense, weigth=1, output=output),
+         "no argument 'weigth'; did you mean weight"),
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
         (lambda: generator.with_priors(3, output=output), r"priors\[0\] must be a Searcher or a path, got 3"),
         (lambda: dense.hops(steps="single", output=output), "a single step has no hops"),
-        (
-            lambda: grls.fuse(dense, output=output),
-            "searchers must be a list of Searcher objects or texts or paths",
-        ),
-        (
-            lambda: grls.fuse(["bm25", "bm25"], output=output),
-            "fuse: searchers must be a list of at least two retrievers, one of them a searcher",
-        ),
-        (
-            lambda: grls.fuse([dense, "bm25"], method="best", output=output),
-            "one of interleave, rrf, sum, got 'best'",
-        ),
+        (lambda: grls.fuse(dense, output=output),
+         "searchers must be a list of Searcher objects or texts or paths"),
+        (lambda: grls.fuse(["bm25", "bm25"], output=output),
+         "fuse: searchers must be a list of at least two retrievers, one of them a searcher"),
+        (lambda: grls.fuse([dense, "bm25"], method="best", output=output),
+         "one of interleave, rrf, sum, got 'best'"),
         (lambda: dense.rescored(kinds / "bert", output=output), "CrossEncoder"),
         (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be at least 0"),
         (lambda: dense.hops(output=kinds), "exists and holds no grls.json"),
-    ):
-        with pytest.raises(GrlsError, match=said):
-            call()
+    ):  # fmt: skip
+        raises(GrlsError, said, call)
         assert not output.exists(), said
-    with pytest.raises(ConfigError, match="hops: max must be a whole number, got 'three'"):
-        dense.hops("three")  # type: ignore[arg-type]
+    raises(ConfigError, "hops: max must be a whole number, got 'three'", dense.hops, "three")
 
 
 def test_a_composite_opens_as_its_first_member_was_opened(kinds: Path) -> None:
     searcher = grls.load(kinds / "dense", device="cpu", precision="bfloat16")
     assert searcher.hops().opening == searcher.opening
     assert isinstance(searcher.hops().search(TEXTS[0])[0], Hit)
+
+
+QUICK = {"k": 3, "prior_weights": [0.5, 1.0], "prior_temperatures": [1.0], "empty_weights": []}
+
+
+def dev(kinds: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+    queries, qrels = read_split(kinds / "data", "dev")
+    return {q.id: q.text for q in queries}, {q.id: gold_passages(q, qrels) for q in queries}
+
+
+def test_it_chooses_as_the_command_does(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
+    queries, gold = dev(kinds)
+    dense, generator = load(kinds / "dense"), load(kinds / "generative")
+    for name, made, options in (
+        ("hybrid", lambda where: generator.with_priors(dense, "bm25", output=where), QUICK),
+        ("fusion", lambda where: grls.fuse([dense, "bm25"], method="sum", output=where), {}),
+        ("ranked", lambda where: dense.hops(max=2, output=where), {"hops": [1, 2]}),
+    ):
+        searcher = made(tmp_path / name)
+        by_command = made(tmp_path / f"{name}-command")
+        assert searcher.tune(queries, gold, **options) is searcher
+        grid = [f"--grid.{key}={value}" for key, value in options.items()]
+        command = ["tune", str(by_command.folder), f"--data={kinds / 'data'}", "--device=cpu", *grid]
+        assert main(command) == 0
+        assert read_spec(searcher.folder) == read_spec(by_command.folder), name
+        assert not (tmp_path / f"{name}.tune.jsonl").exists()
+        texts = list(queries.values())
+        assert searcher.search(texts, 3) == load(searcher.folder).search(texts, 3)
+    assert "->" in capsys.readouterr().out
+
+
+def test_a_data_set_and_a_split_are_queries_and_gold(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
+    dense = load(kinds / "dense")
+    one = grls.fuse([dense.hops(steps="fixed", max=1), dense], method="sum").tune(kinds / "data", "dev")
+    assert ".tmp" not in capsys.readouterr().out
+    one = grls.fuse([dense, "bm25"], method="sum").tune(kinds / "data", "dev")
+    other = grls.fuse([dense, "bm25"], method="sum").tune(*dev(kinds))
+    assert read_spec(one.folder)["weights"] == read_spec(other.folder)["weights"]
+    write_link(tmp_path / "run", one.folder)
+    assert load(tmp_path / "run").tune(*dev(kinds)).folder == tmp_path / "run"
+
+
+def test_what_cannot_be_tuned(kinds: Path, tmp_path: Path) -> None:
+    queries, gold = dev(kinds)
+    fusion = grls.fuse([load(kinds / "dense"), "bm25"], method="sum", output=tmp_path / "fusion")
+    before = read_spec(fusion.folder)
+    shutil.copytree(kinds / "dense", tmp_path / "dense")
+    raises(ConfigError, "nothing to tune", load(tmp_path / "dense").tune, queries, gold)
+    raises(ConfigError, "tune has no argument 'beams'", fusion.tune, queries, gold, beams=3)
+    raises(DataError, "zzz", fusion.tune, queries, {name: ["zzz"] for name in gold})
+    with pytest.raises(DataError):
+        fusion.tune(queries)
+    assert read_spec(fusion.folder) == before
+    write_checksums(fusion.folder)
+    raises(ConfigError, "a download from the hub", fusion.tune, queries, gold)
+
+
+THREE = ["otters eat fish", "herons eat frogs", "a lynx is quick"]
+NO_GOLD = ({"q": "otters"}, {"q": ["9"]})
+CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
+    (
+        lambda a, b: a.hops(steps="dynamic"),
+        'hops: bm25 never writes DONE: choose steps="fixed", or a single step.',
+    ),
+    (
+        lambda a, b: a.hops(steps="odd"),
+        "hops: steps must be one of single, fixed, dynamic, ranked, got 'odd'.",
+    ),  # type: ignore[arg-type]
+    (lambda a, b: a.hops(temperature=2.0, steps="fixed"), 'done and onward are for steps="ranked".'),
+    (lambda a, b: a.with_priors(b), "with_priors: priors look ahead for a generator: give the folder of"),
+    (lambda a, b: grls.fuse([a, "gone"]), "fuse: members[1] names gone, but there is no retriever at gone:"),
+    (
+        lambda a, b: grls.fuse([b, a.hops(), grls.BM25(THREE[:2])]),
+        "is over kept/corpus.jsonl (3 passages) and members[2] BM25Retriever over the corpus of searchers[2]",
+    ),
+    (lambda a, b: a.rescored("no/such/model"), "no such folder: no/such/model. Run"),
+    (lambda a, b: a.rescored("kept"), "rescored: cannot load a cross-encoder from 'kept': "),
+    (lambda a, b: a.tune({"q": "otters"}, {"q": ["0"]}), "this retriever has nothing to tune: "),
+    (
+        lambda a, b: grls.fuse([a, b]).tune(*NO_GOLD),
+        "the passage id '9' is not in the corpus of a member of this",
+    ),
+    (lambda a, b: a.explain("otters"), "with queries in this retriever or beside it"),
+    (
+        lambda a, b: a.hops().search("otters", where="yaer>1"),
+        "no passage of the corpus of a member of this ret",
+    ),
+    (lambda a, b: list(a.hops().stream("otters", allow=["9"])), "not in the corpus of a member of this ret"),
+    (
+        lambda a, b: grls.BM25(["1 2", "3 4"], analyzer=Analyzer(stem=True)),
+        "the language of the corpus cannot be guessed: give analyzer=Analyzer(language=…).",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), CALLS)
+def test_errors_name_what_was_written(
+    call: Callable[[Searcher, Searcher], object],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GrlsError) as caught:
+        call(grls.BM25(THREE), grls.BM25(THREE, output="kept"))
+    assert expected in str(caught.value)
+    assert not any(part in str(caught.value) for part in ("--", "/tmp", ".grls.", "../"))

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
+from fixture_types import Capsys
 from small_data import write_small
 
 import grls
@@ -107,9 +109,7 @@ def test_what_a_system_does_once_is_not_in_its_seconds() -> None:
     assert [len(queries) for queries, _ in system.asked] == [1, 4]
 
 
-def test_figures_are_those_of_retrieve_and_evaluate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_are_those_of_retrieve_and_evaluate(tmp_path: Path, capsys: Capsys) -> None:
     data = write_small(tmp_path / "data")
     systems = {"bm25": grls.BM25(data, output=tmp_path / "bm25")}
     systems["flat"] = grls.BM25(data, k1=0.0, b=0.0, output=tmp_path / "flat")
@@ -181,29 +181,25 @@ class Unasked:
 UNASKED = {"one": Unasked()}
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "why"),
-    [
-        ({"systems": {}}, ConfigError, "systems: expected a dict of at least one system"),
-        ({"systems": [Unasked()]}, ConfigError, "systems must be a dict"),
-        ({"systems": {"one": "runs/mine"}}, ConfigError, "got 'runs/mine'; open a retriever folder with"),
-        ({"systems": {1: Unasked()}}, ConfigError, r"systems\[1\] must be a text"),
-        ({"baseline": "two"}, ConfigError, "baseline: 'two' is none of the systems 'one'"),
-        ({"measures": []}, ConfigError, "expected at least one measure, such as 'nDCG@10'"),
-        ({"measures": ["recall@5"]}, ConfigError, "measures: 'recall@5' is no measure"),
-        ({"measures": ["R@5"], "k": 4}, ConfigError, "a measure reads 5 hits, and k is 4"),
-        ({"measures": ["RR"], "k": 0}, ConfigError, "k must be at least 1"),
-        ({"queries": []}, DataError, "there is no query"),
-        ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 query has no gold passage: 'q4'"),
-        ({"gold": None}, DataError, "4 queries have no gold passage"),
-        ({"gold": {**GOLD, "q0": []}}, DataError, "1 query has no gold passage: 'q0'"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "why"), [
+    ({"systems": {}}, ConfigError, "systems: expected a dict of at least one system"),
+    ({"systems": [Unasked()]}, ConfigError, "systems must be a dict"),
+    ({"systems": {"one": "runs/mine"}}, ConfigError, "got 'runs/mine'; open a retriever folder with"),
+    ({"systems": {1: Unasked()}}, ConfigError, r"systems\[1\] must be a text"),
+    ({"baseline": "two"}, ConfigError, "baseline: 'two' is none of the systems 'one'"),
+    ({"measures": []}, ConfigError, "expected at least one measure, such as 'nDCG@10'"),
+    ({"measures": ["recall@5"]}, ConfigError, "measures: 'recall@5' is no measure"),
+    ({"measures": ["R@5"], "k": 4}, ConfigError, "a measure reads 5 hits, and k is 4"),
+    ({"measures": ["RR"], "k": 0}, ConfigError, "k must be at least 1"),
+    ({"queries": []}, DataError, "there is no query"),
+    ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 query has no gold passage: 'q4'"),
+    ({"gold": None}, DataError, "4 queries have no gold passage"),
+    ({"gold": {**GOLD, "q0": []}}, DataError, "1 query has no gold passage: 'q0'"),
+])  # fmt: skip
 def test_all_is_checked_before_the_first_search(
     options: dict[str, Any], error: type[GrlsError], why: str
 ) -> None:
-    with pytest.raises(error, match=why):
-        grls.experiment(**{"systems": UNASKED, "queries": QUERIES, "gold": GOLD, **options})
+    raises(error, why, grls.experiment, **{"systems": UNASKED, "queries": QUERIES, "gold": GOLD, **options})
 
 
 def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
@@ -213,18 +209,14 @@ def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
     assert grls.experiment({"one": one, "two": two}, QUERIES, GOLD)["one"].means["RR"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("hits", "why"),
-    [
-        ([["a", "a"], [], [], []], "'one', query 'q0': a passage is listed twice"),
-        ([["a"], None, [], []], "'one', query 'q1': expected a list of hits, got None"),
-        ([["a"], "ab", [], []], "expected a list of hits, got 'ab'"),
-        ([["a"], [None], [], []], "'one', query 'q1', a hit: expected an id"),
-    ],
-)
+@pytest.mark.parametrize(("hits", "why"), [
+    ([["a", "a"], [], [], []], "'one', query 'q0': a passage is listed twice"),
+    ([["a"], None, [], []], "'one', query 'q1': expected a list of hits, got None"),
+    ([["a"], "ab", [], []], "expected a list of hits, got 'ab'"),
+    ([["a"], [None], [], []], "'one', query 'q1', a hit: expected an id"),
+])  # fmt: skip
 def test_what_are_no_hits_is_refused(hits: list[Any], why: str) -> None:
-    with pytest.raises(DataError, match=why):
-        grls.experiment({"one": Fixed(hits)}, QUERIES, GOLD)
+    raises(DataError, why, grls.experiment, {"one": Fixed(hits)}, QUERIES, GOLD)
 
 
 def test_a_system_answers_every_query() -> None:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
@@ -113,8 +114,7 @@ def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Pat
         assert tuple(one.gold for one in explained) == query.evidence
     (one,) = load(run).explain(query.id, "r1")
     assert (one.gold, one.details.query.text) == ("r1", query.text)
-    with pytest.raises(DataError, match=f"Did you mean '{query.id}'"):
-        load(run).explain(f"{query.id}x")
+    raises(DataError, f"Did you mean '{query.id}'", load(run).explain, f"{query.id}x")
 
 
 def test_bad_input(kinds: Path, tmp_path: Path) -> None:
@@ -126,11 +126,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (Query("q", TEXT), None, "has no evidence"),
         (TEXT, "zzz", "gold: the passage id 'zzz' is not in the retriever's corpus"),
     ):
-        with pytest.raises(DataError, match=said):
-            searcher.explain(query, gold)
-    with pytest.raises(ConfigError, match="gold names no passage"):
-        searcher.explain(TEXT, [])
-    with pytest.raises(ConfigError, match="depth must be"):
-        searcher.explain(TEXT, "r0", depth=0)
-    with pytest.raises(DataError, match="'zzz' is not in"):
-        load(kinds / "generative").explain(TEXT, "zzz")
+        raises(DataError, said, searcher.explain, query, gold)
+    raises(ConfigError, "gold names no passage", searcher.explain, TEXT, [])
+    raises(ConfigError, "depth must be", searcher.explain, TEXT, "r0", depth=0)
+    raises(DataError, "'zzz' is not in", load(kinds / "generative").explain, TEXT, "zzz")

@@ -8,6 +8,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
+from failing import raises
 from fit_helpers import WORDS_ALONE, write_fit_data
 
 import grls
@@ -52,10 +53,9 @@ def test_tables_keep_ordered_evidence(tmp_path: Path) -> None:
     lists = [[f"p{(n + 1) % 4}", f"p{n}"] for n in range(4)]
     queries = {"id": [*QUERIES], "text": [*QUERIES.values()]}
     places: dict[str, list[Any]] = {
-        "qid": [name for name in QUERIES for _ in "ab"],
-        "docid": [one for pair in lists for one in pair],
+        "qid": [name for name in QUERIES for _ in "ab"], "docid": [one for pair in lists for one in pair],
         "order": [0, 1] * 4,
-    }
+    }  # fmt: skip
     passages = datasets.Dataset.from_dict({"id": [*CORPUS], "text": [*CORPUS.values()]})
     train = datasets.Dataset.from_dict({**queries, "evidence": lists})
     dev = pd.DataFrame(queries | {"id": [f"d{n}" for n in range(4)]}), pd.DataFrame({"gold": lists})
@@ -132,34 +132,26 @@ def test_splits_of_a_folder_have_names_of_their_own_beside_dev_and_test(tmp_path
         grls.fit(data, output=tmp_path / "other", test="test", **names | {"dev_split": "other"}, **ALONE)
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        ({"queries": QUERIES, "gold": GOLD, "dev_split": "d"}, "dev_split='d' .* of none: leave dev_split"),
-        ({"test_split": "t", "test": "test"}, "test_split='t' .* test is given, too: leave test_split out"),
-        ({"train_split": "t", "gold": "training"}, "train_split='t' .* gold is given, too: leave"),
-    ],
-)
+@pytest.mark.parametrize(("given", "complaint"), [
+    ({"queries": QUERIES, "gold": GOLD, "dev_split": "d"}, "dev_split='d' .* of none: leave dev_split"),
+    ({"test_split": "t", "test": "test"}, "test_split='t' .* test is given, too: leave test_split out"),
+    ({"train_split": "t", "gold": "training"}, "train_split='t' .* gold is given, too: leave"),
+])  # fmt: skip
 def test_a_split_is_named_once(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
     corpus = CORPUS if "queries" in given else renamed_splits(tmp_path / "data")
-    with pytest.raises(ConfigError, match=complaint):
-        grls.fit(corpus, output=tmp_path / "out", **given, **ALONE)
+    raises(ConfigError, complaint, grls.fit, corpus, output=tmp_path / "out", **given, **ALONE)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        ({"gold": GOLD}, "there are no queries to learn from, and gold is given"),
-        ({"dev": (QUERIES, GOLD)}, "there are no queries to learn from, and dev is given"),
-        ({"queries": QUERIES, "gold": GOLD, "test": "test"}, "test: expected a pair"),
-        ({"queries": QUERIES, "gold": GOLD, "test": (QUERIES,)}, "test: expected a pair"),
-        ({"queries": QUERIES, "gold": GOLD, "dev": 7}, "dev: expected a pair"),
-    ],
-)
+@pytest.mark.parametrize(("given", "complaint"), [
+    ({"gold": GOLD}, "there are no queries to learn from, and gold is given"),
+    ({"dev": (QUERIES, GOLD)}, "there are no queries to learn from, and dev is given"),
+    ({"queries": QUERIES, "gold": GOLD, "test": "test"}, "test: expected a pair"),
+    ({"queries": QUERIES, "gold": GOLD, "test": (QUERIES,)}, "test: expected a pair"),
+    ({"queries": QUERIES, "gold": GOLD, "dev": 7}, "dev: expected a pair"),
+])  # fmt: skip
 def test_splits_that_cannot_be_are_refused(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(DataError, match=complaint):
-        grls.fit(CORPUS, output=tmp_path / "out", **given, **ALONE)
+    raises(DataError, complaint, grls.fit, CORPUS, output=tmp_path / "out", **given, **ALONE)
     assert not (tmp_path / "out").exists()
 
 

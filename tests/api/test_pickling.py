@@ -1,7 +1,8 @@
-"""What users hold can be pickled and copied, and what comes out searches as before."""
+"""What users hold is pickled and copied, and temporary folders go with the object that they belong to."""
 
 import copy
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from small_data import tiny_bert
 
 import grls
-from grls.errors import ConfigError
+from grls.api.searcher import HeldFolder
+from grls.errors import ConfigError, WriteError
 
 TEXTS = ["otters eat fish", "owls hunt mice at night", "a bridge hangs from cables", "copper is a metal"]
 GOLD = {"0": ["0"], "1": ["1"]}
@@ -58,8 +61,7 @@ def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
     made = grls.BM25(TEXTS)
     stays = copy.deepcopy(made)
     folder = made.folder
-    with pytest.raises(ConfigError, match=r"temporary folder.*cannot be pickled.*save\(folder\)"):
-        pickle.dumps(made)
+    raises(ConfigError, r"temporary folder.*cannot be pickled.*save\(folder\)", pickle.dumps, made)
     del made
     gc.collect()
     assert stays.hops(2).search("owls")[0].id == "1"
@@ -71,8 +73,7 @@ def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
 
 def test_a_composite_with_a_temporary_member_is_not_pickled(tmp_path: Path) -> None:
     hops = grls.BM25(TEXTS).hops(2, output=tmp_path / "hops")
-    with pytest.raises(ConfigError, match="has a member there"):
-        pickle.dumps(hops)
+    raises(ConfigError, "has a member there", pickle.dumps, hops)
     hops.save(tmp_path / "saved")
     assert pickle.loads(pickle.dumps(grls.load(tmp_path / "saved"))).search("owls")[0].id == "1"
 
@@ -105,16 +106,63 @@ def test_adapters_go_with_their_searcher(searcher: grls.Searcher) -> None:
 def test_results_and_models_can_be_pickled(searcher: grls.Searcher, tmp_path: Path) -> None:
     searcher.search("owls")
     held: list[Any] = [
-        searcher.search("owls")[0],
-        grls.Query("a", "owls"),
-        list(searcher.hops(2).stream("owls")),
+        searcher.search("owls")[0], grls.Query("a", "owls"), list(searcher.hops(2).stream("owls")),
         searcher.explain("owls", ["1"]),
         grls.experiment({"one": searcher}, TEXTS[:2], GOLD, ["R@1"], k=2),
         grls.BiEncoder(str(tiny_bert(tmp_path / "bert"))),
-    ]
+    ]  # fmt: skip
     for value in held:
         for again in copies(value):
             assert repr(again) == repr(value)
     for corpus in copies(searcher.corpus):
         assert corpus.fingerprint == searcher.corpus.fingerprint
         assert list(corpus) == list(searcher.corpus)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+SCRIPT = """
+import sys, tempfile
+from grls.api.searcher import HeldFolder
+tempfile.tempdir = sys.argv[1]
+owner = HeldFolder()
+print(owner.path, flush=True)
+"""
+
+
+def run_script(temporary: Path, more: str = "", code: int = 0) -> Path:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT + more, str(temporary)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code, ran.stderr
+    return Path(ran.stdout.strip())
+
+
+def test_a_folder_goes_at_the_end_of_the_process(temporary: Path) -> None:
+    assert not run_script(temporary).exists()
+
+
+def test_what_a_killed_process_left_goes_with_the_next_folder(temporary: Path) -> None:
+    left = run_script(temporary, "import os; os.kill(os.getpid(), 9)", code=-9)
+    assert left.is_dir()
+    live = HeldFolder()
+    assert not left.exists()
+    HeldFolder()
+    assert live.path.is_dir()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_process_leaves_the_folders_of_its_parent(temporary: Path) -> None:
+    more = "import os, gc\nif not os.fork():\n    del owner; gc.collect(); os._exit(0)\nos.wait()\n"
+    kept = run_script(temporary, more + "import pathlib; assert list(pathlib.Path(sys.argv[1]).iterdir())\n")
+    assert not kept.exists()
+
+
+def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    (temporary / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary / "file" / "below"))
+    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", HeldFolder)

@@ -1,7 +1,10 @@
-"""What a search cannot take is an error of ours, whatever the retriever."""
+"""What a search takes and refuses, whatever the retriever, and the metadata of its hits."""
 
 import asyncio
+import copy
 import io
+import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from failing import raises
 
 import grls
 from grls import Query
+from grls.data.types import NO_METADATA
 from grls.errors import ConfigError, DataError
 
 CORPUS = ["Otters eat fish.", "A holt is an otter's den."]
@@ -33,24 +38,21 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])
-@pytest.mark.parametrize(
-    ("arguments", "kind", "complaint"),
-    [
-        (("",), DataError, "query 0: its text is empty"),
-        ((["otter", " \n"],), DataError, "query 1: its text is empty"),
-        (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
-        ((None,), DataError, "queries: expected a list of texts or objects"),
-        ((5,), DataError, "queries: expected a list of texts or objects"),
-        ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
-        (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
-        ((["\ud800"],), DataError, "without half characters"),
-        ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
-        (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
-        (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
-        (("otter", True), ConfigError, "k must be a whole number, got True"),
-        (("otter", 0), ConfigError, "k must be at least 1, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "kind", "complaint"), [
+    (("",), DataError, "query 0: its text is empty"),
+    ((["otter", " \n"],), DataError, "query 1: its text is empty"),
+    (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
+    ((None,), DataError, "queries: expected a list of texts or objects"),
+    ((5,), DataError, "queries: expected a list of texts or objects"),
+    ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
+    (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
+    ((["\ud800"],), DataError, "without half characters"),
+    ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
+    (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
+    (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
+    (("otter", True), ConfigError, "k must be a whole number, got True"),
+    (("otter", 0), ConfigError, "k must be at least 1, got 0"),
+])  # fmt: skip
 def test_arguments(
     searcher: grls.Searcher,
     search: Callable[..., Any],
@@ -58,8 +60,7 @@ def test_arguments(
     kind: type[Exception],
     complaint: str,
 ) -> None:
-    with pytest.raises(kind, match=complaint):
-        search(searcher, *arguments)
+    raises(kind, complaint, search, searcher, *arguments)
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])
@@ -73,12 +74,11 @@ def test_allowed_ids(searcher: grls.Searcher, search: Callable[..., Any]) -> Non
 
 
 FORMS: list[Any] = [
-    {"q1": "fish", "q2": "den"},
-    pd.Series(["fish", "den"], index=[7, 7]),
+    {"q1": "fish", "q2": "den"}, pd.Series(["fish", "den"], index=[7, 7]),
     pl.DataFrame({"id": [1, 2], "text": ["fish", "den"]}),
     datasets.Dataset.from_dict({"id": ["q1", "q2"], "text": ["fish", "den"]}),
     (Query("q1", "fish"), "den"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("search", [searched, searched_later])
@@ -101,24 +101,13 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
         searcher.search(str(file))
 
 
-def test_a_blank_query_is_refused_by_its_place_below_the_searcher(searcher: grls.Searcher) -> None:
-    with pytest.raises(DataError, match="query 1: its text is empty"):
-        searcher.retriever.retrieve(["otters", " "], 2)
-
-
 def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
     """A search needs no ids; a row is no list of queries."""
     frame = pd.DataFrame({"text": ["fish", "den"]})
     assert searcher.search(frame[frame.text == "den"]) == [searcher.search("den")]
     row = next(frame.assign(title="t").itertuples(index=False))
     for read in (searcher.search, grls.BM25):
-        with pytest.raises(DataError, match=r"this is a single row, .*\[row._asdict\(\)\]"):
-            read(row)
-
-
-def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
-    with pytest.raises(DataError, match="its text is empty"):
-        searcher.stream(" ")
+        raises(DataError, r"this is a single row, .*\[row._asdict\(\)\]", read, row)
 
 
 def test_the_remedy_of_a_long_query_works(kinds: Path) -> None:
@@ -129,3 +118,54 @@ def test_the_remedy_of_a_long_query_works(kinds: Path) -> None:
         ):
             grls.load(kinds / kind, device="cpu").search(long)
         assert grls.load(kinds / kind, device="cpu", truncate_queries=True).search(long)
+
+
+DATED = [
+    {"id": "a", "title": "Otters", "text": "otters eat fish .", "year": 1999, "tags": ["river", "sea"]},
+    {"id": "b", "text": "otters sleep ."},
+]
+
+
+def test_hits_hold_what_filters_compare() -> None:
+    bm25 = grls.BM25(DATED)
+    hits = {hit.id: hit for hit in bm25.search("otters")}
+    assert hits["a"].metadata == {"year": 1999, "tags": ["river", "sea"]}
+    assert hits["b"].metadata == {} == NO_METADATA
+    assert hits["a"].metadata.get("year") == 1999
+    assert [hit.id for hit in bm25.search("otters", where="year=1999")] == ["a"]
+    assert bm25.search("otters") == bm25.search("otters")
+    (hop,) = bm25.stream("otters eat")
+    assert hop.chain[0].metadata["year"] == 1999
+    assert grls.Hit("a", 1.0).metadata == {}
+
+
+def test_nothing_is_parsed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    bm25 = grls.BM25(DATED)
+    bm25.search("otters")
+    parsed: list[str] = []
+    loads = json.loads
+
+    def noted(text: str) -> Any:
+        parsed.append(text)
+        return loads(text)
+
+    monkeypatch.setattr("grls.data.types.json.loads", noted)
+    (hit, *_) = bm25.search("otters eat fish")
+    assert parsed == []
+    assert hit.metadata["year"] == 1999 == dict(hit.metadata)["year"]
+    assert parsed == ['{"year": 1999, "tags": ["river", "sea"]}']
+
+
+def test_a_hit_is_the_tuple_of_before() -> None:
+    """It is unpacked, compared, hashed and written as JSON without metadata, and copies keep them."""
+    bm25 = grls.BM25(DATED)
+    (hit,) = bm25.search("fish")
+    name, score, text, title = hit
+    assert (name, text, title) == ("a", "otters eat fish .", "Otters")
+    assert hit == grls.Hit(name, score, text, title)
+    assert {hit} == {grls.Hit(name, score, text, title)}
+    assert json.loads(json.dumps(hit)) == list(hit)
+    copies: list[Any] = [hit._replace(score=0.5), copy.copy(hit), pickle.loads(pickle.dumps(hit))]
+    assert all(isinstance(one, grls.Hit) and one.metadata == hit.metadata for one in copies)
+    assert repr(hit).startswith("Hit(id='a', score=")
+    assert repr(hit).endswith("metadata={'year': 1999, 'tags': ['river', 'sea']})")

@@ -11,26 +11,24 @@ import pytest
 import grls
 from grls.api.searcher import Searcher
 from grls.api.streaming import with_texts
-from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever
 from grls.runs.trec import chain_ranking
 
-QUERIES = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
+QUERIES = ["is the otter calm ?", "is the lynx quick ?"]
 
 
 def hops_of(folder: Path, **options: object) -> Searcher:
     return Searcher(hop_by_hop(load_retriever(folder), HopOptions(**options)), folder)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("member", ["generative", "dense", "bm25"])
-@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
-@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize(("member", "steps", "chains"), [
+    ("generative", "dynamic", 3), ("generative", "fixed", 1), ("dense", "dynamic", 1), ("dense", "fixed", 3),
+    ("bm25", "fixed", 1),
+])  # fmt: skip
 def test_the_last_hop_has_the_best_chain(kinds: Path, member: str, steps: str, chains: int) -> None:
-    if (member, steps) == ("bm25", "dynamic"):
-        pytest.skip("BM25 has no DONE")
     searcher = hops_of(kinds / member, steps=steps, max=3, chains=chains, branch=chains)
     for query in QUERIES:
         found = list(searcher.stream(query))
@@ -47,13 +45,12 @@ def test_the_last_hop_has_the_best_chain(kinds: Path, member: str, steps: str, c
         assert all(hit.text == texts[hit.id] for hop in found for hit in hop.chain)
 
 
-@pytest.mark.parametrize("member", ["generative", "dense", "bm25", "chains"])
-@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
-@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize(("member", "steps", "repeat"), [
+    ("generative", "dynamic", False), ("generative", "fixed", True), ("dense", "dynamic", True),
+    ("bm25", "fixed", True), ("chains", "dynamic", False),
+])  # fmt: skip
 def test_a_search_returns_the_chain(kinds: Path, member: str, steps: str, repeat: bool) -> None:
     """A search pooled the passages of all chains, and nothing told where the best one ends."""
-    if (member, steps) in (("bm25", "dynamic"), ("chains", "fixed")):
-        pytest.skip("BM25 has no DONE, and fused chains end by themselves")
     fused = member == "chains"
     how: dict[str, object] = {"steps": steps, "max": 3, "chains": 3, "branch": 3, "repeat": repeat}
     searcher = grls.load(kinds / member) if fused else hops_of(kinds / member, **how)
@@ -166,13 +163,6 @@ def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path, name: st
     assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]
     assert [(hop.last, hop.done) for hop in found[:-1]] == [(False, False)] * (len(found) - 1)
     assert (found[-1].last, found[-1].done, found[-1].score) == (True, best.done, best.score)
-
-
-def test_filters_bind_every_hop(kinds: Path) -> None:
-    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
-    allowed = ["otter-calm", "r0"]
-    found = list(searcher.stream(Query("q", QUERIES[0]), allow=allowed))
-    assert {hit.id for hit in found[-1].chain} == set(allowed)
 
 
 def test_bad_input(kinds: Path) -> None:

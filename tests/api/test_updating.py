@@ -3,12 +3,11 @@
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from composite_specs import COMPOSITES, written
-from failing import fails
+from failing import fails, raises
 from llama_small import write_llama
 from small_data import ANIMALS, passages, write_jsonl
 from toy_kind import TARGET
@@ -49,35 +48,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_of_an_encoder_only_the_added_passages_are_encoded(
-    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The files are those of the folder that is made anew."""
-    old = Corpus.read(kinds / "data")
-    records = [record for record in old.records() if record["_id"] not in GONE] + ADDED
-    passages = Corpus.read(write_jsonl(tmp_path / "corpus.jsonl", records))
-    biencoder = BiEncoderModel.load(str(kinds / "dense" / "model"), device="cpu")
-    DenseRetriever.assemble(biencoder, passages).save_pretrained(tmp_path / "anew" / "dense")
-    asked: list[str] = []
-    encode = BiEncoderModel.encode
-
-    def noted(self: Any, texts: Any, *rest: Any) -> Any:
-        asked.extend(texts)
-        return encode(self, texts, *rest)
-
-    monkeypatch.setattr(BiEncoderModel, "encode", noted)
-    load(kinds / "dense").updated(ADDED, GONE, output=tmp_path / "dense")
-    assert asked == ["the otter is proud .", "lynx the lynx is calm and proud ."]
-    made, anew = files_of(tmp_path / "dense"), files_of(tmp_path / "anew" / "dense")
-    made_rows, rows = (np.load(place / "dense" / "embeddings.npy") for place in (tmp_path, tmp_path / "anew"))
-    assert np.allclose(made_rows, rows, atol=1e-6)
-    assert made.keys() == anew.keys()
-    differing = {name for name in made if made[name] != anew[name]}
-    assert differing <= {"embeddings.npy", "grls.json"}
-    specs = [{**read_spec(place / "dense"), "embeddings": None} for place in (tmp_path, tmp_path / "anew")]
-    assert specs[0] == specs[1]
-
-
 def test_what_is_tuned_stays(kinds: Path, tmp_path: Path) -> None:
     options = {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}}
     for kind in ("generative", "dense"):
@@ -95,7 +65,7 @@ def _ids(place: Path) -> Path:
     return place / "gone.txt"
 
 
-@pytest.mark.parametrize("kind", ["dense", "bm25", "hybrid", "rescored"])
+@pytest.mark.parametrize("kind", ["bm25", "hybrid"])
 def test_a_folder_is_changed_in_place_or_left_as_it_was(
     kind: str,
     kinds: Path,
@@ -129,12 +99,9 @@ def _no_space(new: Path, final: Path, room: Path) -> None:
 def test_members_stay_as_they_are(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {kind: files_of(kinds / kind) for kind in ("generative", "dense", "hybrid")}
     line = [
-        "index",
-        "update",
-        f"{kinds / 'hybrid'}",
-        f"--remove={_ids(tmp_path)}",
+        "index", "update", f"{kinds / 'hybrid'}", f"--remove={_ids(tmp_path)}",
         f"--output={tmp_path / 'h'}",
-    ]
+    ]  # fmt: skip
     assert main(line) == 0
     assert {kind: files_of(kinds / kind) for kind in before} == before
     assert sorted(one.name for one in (tmp_path / "h" / "members").iterdir()) == ["dense", "generative"]
@@ -159,20 +126,16 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
     dense = load(kinds / "dense")
     with pytest.raises(DataError, match="'zebra' is not in the corpus, so it cannot be removed"):
         dense.updated(remove=["zebra"])
-    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
-        dense.updated()
+    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated)
     with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 'r0'; write"):
         dense.updated(remove="r0")
-    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 7"):
-        dense.updated(remove=7)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
-        dense.updated(remove=None)
+    raises(ConfigError, "remove must be a list of texts or whole numbers, got 7", dense.updated, remove=7)
+    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated, remove=None)
     with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load(kinds / "bm25").updated(remove=["r0"], batch_size=0)
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         dense.updated(remove=[one.id for one in passages()])
-    with pytest.raises(DataError, match="its text is empty"):
-        dense.updated(add=[""])
+    raises(DataError, "its text is empty", dense.updated, add=[""])
     register("toy", TARGET)
     try:
         corpus = Corpus.read(kinds / "data")
@@ -192,8 +155,7 @@ def test_a_damaged_folder_is_not_changed(kinds: Path, tmp_path: Path) -> None:
     rows = np.load(folder / "embeddings.npy")
     rows[0] += 1
     np.save(folder / "embeddings.npy", rows)
-    with pytest.raises(MismatchError, match="these are not the embeddings of this retriever"):
-        opened.updated(remove=GONE)
+    raises(MismatchError, "these are not the embeddings of this retriever", opened.updated, remove=GONE)
 
 
 @pytest.mark.parametrize("kind", ["bm25", "fusion", "rescored"])
@@ -241,7 +203,7 @@ def test_what_a_generator_lost_earlier_goes_from_the_other_members(kinds: Path, 
     assert load(generator).corpus.ids(range(9, 10)) == ["r0"]
 
 
-@pytest.mark.parametrize("kind", ["generative", "bm25", "hybrid", "ranked"])
+@pytest.mark.parametrize("kind", ["hybrid", "ranked"])
 def test_an_updated_folder_names_the_corpus_that_it_is_measured_over(
     kind: str, kinds: Path, tmp_path: Path
 ) -> None:
@@ -289,7 +251,7 @@ def _over(kind: str, kinds: Path, place: Path, corpus: Corpus) -> Path:
     return place / kind
 
 
-@pytest.mark.parametrize("kind", ["generative", "dense", "bm25", "hybrid"])
+@pytest.mark.parametrize("kind", ["generative", "hybrid"])
 def test_it_finds_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp_path: Path) -> None:
     records = [
         record for record in Corpus.read(kinds / "data").records() if record["_id"] not in GONE
@@ -345,15 +307,14 @@ def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: P
     assert again
 
 
-@pytest.mark.parametrize("kind", ["generative", "llama", "spans"])
+@pytest.mark.parametrize("kind", ["generative", "spans"])
 def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) -> None:
     if not (kinds / "llama").is_dir():
         write_llama(kinds / "llama", kinds / "data")
     folder = _over(kind, kinds, tmp_path, Corpus.read(kinds / "data"))
     (tmp_path / "gone.txt").write_text("r0\n")
     assert main(["index", "update", str(folder), f"--remove={tmp_path / 'gone.txt'}"]) == 0
-    with pytest.raises(DataError, match="'r1' is used already"):
-        load(folder).updated(add={"r0": "rain .", "r1": "rain ."})
+    raises(DataError, "'r1' is used already", load(folder).updated, add={"r0": "rain .", "r1": "rain ."})
     write_jsonl(tmp_path / "again.jsonl", [{"_id": "r0", "text": "the otter is proud ."}])
     assert main(["index", "update", str(folder), f"--add={tmp_path / 'again.jsonl'}"]) == 0
     hits = {hit.id: hit.text for hit in load(folder).search("is the otter proud ?", 20)}
@@ -363,13 +324,10 @@ def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) 
     assert {hit.id: hit.text for hit in replaced.search("rain", 20)}["r0"] == "rain ."
 
 
-@pytest.mark.parametrize(
-    ("kind", "renamed"),
-    [
-        (kind, number % 2 == 0)
-        for number, kind in enumerate(["generative", "llama", "spans", "dense", *COMPOSITES])
-    ],
-)
+@pytest.mark.parametrize(("kind", "renamed"), [
+    ("generative", True), ("spans", False), ("dense", True), ("hybrid", False), ("chains", True),
+    ("rescored", False),
+])  # fmt: skip
 def test_all_passages_can_be_replaced_at_once(kind: str, renamed: bool, kinds: Path, tmp_path: Path) -> None:
     if not (kinds / "llama").is_dir():
         write_llama(kinds / "llama", kinds / "data")
@@ -380,5 +338,4 @@ def test_all_passages_can_be_replaced_at_once(kind: str, renamed: bool, kinds: P
     hits = replaced.search("the owl is calm", 20)
     assert hits
     assert {hit.id: hit.text for hit in hits}.items() <= new.items()
-    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
-        replaced.updated(remove=list(new))
+    raises(ConfigError, "the last passage cannot be removed", replaced.updated, remove=list(new))

@@ -277,10 +277,9 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         )  # fmt: skip
         if isinstance(one.retriever, FindsChains):
             calls[f"chains {name}"] = Call(
-                one.retriever.retrieve_chains,
-                {"queries": ["otter"]},
+                one.retriever.retrieve_chains, {"queries": ["otter"]},
                 {"queries": "any", "allow": "list none"},
-            )
+            )  # fmt: skip
     return calls
 
 

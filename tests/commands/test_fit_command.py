@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-import pytest
+from failing import fails
 from fit_helpers import write_fit_data
+from fixture_types import Capsys
 
 from grls.cli import main
 
 ALONE = ["--biencoder=none", "--generator=none", "--device=cpu", "--precision=float32", "--k=2"]
 
 
-def test_a_plan_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_writes_nothing(tmp_path: Path, capsys: Capsys) -> None:
     data = write_fit_data(tmp_path / "data", "train")
     plan = ["fit", str(data), *ALONE, "--plan=true"]
     assert main([*plan, f"--output={tmp_path / 'out'}"]) == 0
@@ -25,9 +26,7 @@ def test_a_plan_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert [file.name for file in (tmp_path / "notes").iterdir()] == ["a.txt"]
 
 
-def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(tmp_path: Path, capsys: Capsys) -> None:
     data = write_fit_data(tmp_path / "data")
     command = ["fit", str(data), f"--output={tmp_path / 'out'}", *ALONE]
     assert main(command) == 0
@@ -39,5 +38,4 @@ def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(
     before = {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()}
     assert main([*command, "--plan=true", "--seed=3"]) == 0
     assert {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()} == before
-    assert main([*command, "--keep=dense"]) == 1
-    assert "there is no candidate 'dense'; there are bm25" in capsys.readouterr().err
+    assert "there is no candidate 'dense'; there are bm25" in fails(capsys, *command, "--keep=dense")

@@ -1,4 +1,4 @@
-"""``grls fuse``: what is fused, what is written with it, and what is refused."""
+"""``grls fuse`` and ``grls fuse cut``: what is kept, written and refused."""
 
 import dataclasses
 import json
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from failing import fails, refuses
-from run_files import write_jsonl_run
+from run_files import info_of, write_jsonl_run
 from small_data import passages, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split, write_dataset
+from grls.data.dataset import gold_passages, read_split, write_dataset
 from grls.data.types import Chain, Hit
+from grls.evaluation.evaluate import evaluate_run
 from grls.runs.portions import RunInfo, fingerprint_queries, read_info, write_info
 from grls.runs.run import Run
 
@@ -92,12 +93,9 @@ def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
 def test_weights_and_method_are_used_and_recorded(place):
     write("a"), write("b", 2)
     found = fused(
-        "a.jsonl",
-        "b.jsonl",
-        "--fusion.method=sum",
-        "--fusion.weights=[0.2, 0.8]",
+        "a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.weights=[0.2, 0.8]",
         "--fusion.normalization=rank",
-    )
+    )  # fmt: skip
     assert next(iter(found.values())) == [IDS[2], IDS[3], IDS[4], IDS[0]]
     info = read_info("out/e.jsonl")
     assert info.options["weights"] == [0.2, 0.8]
@@ -197,8 +195,7 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     assert (info.corpus, info.queries, info.data, info.members) == ("", "", "", ("one", "two"))
     Path("out/e.jsonl").write_text("{}\n")
     capsys.readouterr()
-    assert main(["fuse", *runs, "--output=out/e"]) == 1
-    assert "out/e.jsonl is there already" in capsys.readouterr().err
+    assert "out/e.jsonl is there already" in fails(capsys, "fuse", *runs, "--output=out/e")
 
 
 def test_data_without_a_split_takes_the_queries_from_the_runs(place):
@@ -322,3 +319,79 @@ def test_the_shipped_config(place):
     info = read_info("tuned.jsonl")
     assert (info.options["method"], info.options["normalization"]) == ("sum", "min-max")
     assert sum(info.options["weights"]) == pytest.approx(1)
+
+
+def gold_first(split: str) -> str:
+    """A run of another tool: the gold of each query scores 9, all else 1."""
+    lines = []
+    for query in read_split("data", split)[0]:
+        gold = gold_passages(query, read_split("data", split)[1])
+        ranked = [*gold, *(name for name in IDS if name not in gold)]
+        for n, name in enumerate(ranked):
+            lines.append(f"{query.id} Q0 {name} 0 {(9 if name in gold else 1) - 0.01 * n} x\n")
+    Path(f"{split}.trec").write_text("".join(lines))
+    return f"{split}.trec"
+
+
+def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, dev = gold_first("test"), gold_first("train")
+    how = ("--data=data", "--split=test", "--tune_split=train", "--output=out/cut")
+    assert main(["fuse", "cut", run, "--tune", dev, *how]) == 0
+    told = "set F1 100.0 on train, which it was fitted to, 100.0 there with the known number of passages"
+    assert told in capsys.readouterr().out
+    found = Run.load("out/cut.jsonl")
+    queries, qrels = read_split("data", "test")
+    for query in queries:
+        gold = gold_passages(query, qrels)
+        assert [hit.id for hit in found.chains[query.id].hits] == gold
+        assert [(hit.id, hit.score) for hit in found.rankings[query.id]] == [
+            (hit.id, hit.score) for hit in Run.load(run).rankings[query.id][: len(gold)]
+        ]
+    info = info_of("out/cut.jsonl")
+    assert (info.steps, info.split, info.name) == ("dynamic", "test", "test, cut")
+    report = evaluate_run("out/cut.jsonl", "data", "test")
+    assert report["set"]["f1"] == 1.0
+    assert report["hops"] == {"exact_set": 1.0}, "what is cut has no order of hops"
+
+
+def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "test"):
+        given = ["--data=data", f"--split={split}", "--k=5", f"--output={split}-bm25"]
+        assert main(["retrieve", "bm25", *given]) == 0
+    assert main(["fuse", "cut", "test-bm25.jsonl", "--tune", "train-bm25.jsonl", "--output=out/cut"]) == 0
+    before, after = info_of("test-bm25.jsonl"), info_of("out/cut.jsonl")
+    assert (after.system, after.corpus, after.queries) == (before.system, before.corpus, before.queries)
+    assert after.name == f"{before.name}, cut"
+    assert after.score_mode == "bm25, cut"
+    assert after.options["tune"] == "train-bm25.jsonl"
+    assert after.retriever == before.retriever != ""
+    assert main(["evaluate", "out/cut.jsonl", "test-bm25.jsonl", "--data=data"]) == 0
+    assert "out/cut.jsonl: price of the cut" in capsys.readouterr().out
+    assert main(["report", "test-bm25.jsonl", "out/cut.jsonl", "--output=out/report"]) == 0
+
+
+def test_what_cannot_be_cut_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, dev = gold_first("test"), gold_first("train")
+    data = ("--data=data", "--split=test", "--tune_split=train")
+    other = fails(
+        capsys, "fuse", "cut", run, "--tune", dev, "--data=data", "--split=train", "--output=out/cut"
+    )
+    assert "give the split that was retrieved for" in other
+    assert main(["fuse", "cut", run, "--tune", dev, *data, "--output=out/cut"]) == 0
+    again = fails(capsys, "fuse", "cut", "out/cut.jsonl", "--tune", dev, *data, "--output=out/again")
+    assert "is dynamic: its chains end by themselves" in again
+    assert not Path("out/again.jsonl").exists()
+    Path("empty.jsonl").write_text("")
+    nothing = fails(
+        capsys, "fuse", "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
+    )
+    assert "empty.jsonl: the run answers no query, so there is nothing to cut: retrieve again" in nothing
+    replaced = fails(capsys, "fuse", "cut", run, "--tune", dev, *data, "--output=train")
+    assert "would replace train.trec" in replaced
+    Path("copy.trec").write_bytes(Path(run).read_bytes())
+    same = ("--data=data", "--split=test", "--tune_split=test", "--output=out/same")
+    for tune in (run, "copy.trec"):
+        assert "queries of the runs to tune on and of what is given" in fails(
+            capsys, "fuse", "cut", run, "--tune", tune, *same
+        )
+    assert not Path("out/same.trec").exists()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from failing import fails
+from run_files import info_of
 from small_data import small_retriever
 
 from grls.cli import main
 from grls.evaluation.evaluate import evaluate_run
 from grls.retrieve.spec import read_spec, relative, write_spec
-from grls.runs.portions import read_info
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:
@@ -57,8 +57,7 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     assert main(["retrieve", *given, f"--output={out}"]) == 0
     measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
     assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == reached[2]
-    info = read_info(out)
-    assert info is not None
+    info = info_of(out)
     assert info.options["prior"] == ["bm25", relative(dense, folder)]
     assert info.options["prior_weight"] == [prior["weight"] for prior in spec["priors"]]
     assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]
@@ -79,15 +78,8 @@ def test_what_cannot_work_is_refused(
 
     ahead = made("ahead", generative, bm25)
     none = made("none", generative)
-    itself = made("itself", generative, {"retriever": relative(generative, tmp_path / "itself")})
-    weighed = made("weighed", generative, {"retriever": "bm25", "weight": "much"})
     three = made("three", generative, bm25, bm25, bm25)
     for command, options, message in (
-        ("retrieve", [weighed], "weight must be a number, got 'much'"),
-        ("retrieve", [made("of-dense", dense, bm25)], "look ahead for a generator"),
-        ("retrieve", [itself], "does not score all passages"),
-        ("retrieve", [made("share", generative, bm25, done_share=0)], "must be below 0, got 0"),
-        ("retrieve", [made("field", generative, bm25, prior_weight=1)], "unknown field 'prior_weight'"),
         ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
         ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
         ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),

@@ -1,4 +1,4 @@
-"""A kind of retriever in all that asks retrievers: one that is registered here, and two that came last.
+"""A kind of retriever in all that asks retrievers: one that is registered here, and one that came last.
 
 What a kind is made of, no command knows: its class and its name in the registry are enough.
 """
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import options as biencoder_options
-from encoder_models import tiny_colbert, tiny_splade
+from encoder_models import tiny_colbert
 from failing import fails
+from fixture_types import Capsys
 from small_data import passages, small_tokenizer, tiny_bert
 from toy_kind import TARGET, ToyRetriever
 
@@ -30,7 +31,7 @@ from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample
 from grls.train.chains.mining import Proposals, Rescore
 
-MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
+MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def direct(folder: Path, place: Path) -> dict[str, list[str]]:
 
 
 def test_it_retrieves_alone_and_in_composites_and_is_reported(
-    folder: Path, place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, place: Path, capsys: Capsys
 ) -> None:
     kind, own = folder.parent.name, folder.parent
     found, info = retrieved(folder, place, own / "single")
@@ -150,9 +151,7 @@ def test_what_scores_only_what_it_finds_teaches_nothing(place: Path) -> None:
         RetrieverTeacher(str(place / "generative"), Corpus.read(place / "data"))
 
 
-def test_hard_negatives_of_another_corpus_are_refused(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hard_negatives_of_another_corpus_are_refused(place: Path, tmp_path: Path, capsys: Capsys) -> None:
     Corpus.from_passages(passages()[:3]).write(tmp_path / "corpus.jsonl")
     ToyRetriever.build("none", str(tmp_path), Building(str(tmp_path / "r"), "toy"))
     wrong = [f"--negatives={tmp_path / 'r'}", "--fit.hard_negatives=2"]

@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from failing import fails, refuses
+from failing import fails, raises, refuses
+from fixture_types import Capsys
 from report_helpers import page_text
+from run_files import info_of
 from small_data import write_small
 
 from grls.cli import main
 from grls.data.dataset import read_split
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.portions import fingerprint_queries, read_info
+from grls.runs.portions import fingerprint_queries
 from grls.runs.run import Run
 from grls.tune.step import DevQueries
 
@@ -37,17 +39,13 @@ def test_the_first_queries_of_a_split_come_with_their_judgements(data: Path) -> 
     assert qrels == {query.id: all_qrels[query.id] for query in every[:5]}
     assert read_split(data, "train", limit=99) == (every, all_qrels)
     assert DevQueries.read(str(data), "train", 5).queries == queries
-    with pytest.raises(ConfigError, match="limit must be at least 1, got 0"):
-        read_split(data, "train", limit=0)
+    raises(ConfigError, "limit must be at least 1, got 0", read_split, data, "train", limit=0)
 
 
-def test_a_run_of_the_first_queries_is_scored_on_these(
-    data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_the_first_queries_is_scored_on_these(data: Path, capsys: Capsys) -> None:
     run, whole = retrieved(data, "part", "--limit=5"), retrieved(data, "whole")
     queries = read_split(data, "train")[0][:5]
-    info = read_info(run)
-    assert info is not None
+    info = info_of(run)
     assert (info.split, info.limit, info.queries) == ("train", 5, fingerprint_queries(queries))
     assert Run.load(run).rankings == {q.id: Run.load(whole).rankings[q.id] for q in queries}
     report = evaluate_run(run, data)
@@ -61,7 +59,7 @@ def test_a_run_of_the_first_queries_is_scored_on_these(
     assert all((query.text in shown) == (query in queries) for query in read_split(data, "train")[0])
 
 
-def test_runs_of_other_parts_are_not_compared(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_other_parts_are_not_compared(data: Path, capsys: Capsys) -> None:
     one, whole = retrieved(data, "one", "--limit=5"), retrieved(data, "whole")
     other = retrieved(data, "other", "--limit=5", "--k=3")
     assert main(["evaluate", one, "--baseline", other, f"--data={data}"]) == 0
@@ -80,9 +78,7 @@ def test_runs_of_other_parts_are_not_compared(data: Path, capsys: pytest.Capture
 def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     one, other = retrieved(data, "one", "--limit=5"), retrieved(data, "other", "--limit=5", "--k=3")
     assert main(["fuse", one, other, f"--output={data.parent / 'fused'}"]) == 0
-    info, made_of = read_info(data.parent / "fused"), read_info(one)
-    assert info is not None
-    assert made_of is not None
+    info, made_of = info_of(data.parent / "fused"), info_of(one)
     assert (info.limit, info.queries) == (5, made_of.queries)
     every = retrieved(data, "every", "--split=null")  # answers the five as well
     page = data.parent / "page"
@@ -92,7 +88,7 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     assert "over 5 queries" in text
 
 
-def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: Capsys) -> None:
     command = ["retrieve", "bm25", f"--data={data}", f"--output={data.parent / 'o'}"]
     assert "limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
     assert "name one with --split" in fails(capsys, *command, "--limit=2", "--split=null")
@@ -104,7 +100,7 @@ def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureF
         assert f"the limit is {wrong!r}" in fails(capsys, "evaluate", run, f"--data={data}")
 
 
-def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: Capsys) -> None:
     options = ["--bm25.k1=0.4", "--bm25.b=0.1", "--bm25.method=bm25l"]
     run = retrieved(data, "run", *options)
     folder = data.parent / "folder"
@@ -113,8 +109,7 @@ def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.Captu
     assert main(["retrieve", *same]) == 0
     assert Run.load(run).rankings == Run.load(data.parent / "same.jsonl").rankings
     assert Run.load(run).rankings != Run.load(retrieved(data, "usual")).rankings
-    info = read_info(run)
-    assert info is not None
+    info = info_of(run)
     assert info.options == {"k": 10, "k1": 0.4, "b": 0.1, "method": "bm25l"}
     assert "--bm25 is for bm25, which counts" in fails(capsys, "retrieve", *same, "--bm25.k1=2")
     assert "--bm25.k1 must be at least 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")

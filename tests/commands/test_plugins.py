@@ -6,7 +6,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from failing import fails
+from failing import fails, raises
+from fixture_types import Capsys, Patch
 from small_data import small_retriever, write_small
 
 from grls.cli import main
@@ -74,7 +75,7 @@ register_preparer(NAME, prepare, "count -> a passage")
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A data set, and a module on the path; what it registers is gone afterwards."""
     write_small(tmp_path / "data")
     monkeypatch.syspath_prepend(tmp_path)
@@ -86,7 +87,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("my_plugin", None)
 
 
-def plugin(place: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def plugin(place: Path, monkeypatch: Patch, text: str) -> None:
     (place / "my_plugin.py").write_text(text)
     monkeypatch.setenv(recipes.VARIABLE, " my_plugin ,")
 
@@ -96,7 +97,7 @@ def index(place: Path, kind: str) -> list[str]:
 
 
 def test_a_kind_of_a_plugin_is_built_and_opened_by_commands(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     plugin(place, monkeypatch, KIND)
     (place / "r").mkdir()
@@ -110,20 +111,17 @@ def test_a_kind_of_a_plugin_is_built_and_opened_by_commands(
     assert (place / "run.jsonl").stat().st_size
 
 
-def test_a_plugin_is_imported_only_for_a_name_that_is_unknown(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_is_imported_only_for_a_name_that_is_unknown(place: Path, monkeypatch: Patch) -> None:
     plugin(place, monkeypatch, BACKEND)
     check_backend("flat")
     assert "my_plugin" not in sys.modules
     check_backend("plain")
     assert "plain" in BACKENDS
-    with pytest.raises(ConfigError, match="expected one of array, marisa, flat, plain, or one that"):
-        check_backend("other")
+    raises(ConfigError, "expected one of array, marisa, flat, plain, or one that", check_backend, "other")
 
 
 def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     plugin(place, monkeypatch, BACKEND)
     small = small_retriever(place / "data")
@@ -139,9 +137,7 @@ def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
     assert opened.retrieve(asked, 3) == small.retrieve(asked, 3)
 
 
-def test_a_plugin_that_cannot_be_imported_is_named(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plugin_that_cannot_be_imported_is_named(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setenv(recipes.VARIABLE, "nowhere_at_all")
     line = fails(capsys, *index(place, "words"))
     assert "GRLS_PLUGINS: the module 'nowhere_at_all' cannot be imported" in line
@@ -149,7 +145,7 @@ def test_a_plugin_that_cannot_be_imported_is_named(
 
 
 def test_an_installed_package_names_its_module_as_an_entry_point(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (place / "my_plugin.py").write_text(BACKEND)
     points = [EntryPoint("a", "nowhere_at_all", recipes.GROUP), EntryPoint("b", "my_plugin", recipes.GROUP)]
@@ -159,9 +155,7 @@ def test_an_installed_package_names_its_module_as_an_entry_point(
     assert "the plugin nowhere_at_all cannot be imported" in caplog.text
 
 
-def test_a_class_that_builds_no_folder_is_said_to(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_class_that_builds_no_folder_is_said_to(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     """It ended with exit code 0, and there was no folder."""
     plugin(place, monkeypatch, KIND)
     line = fails(capsys, *index(place, "idle"))
@@ -169,9 +163,7 @@ def test_a_class_that_builds_no_folder_is_said_to(
     assert f"its `build` writes {place / 'r'}" in line
 
 
-def test_a_class_that_lacks_a_part_is_refused_when_it_is_opened(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_that_lacks_a_part_is_refused_when_it_is_opened(place: Path, monkeypatch: Patch) -> None:
     plugin(place, monkeypatch, KIND)
     (place / "h").mkdir()
     (place / "h" / "grls.json").write_text('{"kind": "half"}')
@@ -180,7 +172,7 @@ def test_a_class_that_lacks_a_part_is_refused_when_it_is_opened(
 
 
 def test_a_data_set_of_a_plugin_is_prepared_by_its_name(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     line = ["prepare", "counts", f"--raw={place / 'raw.txt'}", f"--out={place / 'counts'}"]
     assert main(line) == 2
@@ -200,17 +192,12 @@ def test_a_data_set_of_a_plugin_is_prepared_by_its_name(
     assert "--count" in capsys.readouterr().err
 
 
-def test_the_names_of_data_sets_are_taken_once(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_names_of_data_sets_are_taken_once(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     plugin(place, monkeypatch, PREPARER.replace("NAME", "'nq'"))
     assert main(["prepare", "other"]) == 2
     assert "a plugin registers the data set 'nq', a name of grls" in capsys.readouterr().err
     register_preparer("mine", main, "a set")  # type: ignore[arg-type]
     register_preparer("mine", main, "a set, again")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="the data set 'mine' is there already"):
-        register_preparer("mine", fails, "another")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="prepare must be a function, got 7"):
-        register_preparer("other", 7, "a set")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="as one word"):
-        register_preparer("two words", main, "a set")  # type: ignore[arg-type]
+    raises(ConfigError, "the data set 'mine' is there already", register_preparer, "mine", fails, "another")
+    raises(ConfigError, "prepare must be a function, got 7", register_preparer, "other", 7, "a set")
+    raises(ConfigError, "as one word", register_preparer, "two words", main, "a set")

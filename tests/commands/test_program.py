@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixture_types import Caplog, Capsys
+from run_files import info_of
 
 from grls.cli import main
-from grls.runs.portions import read_info
 from grls.runs.run import Run
 
 
@@ -28,7 +29,7 @@ def lines(path: str) -> list[dict[str, Any]]:
 
 
 def test_a_program_writes_answers_traces_and_a_run(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     output = tmp_path / "runs" / "r"
@@ -51,8 +52,7 @@ def test_a_program_writes_answers_traces_and_a_run(
     assert [line["query_id"] for line in answers] == ["q1", "q2"]
     assert answers[0]["retrieved"] == ["a"]
     assert answers[0]["cost"] == first["cost"]
-    info = read_info(f"{output}.jsonl")
-    assert info is not None
+    info = info_of(f"{output}.jsonl")
     assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve-then-read, bm25, k=1", "bm25")
     assert Run.load(f"{output}.jsonl").rankings["q1"][0].id == "a"
     assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
@@ -69,9 +69,7 @@ def test_how_much_is_written_at_once_is_a_matter_of_the_template(
     assert lines(f"{tmp_path}/x.trace.jsonl")[0]["settings"]["max_new_tokens"] == limit
 
 
-def test_it_goes_on_where_it_stopped(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_goes_on_where_it_stopped(folder: Path, tmp_path: Path, capsys: Capsys, caplog: Caplog) -> None:
     output = tmp_path / "x"
     assert run(folder, "vanilla", output, "--limit=1") == 0
     (_, first) = lines(f"{output}.trace.jsonl")
@@ -87,9 +85,7 @@ def test_it_goes_on_where_it_stopped(
         assert f"was begun with other settings ({name})" in capsys.readouterr().err
 
 
-def test_a_query_that_fails_has_no_answer_and_says_why(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: Path, caplog: Caplog) -> None:
     options = ("--dsp.calls.endpoint=http://127.0.0.1:9/v1", "--dsp.calls.timeout=0.5", "--retriever=bm25")
     assert run(folder, "openqa", tmp_path / "x", *options) == 0
     answers = lines(f"{tmp_path}/x.answers.jsonl")
@@ -98,24 +94,15 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
     assert "2 of 2 queries failed" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("program", "options", "said"),
-    [
-        ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
-        ("multihop", [], "give --retriever FOLDER, or bm25"),
-        ("multihop", ["--retriever=./nowhere"], "no retriever here"),
-        ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
-        ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
-        ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
-    ],
-)
+@pytest.mark.parametrize(("program", "options", "said"), [
+    ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
+    ("multihop", [], "give --retriever FOLDER, or bm25"),
+    ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
+    ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
+    ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
+])  # fmt: skip
 def test_what_cannot_work_is_refused(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    program: str,
-    options: list[str],
-    said: str,
+    folder: Path, tmp_path: Path, capsys: Capsys, program: str, options: list[str], said: str
 ) -> None:
     assert run(folder, program, tmp_path / "x", *options) == 1
     assert said in capsys.readouterr().err

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixture_types import Patch
 from quoting_model import QUERIES
-from run_files import write_jsonl_run
+from run_files import info_of, write_jsonl_run
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Hit
-from grls.runs.portions import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 from grls.runs.run import Run
 
 
@@ -35,8 +36,7 @@ def test_from_bm25(quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert first["quotes"][0]["text"].startswith("Mill: The mill")
     assert first["pieces"][0]["kind"] == "quote"
     assert first["retrieved"] == [hit.id for hit in Run.load(f"{output}.jsonl").rankings["q1"]]
-    info = read_info(f"{output}.jsonl")
-    assert info is not None
+    info = info_of(f"{output}.jsonl")
     assert (info.system, info.name, info.score_mode) == ("bm25", "direct, bm25, k=1", "bm25")
     assert info.options["method"] == "direct"
     assert (info.options["k"], info.options["prompts"], info.options["calls"]) == (1, 2, 1)
@@ -58,8 +58,7 @@ def test_the_ranking_is_deeper_than_what_is_read(quotes: Path, tmp_path: Path) -
     assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
     assert read(quotes, tmp_path / "y", *run, "--k", "3", "--reader.depth", "2") == 0
     assert len(lines(tmp_path / "y")[0]["quotes"]) == 3
-    found = read_info(tmp_path / "x.jsonl")
-    assert found is not None
+    found = info_of(tmp_path / "x.jsonl")
     assert (found.system, found.options["run"]) == ("bm25", "the run")
 
 
@@ -68,12 +67,11 @@ def test_closed_book_reads_nothing(quotes: Path, tmp_path: Path, capsys: pytest.
     assert "hits@1 0.0" in capsys.readouterr().out
     only = lines(tmp_path / "x")
     assert [(line["query_id"], line["quotes"], line["retrieved"]) for line in only] == [("q1", [], [])]
-    info = read_info(tmp_path / "x.jsonl")
-    assert info is not None
+    info = info_of(tmp_path / "x.jsonl")
     assert "k" not in info.options
 
 
-def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
     def write(self: TextWriter, prompts: Any, decided: Any = None) -> list[Continuation]:
@@ -89,13 +87,12 @@ def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]  # fmt: skip
     assert first["pieces"][0]["text"] == "which barn burned"
     assert (first["retrieved"], first["answer"]) == (["b"], "red")
-    info = read_info(tmp_path / "x.jsonl")
-    assert info is not None
+    info = info_of(tmp_path / "x.jsonl")
     assert (info.name, info.score_mode, info.options["questions"]) == ("follow-up, bm25, k=1", "rank", 2)
 
 
 def test_a_killed_run_goes_on_where_it_stopped(
-    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from grls.answer import kept
     from grls.answer.writer import TextWriter
@@ -125,9 +122,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert read(quotes, tmp_path / "cut", *options) == 0
     assert asked == [1]  # the second query alone
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
-    one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
-    assert one is not None
-    assert other is not None
+    one, other = (info_of(tmp_path / name) for name in ("whole", "cut"))
     assert one.options == other.options  # what was spent before counts
     assert other.seconds > 0
     asked.clear()
@@ -144,18 +139,14 @@ def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(quotes: Path, tmp_pa
     assert len(whole) == 3
     (tmp_path / "cut.readings.jsonl").write_text("".join(whole[:2]))
     assert read(quotes, tmp_path / "cut", *options) == 0
-    one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
-    assert one is not None
-    assert other is not None
+    one, other = (info_of(tmp_path / name) for name in ("whole", "cut"))
     assert one.options == other.options
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
     (tmp_path / "cut.readings.jsonl").write_text("".join([*whole, *whole[1:]]))  # two runs at once
     assert read(quotes, tmp_path / "cut", *options) == 1
 
 
-def test_follow_ups_are_kept_with_their_passages(
-    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_ups_are_kept_with_their_passages(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
     said = ["follow-up: which barn burned", "answer: red"]
@@ -171,23 +162,17 @@ def test_follow_ups_are_kept_with_their_passages(
     assert lines(tmp_path / "x") == first
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--retriever", "bm25", "--run", "x.jsonl"], "give --retriever or --run, not both"),
-        (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
-        (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25"),
-        (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
-        (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
-        (
-            ["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
-            "but the model has room for 0 beside 1024 new ones",
-        ),
-        (["--retriever", "bm25", "--reader.chat", "true"], "no chat template"),
-        (["--retriever", "./nowhere"], "no retriever here"),
-        (["--run", "./nowhere.jsonl"], "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    (["--retriever", "bm25", "--run", "x.jsonl"], "give --retriever or --run, not both"),
+    (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
+    (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25"),
+    (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
+    (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
+    (["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
+     "but the model has room for 0 beside 1024 new ones"),
+    (["--retriever", "bm25", "--reader.chat", "true"], "no chat template"),
+    (["--run", "./nowhere.jsonl"], "no such file"),
+])  # fmt: skip
 def test_wrong_options_are_refused(
     quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:

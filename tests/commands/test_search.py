@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from failing import fails
+from fixture_types import Capsys, Patch
 
 import grls
 from grls.cli import main
@@ -27,13 +28,13 @@ def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def printed(capsys: Capsys, *arguments: str) -> str:
     assert main(["search", *arguments]) == 0
     return capsys.readouterr().out
 
 
 def test_a_ranking_with_the_first_lines_of_each_passage(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     out = printed(capsys, str(place / "bm25"), "what do otters eat?")
@@ -50,7 +51,7 @@ def test_a_ranking_with_the_first_lines_of_each_passage(
     assert json.loads(line)["hits"][0]["text"] == CORPUS[1]["text"]
 
 
-def test_filters_k_and_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_filters_k_and_nothing(place: Path, capsys: Capsys) -> None:
     found = json.loads(
         printed(capsys, str(place / "bm25"), "otters fish", "--where=year>=2000", "--json=true")
     )
@@ -61,9 +62,7 @@ def test_filters_k_and_nothing(place: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(printed(capsys, "bm25", "otter", f"--data={place / 'data'}", "--k=1").splitlines()) <= 2
 
 
-def test_questions_from_standard_input(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_from_standard_input(place: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("holt\n\nrivers\n"))
     lines = printed(capsys, str(place / "bm25"), "-", "--json=true").splitlines()
     assert [json.loads(line)["hits"][0]["id"] for line in lines] == ["b", "c"]
@@ -73,7 +72,7 @@ def test_questions_from_standard_input(
     assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "-")
 
 
-def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hops_as_they_are_found(place: Path, capsys: Capsys) -> None:
     searcher = grls.load(place / "generative").hops(steps="dynamic", max=2, output=place / "hops")
     hops = list(searcher.stream("is the otter calm?"))
     folder = str(place / "hops")
@@ -86,7 +85,7 @@ def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str])
     assert f"{hops[0].chain[0].score:.4f} in this hop  {hops[0].chain[0].id}" in lines[0]
 
 
-def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: Capsys) -> None:
     """What the folder stores is the default, and may be replaced."""
     query, generative = "is the otter calm?", grls.load(place / "generative")
     stored = generative.hops(steps="dynamic", max=3, output=place / "stored").folder
@@ -110,15 +109,13 @@ def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: pytest.Captu
     assert told == fails(capsys, *line, *wrong[3:])
 
 
-def test_metadata_are_printed_where_they_are_asked_for(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_are_printed_where_they_are_asked_for(place: Path, capsys: Capsys) -> None:
     line = [str(place / "bm25"), "holt", "--metadata=true"]
     assert json.loads(printed(capsys, *line, "--json=true"))["hits"][0]["metadata"] == {"year": 2001}
     assert printed(capsys, *line).endswith('\n     {"year": 2001}\n')
 
 
-def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_one_line(place: Path, capsys: Capsys) -> None:
     assert "bm25 needs --data" in fails(capsys, "search", "bm25", "otters")
     assert "leave it out" in fails(
         capsys, "search", str(place / "bm25"), "otters", f"--data={place / 'data'}"
@@ -128,7 +125,7 @@ def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[st
     assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "")
 
 
-def test_ranked_hops_end_with_their_ranking(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranked_hops_end_with_their_ranking(place: Path, capsys: Capsys) -> None:
     """The chain of ranked hops is only the way: the ranking is the answer."""
     query = "is the otter calm?"
     ranked = grls.load(place / "generative").hops(steps="ranked", max=2, output=place / "ranked")

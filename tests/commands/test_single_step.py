@@ -72,22 +72,13 @@ def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> 
     assert '"hops":' not in Path(f"single.{file}").read_text()
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        [SINGLE],
-        ["--hops.steps", "single"],
-        ['--hops={"steps": "single"}'],
-        ["--config=single.yaml"],
-        ["--hops=hops.yaml"],
-    ],
-)
-def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: list[str]) -> None:
+@pytest.mark.parametrize("asked", ['--hops={"steps": "single"}', "--config=single.yaml", "--hops=hops.yaml"])
+def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: str) -> None:
     """What a folder stores of chains that end says nothing of a single step."""
     Path("single.yaml").write_text("hops:\n  steps: single\n")
     Path("hops.yaml").write_text("steps: single\n")
     update_spec("r", {"hops": STORED | {"choose": "expected-f1"}})
-    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *asked]) == 0
+    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", asked]) == 0
     assert '"steps": "single"' in Path("o.info.json").read_text()
 
 
@@ -99,15 +90,12 @@ def test_other_steps_leave_what_the_folder_stores_of_its_own(place: Path) -> Non
         assert (options["hops"], options["done_bias"]) == (hops, bias)
 
 
-@pytest.mark.parametrize(
-    ("section", "options", "says"),
-    [
-        ("hops", {"step": "single"}, "hops.step is no option; known are"),
-        ("hops", {"steps": "dynamic", "max": "a"}, "hops.max must be a whole number, got 'a'"),
-        ("search", {"beam": 3}, "search.beam is no option; known are"),
-        ("search", {"beams": [3]}, "search.beams must be a whole number, got [3]"),
-    ],
-)
+@pytest.mark.parametrize(("section", "options", "says"), [
+    ("hops", {"step": "single"}, "hops.step is no option; known are"),
+    ("hops", {"steps": "dynamic", "max": "a"}, "hops.max must be a whole number, got 'a'"),
+    ("search", {"beam": 3}, "search.beam is no option; known are"),
+    ("search", {"beams": [3]}, "search.beams must be a whole number, got [3]"),
+])  # fmt: skip
 def test_a_stored_option_that_cannot_be_is_named(
     place: Path, capsys: pytest.CaptureFixture[str], section: str, options: dict[str, Any], says: str
 ) -> None:

@@ -120,18 +120,15 @@ def listing(
     return rows
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({"rows": ["{}"]}, "listing: rows[0] must be a dict, got '{}'."),
-        ({"rows": {"{}"}}, "listing: rows must be a list of dicts, got {'{}'}; a set has no order."),
-        ({"rows": 5}, "listing: rows must be a list of dicts, got 5."),
-        ({"sheets": 5}, "sheets must be a list of paths or functions or lists of texts, got 5."),
-        ({"kind": int}, "listing: kind must be a class that derives from Exception, got <class 'int'>."),
-        ({"kind": 5}, "listing: kind must be a class, got 5."),
-        ({"ways": 5}, "listing: ways must be a list of up or down, got 5."),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    ({"rows": ["{}"]}, "listing: rows[0] must be a dict, got '{}'."),
+    ({"rows": {"{}"}}, "listing: rows must be a list of dicts, got {'{}'}; a set has no order."),
+    ({"rows": 5}, "listing: rows must be a list of dicts, got 5."),
+    ({"sheets": 5}, "sheets must be a list of paths or functions or lists of texts, got 5."),
+    ({"kind": int}, "listing: kind must be a class that derives from Exception, got <class 'int'>."),
+    ({"kind": 5}, "listing: kind must be a class, got 5."),
+    ({"ways": 5}, "listing: ways must be a list of up or down, got 5."),
+])  # fmt: skip
 def test_what_a_list_holds_is_checked_and_said_in_plain_words(
     arguments: dict[str, Any], complaint: str
 ) -> None:
@@ -189,8 +186,7 @@ def test_a_value_that_cannot_be_shown() -> None:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    with pytest.raises(ConfigError, match=r"k must be a whole number, got <"):
-        call("a", Shy())  # type: ignore[arg-type]
+    raises(ConfigError, r"k must be a whole number, got <", call, "a", Shy())
 
 
 def test_values_that_fit_stay_as_they_are() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from failing import raises
+from fixture_types import Caplog
 from small_data import small_tokenizer, tiny_bert, write_small
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
@@ -135,9 +136,7 @@ def test_a_model_input_as_text_has_no_markers_and_parts_what_they_part(codec: Co
     assert codec.text([]) == ""
 
 
-def test_a_long_query_is_refused_or_cut_and_what_is_cut_is_named(
-    codec: Codec, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_long_query_is_refused_or_cut_and_what_is_cut_is_named(codec: Codec, caplog: Caplog) -> None:
     text = "is the otter calm ?"
     count = len(codec.texts([text])[0])
     short = limited(codec, query=count - 1)

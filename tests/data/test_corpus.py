@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 import pytest
 from failing import names_fault, raises
+from fixture_types import Patch
 from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 
 import grls.data.corpus
@@ -85,9 +86,7 @@ def test_fingerprint_sees_ids_titles_texts_and_order() -> None:
     assert len({base, *others}) == 6
 
 
-def test_a_large_corpus_is_mapped_from_disk_and_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_corpus_is_mapped_from_disk_and_the_same(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = write_small(tmp_path / "set")
     small = Corpus.read(folder)
     assert not small.table.cache_files
@@ -108,7 +107,7 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Where every corpus is mapped from."""
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -154,8 +153,7 @@ def test_numbers_of_no_passage_are_refused(call, mapped):
             getattr(corpus, call)([0, wrong])
     for wrong in ("12", 1, None, [1.5], ["1"], [True]):
         said = rf"Corpus\.{call}: numbers(\[\d\])? must be a (list of )?whole number"
-        with pytest.raises(ConfigError, match=said):
-            getattr(corpus, call)(wrong)
+        raises(ConfigError, said, getattr(corpus, call), wrong)
     found = getattr(corpus, call)(np.array([2, 0]))
     assert len(found) == len(getattr(corpus, call)(range(2))) == 2
     assert (corpus[-1].id, corpus[np.int64(-3)].id) == ("p2", "p0")

@@ -130,25 +130,19 @@ def test_a_table_without_texts_says_what_was_looked_for_and_what_is_there(librar
         corpus_of(TABLES[library]({"id": ["a"], "body": ["otters"]}))
 
 
-NOT_JSON = {"id": "a", "text": "x", "when": 1j}
-
-
 @pytest.mark.parametrize(("wrong", "why"), [
     ([], "there is no passage"),
     (Corpus.from_passages([]), "there is no passage"),
     (3, "expected a list of texts or objects.*got int 3"),
     ("otters eat fish .", r"is no file or folder; a list of one text is written \['otters"),
-    (b"otters", "is no file or folder"),
     (Path("gone.jsonl"), "no such file"),
     (Passage("a", "otters"), "a single passage; put it in a list"),
     (datasets.DatasetDict({"train": datasets.Dataset.from_dict(FULL)}), r"data\['train'\]"),
     ([Query("a", "otters")], "passage 0: expected a text, a Passage, or an object"),
-    ([3], "passage 0: expected a text"),
     ([{"id": "a", "body": "x"}],
      "passage 0 has no text: looked for 'text', 'contents'; there are 'id', 'body'"),
     (pd.DataFrame({"text": ["x", None]}), "passage 1: expected its text to be a string, its text is missing"),
     ([{"text": 3}], "passage 0: expected its text to be a string, got 3"),
-    ([{"text": "x", "title": 3}], "passage 0: expected its title to be a string, got 3"),
     (["x", "  "], r"passage 1 \('1'\): its text is empty"),
     ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}],
      r"passage 1 \('a'\): its id is that of passage 0 \('a'\) already"),
@@ -158,9 +152,7 @@ NOT_JSON = {"id": "a", "text": "x", "when": 1j}
     ({"a": {"id": "b", "text": "x"}}, "its key in the dict is 'a', its id is 'b'"),
     ([{"id": "DONE", "text": "x"}], "'DONE' is reserved"),
     ([{"text": "x", "metadata": 3}], "expected metadata to be an object, got 3"),
-    ([{"text": "x", "metadata": "[1]"}], "expected metadata to be an object"),
     ([{"text": "x", "year": 1, "metadata": {"year": 2}}], "'year' is a field, and a key of metadata"),
-    ([NOT_JSON], "expected metadata that JSON can hold"),
     ([{"text": "x", "size": float("inf")}], "expected metadata that JSON can hold"),
     (["half \ud83d"], "half a character"),
     (pd.DataFrame([["x", "y"]], columns=["text", "text"]), "two columns have the name 'text'"),
@@ -320,7 +312,6 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wrong", "why"), [
     ({"a": ["0"]}, "1 query has no gold passage: 'b'. Add gold"),
     ({"a": ["0"], "c": ["1"]}, "'b'; there is gold of 'c', which is no query"),
-    ({"a": ["0"], "b": []}, "1 query has no gold passage: 'b'"),
     ({"a": ["0"], "b": None}, "query 'b': expected a list of passage ids, got None"),
     ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
     ({"a": ["0"], "b": ["9", "8"]},
@@ -334,11 +325,9 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     (Path("gone.tsv"), "no such file"),
     (pd.DataFrame({"query": ["a"], "passage": ["0"]}),
      r"passages, one a row \(lists of ids: 'evidence'\): looked for 'corpus-id', .*'query', 'passage'"),
-    (pd.DataFrame({"docno": ["a"]}), "no column with the ids of queries"),
     (pd.DataFrame({"qid": ["a", None], "docno": ["0", "1"]}), "row 1, column 'qid': expected an id"),
     (pd.DataFrame({"qid": ["a"], "docno": ["0"], "score": [0.5]}),
      "row 0, query 'a', passage '0': expected a grade"),
-    (datasets.Dataset.from_dict({"qid": ["a", "b"], "docno": ["0", "9"]}), "'9' is not in corpus"),
     (pd.DataFrame({"qid": ["a", "b"], "docno": [["0"], ["1"]]}),
      r"row 0, column 'docno': expected the id of one passage, got the list \['0'\]; name"),
     (pd.DataFrame({"qid": ["a", "a"], "gold": [["0"], ["1"]]}), "the query id 'a' is used twice"),
@@ -351,7 +340,6 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
      "row 1, query 'a': the passages '0' and '1' have the same place 1 in the column 'order'"),
     (datasets.DatasetDict(), "2 queries have no gold passage"),
     (datasets.DatasetDict(train=datasets.Dataset.from_dict({"qid": ["a"]})), "choose one.*'train'"),
-    ({"train": pd.DataFrame({"qid": ["a"]})}, r"choose one.*data\['train'\]"),
 ])  # fmt: skip
 def test_what_is_no_gold_is_refused(wrong: Any, why: str) -> None:
     raises(DataError, why, gold_of, wrong, QUERIES, CORPUS)
@@ -447,7 +435,6 @@ def test_queries_of_files_stay_as_they_are(tmp_path: Path) -> None:
     ("what do otters eat?", r"is no file or folder; a list of one text is written \['what"),
     (Query("a", "what ?"), "a single query; put it in a list"),
     ([Passage("a", "what ?")], "query 0: expected a text, a Query, or an object"),
-    ([""], r"query 0 \('0'\): its text is empty"),
     ([Query("a", "what ?"), Query("a", "where ?")], "its id is that of query 0"),
     (pd.DataFrame({"id": ["a"], "body": ["x"]}),
      "looked for 'text', 'query', 'question'; there are 'id', 'body'"),
@@ -455,8 +442,6 @@ def test_queries_of_files_stay_as_they_are(tmp_path: Path) -> None:
     ([{"text": "what ?", "evidence": [1.5]}], "expected an id"),
     ([{"text": "what ?", "answers": {"text": ["x"]}}],
      r"query 0 \('0'\): expected metadata.answers to be a list"),
-    ([{"text": "what ?", "proofs": [1]}], "expected metadata.proofs"),
-    ([{"text": "what ?", "when": 1j}], "query 0 .*metadata that JSON can hold"),
     ([Query("a", "what ?", metadata="nothing")], "expected metadata to be an object"),
     (["half \ud83d"], "query 0 .*half a character"),
 ])  # fmt: skip

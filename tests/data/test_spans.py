@@ -1,6 +1,7 @@
 """Parts of passages: spans, sentences, and the excerpts that a hop reads."""
 
 import pytest
+from failing import raises
 from small_data import TRICKY, passages
 
 from grls.data.corpus import Corpus
@@ -26,8 +27,7 @@ def test_a_view_begins_at_every_word_and_ends_after_some() -> None:
     assert spans.of([0]).tolist() == [0, 1, 2, 3, 4, 5]
     assert spans.of([3, 1]).tolist() == [8, 6]
     assert spans.of([]).tolist() == []
-    with pytest.raises(ConfigError, match="words must be at least 1, got 0"):
-        Spans(Corpus.from_passages(TWO), words=0)
+    raises(ConfigError, "words must be at least 1, got 0", Spans, Corpus.from_passages(TWO), words=0)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -39,11 +39,10 @@ from grls.runs.run import Run
 from grls.runs.trec import write_run
 
 PASSAGES = [
-    Passage("f1", "anna is kind ."),
-    Passage("f2", "bob is calm ."),
+    Passage("f1", "anna is kind ."), Passage("f2", "bob is calm ."),
     Passage("r1", "if someone is kind then they are big ."),
     Passage("r2", "if someone is calm then they are big ."),
-]
+]  # fmt: skip
 PLAIN = [
     Query("t1", "train"), Query("q1", "one", answers=("kind",)), Query("q2", "two"),
     Query("q3", "three", answers=("cold", "big")),
@@ -134,11 +133,10 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
 
 
 PATHS = [
-    Query("t1", "train"),
-    Query("q1", "one", ("f1", "r1")),
+    Query("t1", "train"), Query("q1", "one", ("f1", "r1")),
     Query("q2", "two", ("f2", "r2"), metadata='{"any_order": true}'),
     Query("q3", "three", ("r2", "f1"), metadata='{"proofs": [["r1", "r2"]]}'),
-]
+]  # fmt: skip
 
 
 def test_paths_are_matched_by_chains_where_there_are_any_else_by_rankings(tmp_path):
@@ -212,27 +210,17 @@ def test_the_report_prints_as_an_aligned_table():
         "graph_reuse": {"success": 1.0, "queries": 3},
     }
     assert format_report(report).splitlines() == [
-        "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged",
-        "",
-        "                           R@1    R@20",
-        "sequence recall           12.5   100.0",
-        "  of seen passages           -       -",
-        "  of unseen passages      12.5   100.0",
-        "complete recall            0.0    50.0",
-        "queries, all unseen      100.0",
-        "nDCG@10                   50.0",
-        "RR                        25.0",
-        "path match                25.0",
-        "path match queries           3",
-        "set precision             50.0",
-        "set recall                25.0",
-        "set F1                    33.3",
-        "DONE missing               0.0",
-        "graph success             66.7",
-        "graph queries                3",
-        "graph reuse success      100.0",
-        "graph reuse queries          3",
-    ]
+        "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged", "",
+        "                           R@1    R@20", "sequence recall           12.5   100.0",
+        "  of seen passages           -       -", "  of unseen passages      12.5   100.0",
+        "complete recall            0.0    50.0", "queries, all unseen      100.0",
+        "nDCG@10                   50.0", "RR                        25.0",
+        "path match                25.0", "path match queries           3",
+        "set precision             50.0", "set recall                25.0",
+        "set F1                    33.3", "DONE missing               0.0",
+        "graph success             66.7", "graph queries                3",
+        "graph reuse success      100.0", "graph reuse queries          3",
+    ]  # fmt: skip
 
 
 def _made(folder, data, split="test", hits=None):
@@ -431,10 +419,9 @@ def test_scores_to_the_number_of_gold_passages_need_that_depth(tmp_path):
 
 
 TEN = [
-    Passage("f1", "anna is kind ."),
-    Passage("r1", "if someone is kind then they are big ."),
+    Passage("f1", "anna is kind ."), Passage("r1", "if someone is kind then they are big ."),
     *(Passage(f"x{n}", f"other {n}") for n in range(8)),
-]
+]  # fmt: skip
 PROOF = json.dumps({"start": ["f1"], "goal": "anna is big ."})
 
 
@@ -627,16 +614,12 @@ def test_each_type_has_its_own_hits_of_hops_exact_sets_and_exact_chains() -> Non
     report = {"queries": {"judged": 4}, "sequence_recall": {"recall@1": 0.75}, "by_type": found}
     lines = format_report(report).splitlines()
     assert lines[lines.index("by type") :] == [
-        "by type",
-        "bridge                    50.0",
-        "  complete                 0.0",
-        "comparison               100.0",
-        "  complete               100.0",
-        "",
+        "by type", "bridge                    50.0", "  complete                 0.0",
+        "comparison               100.0", "  complete               100.0", "",
         "by type                 set F1  set F1, known number      H1      H2  exact set  exact chain",
         "bridge                   100.0                 100.0   100.0   100.0      100.0         50.0",
         "comparison                83.3                 100.0   100.0       -       50.0            -",
-    ]
+    ]  # fmt: skip
 
 
 ENDED = [["a"], ["a", "b"], ["a", "b", "x"], ["x", "a", "b"]]
@@ -652,12 +635,11 @@ def test_the_price_by_hand():
     ended = (2 / 3 + 1 + 4 / 5 + 4 / 5) / 4
     assert rows == {
         "all": pytest.approx((4, ended, 3.5 / 4, 3.5 / 4 - ended)),
-        "too short": pytest.approx((1, 2 / 3, 1, 1 / 3)),
-        "right length": pytest.approx((1, 1, 1, 0)),
+        "too short": pytest.approx((1, 2 / 3, 1, 1 / 3)), "right length": pytest.approx((1, 1, 1, 0)),
         "too long": pytest.approx((2, 0.8, 0.75, -0.05)),
         "type bridge": pytest.approx((2, 5 / 6, 1, 1 / 6)),
         "type other": pytest.approx((2, 0.8, 0.75, -0.05)),
-    }
+    }  # fmt: skip
     assert (price.length, price.gold, price.beyond) == (2.25, 2.0, 0)
     assert (
         price.groups["all"].price.low < price.groups["all"].price.difference < price.groups["all"].price.high

@@ -81,9 +81,8 @@ def test_each_error(chain, expected):
 def test_algorithm_3_consumes_what_it_uses():
     lost = NONE._replace(missing_edge=True)
     calm_cold, cold_calm_big = (
-        "if someone is calm then they are cold .",
-        "if someone is cold and calm then they are big .",
-    )
+        "if someone is calm then they are cold .", "if someone is cold and calm then they are big .",
+    )  # fmt: skip
     for chain in ([KIND, KIND_CALM, KIND_BIG], TWICE_CALM):
         assert graph_errors(ONE, chain) == lost
     shared = [KIND, KIND_CALM, calm_cold, cold_calm_big]

@@ -14,6 +14,7 @@ import pytest
 import torch
 from composite_specs import COMPOSITES, write_kinds, written
 from failing import fails, raises
+from fixture_types import Caplog, Capsys
 from small_data import passages, scratch, small_retriever, write_small
 
 import grls
@@ -248,8 +249,7 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
         DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
     ):
         Explainer(retriever).explain(QUERIES[0], ["none"])
-    with pytest.raises(DataError, match="passage id 'none'"):
-        Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
+    raises(DataError, "passage id 'none'", Explainer(retriever).explain, QUERIES[0], ["twin"], ["none"])
     raises(ConfigError, "k must be at least 1, got 0", Explainer, retriever, 0)
 
 
@@ -523,13 +523,13 @@ def test_colour_only_where_asked(data: Path) -> None:
     assert coloured != plain
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def run(capsys: Capsys, *arguments: object) -> str:
     assert main(["explain", *map(str, arguments), "--device=cpu"]) == 0
     return capsys.readouterr().out
 
 
 def test_the_command_takes_gold_from_the_data_and_writes_files(
-    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, retriever: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     out = run(
         capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 'why'}",
@@ -550,9 +550,7 @@ def test_the_command_takes_gold_from_the_data_and_writes_files(
     assert "after lynx-calm" in hop
 
 
-def test_the_command_takes_free_text_and_evidence(
-    retriever: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_free_text_and_evidence(retriever: Path, capsys: Capsys) -> None:
     out = run(
         capsys, "is the lynx kind ?", f"--retriever={retriever}", "--case.gold=r0,r1",
         "--case.evidence=lynx-calm",
@@ -561,9 +559,7 @@ def test_the_command_takes_free_text_and_evidence(
     assert "passage  r1:" in out
 
 
-def test_text_beside_data_is_said(
-    data: Path, retriever: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_text_beside_data_is_said(data: Path, retriever: Path, capsys: Capsys, caplog: Caplog) -> None:
     ours = (f"--retriever={retriever}", f"--data={data}")
     out = run(capsys, "is the lynx kind ?", *ours, "--case.gold=r0")
     assert "query    is the lynx kind ?" in out
@@ -575,9 +571,7 @@ def test_text_beside_data_is_said(
     assert not [record for record in caplog.records if record.name != "grls.models.precision"]
 
 
-def test_all_counts_a_split(
-    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_counts_a_split(data: Path, retriever: Path, tmp_path: Path, capsys: Capsys) -> None:
     out = run(
         capsys, "all", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 's'}", "--k=2",
         "--search.beams=2",
@@ -587,7 +581,7 @@ def test_all_counts_a_split(
 
 
 def test_priors_and_hops_of_the_folder_are_explained(
-    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, retriever: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     named = {"generator": str(retriever), "priors": [{"retriever": "bm25", "weight": 3.0}]}
     write_spec(tmp_path / "hybrid", "hybrid", named)
@@ -605,12 +599,12 @@ def test_priors_and_hops_of_the_folder_are_explained(
     assert "after lynx-calm" in stepped
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def refused(capsys: Capsys, *arguments: object) -> str:
     return fails(capsys, "explain", *arguments, "--device=cpu")
 
 
 def test_every_wrong_call_says_what_to_do(
-    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, retriever: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     ours = f"--retriever={retriever}"
     assert "give --case.gold ID" in refused(capsys, "text", ours)
@@ -677,21 +671,19 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def printed(capsys: pytest.CaptureFixture[str], kinds: Path, name: str, *arguments: str) -> str:
+def printed(capsys: Capsys, kinds: Path, name: str, *arguments: str) -> str:
     capsys.readouterr()
     assert main(["explain", *arguments, f"--retriever={kinds / name}", "--device=cpu"]) == 0
     return capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains", "onward"])
-def test_the_command_prints_what_python_says(
-    kinds: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_what_python_says(kinds: Path, name: str, capsys: Capsys) -> None:
     expected = grls.load(kinds / name, device="cpu").explain(TEXT, ["otter-calm", "r1"])
     assert printed(capsys, kinds, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
 
 
-def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bm25_needs_no_folder(kinds: Path, capsys: Capsys) -> None:
     data = f"--data={kinds / 'data'}"
     folder = printed(capsys, kinds, "bm25", "all", data)
     assert main(["explain", "all", "--retriever=bm25", data]) == 0
@@ -700,14 +692,12 @@ def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -
     assert "bm25 retrieves from the corpus of a data set folder (--data)" in error
 
 
-def test_the_data_set_of_the_fit_that_made_a_retriever_is_found(
-    kinds: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_data_set_of_the_fit_that_made_a_retriever_is_found(kinds: Path, capsys: Capsys) -> None:
     named = printed(capsys, kinds, "dense", "q-lynx-kind", f"--data={kinds / 'data'}")
     assert printed(capsys, kinds, "dense", "q-lynx-kind") == named
 
 
-def test_ranks_are_written_as_json(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_are_written_as_json(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
     data, output = f"--data={kinds / 'data'}", f"--output={tmp_path / 'out'}"
     file = tmp_path / "out.json"
     for name in ("bm25", "dense"):
@@ -739,9 +729,7 @@ def test_the_summary_counts_ranks() -> None:
 @pytest.mark.parametrize("option", [
     "--case.widest=4", "--case.exhaustive=true", "--case.hop=1", "--search.beams=3", "--hops.steps=fixed",
 ])  # fmt: skip
-def test_options_without_meaning_are_refused(
-    kinds: Path, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_without_meaning_are_refused(kinds: Path, option: str, capsys: Capsys) -> None:
     for name in ("bm25", "dense"):
         where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
         error = fails(capsys, "explain", TEXT, *where, option)
@@ -753,7 +741,7 @@ def test_options_without_meaning_are_refused(
 
 
 def test_a_count_below_one_and_all_without_data_are_refused(
-    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kinds: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     bm25 = f"--retriever={kinds / 'bm25'}"
     assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
@@ -761,9 +749,7 @@ def test_a_count_below_one_and_all_without_data_are_refused(
     assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
 
 
-def test_a_removed_passage_is_called_removed(
-    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_removed_passage_is_called_removed(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "gone").write_text("r0\n")
     made = (f"--output={tmp_path / 'r'}", f"--remove={tmp_path / 'gone'}")
     assert main(["index", "update", str(kinds / "generative"), *made]) == 0

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fixture_types import Capsys
 from hypothesis import given
 from hypothesis import strategies as st
 from small_data import small_tokenizer, write_small
@@ -40,10 +41,9 @@ def test_counts_and_examples_in_words() -> None:
     prefixes, pairs = counts.pop("prefix of another passage")
     assert counts == {
         "duplicate of an earlier passage": (3, ["b = a", "f = e", "j = i"]),
-        "empty text": (2, ["e", "f"]),
-        "longer than 8 words": (1, ["g"]),
+        "empty text": (2, ["e", "f"]), "longer than 8 words": (1, ["g"]),
         "equal to another in the first 8 words": (0, []),
-    }
+    }  # fmt: skip
     assert prefixes == 4  # e and f share a sequence
     assert set(pairs) > {"d < c", "c < a"}
     assert {pair[0] for pair in pairs} == set("cdef")
@@ -130,9 +130,7 @@ def test_examples_are_as_many_as_asked_for_and_printed() -> None:
     assert "        3  duplicate of an earlier passage  (b = a)" in text
 
 
-def test_every_fault_of_queries_and_qrels_has_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_fault_of_queries_and_qrels_has_its_line(tmp_path: Path, capsys: Capsys) -> None:
     data = write_small(tmp_path / "data")
     assert main(["check", str(data)]) == 0
     queries, test = data / "queries.jsonl", data / "qrels" / "test.tsv"

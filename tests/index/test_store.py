@@ -1,18 +1,23 @@
-"""What loading and building refuse."""
+"""What loading and building refuse, and a backend that the package does not have."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pytest
+from failing import raises
 from small_data import small_tokenizer, write_small
 
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError
-from grls.index import BACKENDS, build_index, index_sequences, load_index, save_index
-from grls.index.rows import MAX_LENGTH
+from grls.index import BACKENDS, build_index, index_sequences, load_index, register_backend, save_index
+from grls.index.backends import FlatIndex, check_backend
+from grls.index.base import Segment
+from grls.index.rows import MAX_LENGTH, Array, Ints, Rows
 
 
 @pytest.fixture
@@ -35,13 +40,10 @@ def change(folder: Path, *keys: str, value: object = None) -> None:
 
 
 @pytest.mark.parametrize("value", [None, ["other"]])
-@pytest.mark.parametrize(
-    "keys",
-    [
-        *(["tokenizer"], ["corpus"], ["end"], ["files"], ["files", "members"]),
-        *(["files", "tokens", "bytes"], ["files", "tokens", "sha256"]),
-    ],
-)
+@pytest.mark.parametrize("keys", [
+    *(["tokenizer"], ["corpus"], ["end"], ["files"], ["files", "members"]),
+    *(["files", "tokens", "bytes"], ["files", "tokens", "sha256"]),
+])  # fmt: skip
 def test_a_manifest_that_lacks_something_is_refused(folder: Path, keys: list[str], value: object) -> None:
     change(folder, *keys, value=value)
     name = ".".join(keys[:2])
@@ -52,16 +54,14 @@ def test_a_manifest_that_lacks_something_is_refused(folder: Path, keys: list[str
 @pytest.mark.parametrize("value", [["array"], {"array": 1}, "trie"])
 def test_a_backend_that_is_none_is_refused(folder: Path, value: object) -> None:
     change(folder, "backend", value=value)
-    with pytest.raises(IndexFormatError, match="reads array, "):
-        load_index(folder)
+    raises(IndexFormatError, "reads array, ", load_index, folder)
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "array"])
 def test_the_files_of_another_backend_are_refused(folder: Path, backend: str) -> None:
     save_index(index_sequences([np.array([3, 1])], 1, backend), folder)
     change(folder, "backend", value="array")
-    with pytest.raises(IndexFormatError, match=r"index\.json: its files do not fit .*grls index"):
-        load_index(folder)
+    raises(IndexFormatError, r"index\.json: its files do not fit .*grls index", load_index, folder)
 
 
 def test_the_longest_passage_that_a_codec_gives_fits(tmp_path: Path) -> None:
@@ -101,8 +101,7 @@ def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest
     content = bytearray(file.read_bytes())
     content[size // 2 : size // 2 + size // 10] = bytes(size // 10)  # a hole
     file.write_bytes(content)
-    with pytest.raises(IndexFormatError, match=r"tokens\.npy: the checksum differs"):
-        load_index(tmp_path / "index")
+    raises(IndexFormatError, r"tokens\.npy: the checksum differs", load_index, tmp_path / "index")
 
 
 def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> None:
@@ -111,8 +110,7 @@ def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> Non
         load_index(folder, verify=False)
     damage(folder / "members.npy", 0)
     change(folder, "rows", value=7)
-    with pytest.raises(IndexFormatError, match="2 rows, the manifest says 7"):
-        load_index(folder, verify=False)
+    raises(IndexFormatError, "2 rows, the manifest says 7", load_index, folder, verify=False)
 
 
 def test_passages_that_are_cut_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,3 +124,80 @@ def test_passages_that_are_cut_are_told(tmp_path: Path, caplog: pytest.LogCaptur
     caplog.clear()
     build_index(corpus, Codec(codec.tokenizer, Limits()))
     assert not caplog.text
+
+
+ROWS = [np.array(tokens) for tokens in ([3, 4, 1], [3, 5, 1], [6, 1], [3, 4, 1])]
+
+
+class Dated(FlatIndex):
+    """Flat, with an array of its own."""
+
+    backend = "dated"
+    stored = ("days",)
+    days: Array
+
+    @classmethod
+    def build(cls, rows: Rows, shared: Ints) -> Self:
+        made = super().build(rows, shared)
+        made.days = np.arange(len(rows))
+        return made
+
+    def arrays(self) -> dict[str, Array]:
+        return {"days": self.days}
+
+    @classmethod
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
+        made = super().restore(rows, {})
+        made.days = arrays["days"]
+        return made
+
+
+@pytest.fixture
+def known() -> Iterator[None]:
+    register_backend(Dated)
+    yield
+    BACKENDS.pop("dated", None)
+
+
+def test_it_is_stored_and_opened_with_its_arrays(known: None, tmp_path: Path) -> None:
+    save_index(index_sequences(ROWS, 1, "dated"), tmp_path / "index")
+    opened = load_index(tmp_path / "index")
+    assert isinstance(opened, Dated)
+    assert opened.days.tolist() == [0, 1, 2]
+    assert [opened.tokens(n).tolist() for n in range(4)] == [list(tokens) for tokens in ROWS]
+
+
+def test_the_option_names_what_is_registered(known: None) -> None:
+    raises(ConfigError, "array, marisa, flat, dated", check_backend, "nope")
+
+
+def test_arrays_that_are_not_declared_are_refused_when_they_are_stored(known: None, tmp_path: Path) -> None:
+    class Silent(Dated):
+        backend, stored = "silent", ()
+
+    index = Silent.build(index_sequences(ROWS, 1, "dated").rows, np.zeros(0, np.int64))
+    said = r"stores the arrays \['days'\] and declares \[\]"
+    raises(ConfigError, said, save_index, index, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"backend": "flat"}, "is FlatIndex already"),
+    ({"backend": ""}, "has no name"),
+    ({"backend": "new", "stored": ("tokens",)}, "stores 'tokens', which is an array of the rows"),
+])  # fmt: skip
+def test_a_class_that_cannot_be_a_backend_is_refused(changes: dict[str, Any], message: str) -> None:
+    one = type("One", (FlatIndex,), changes)
+    raises(ConfigError, message, register_backend, one)
+    assert set(BACKENDS) == {"array", "marisa", "flat"}
+
+
+def test_a_class_without_its_methods_is_refused() -> None:
+    half = type("Half", (Segment,), {"backend": "half", "start": lambda self: 0})
+    raises(ConfigError, "lacks allowed, arrays, build, restore, span", register_backend, half)
+
+
+def test_a_folder_of_a_backend_that_is_unknown_here_says_so(known: None, tmp_path: Path) -> None:
+    save_index(index_sequences(ROWS, 1, "dated"), tmp_path / "index")
+    del BACKENDS["dated"]
+    raises(IndexFormatError, "backend 'dated'.*register", load_index, tmp_path / "index")

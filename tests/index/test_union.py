@@ -39,9 +39,8 @@ def assert_equal(one: Segment, other: Segment) -> None:
         assert array.tolist() == other.arrays()[name].tolist(), name
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=100, deadline=None)
-@given(base=corpora, added=corpora.filter(bool))
+@settings(max_examples=180, deadline=None)
+@given(backend=st.sampled_from(sorted(BACKENDS)), base=corpora, added=corpora.filter(bool))
 def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) -> None:
     index, corpus = union(base, added, backend)
     walk(index, corpus)
@@ -62,9 +61,8 @@ def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) 
     assert (rows.shared, rows.longest) == (whole.shared, whole.longest)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=100, deadline=None)
-@given(base=corpora, added=corpora, data=st.data())
+@settings(max_examples=180, deadline=None)
+@given(backend=st.sampled_from(sorted(BACKENDS)), base=corpora, added=corpora, data=st.data())
 def test_merged_equals_rebuilt(backend: str, base: Corpus, added: Corpus, data: Any) -> None:
     done = [(DONE, END)]
     index = union(base, added, backend)[0] if added else built(base + done, backend)

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from fixture_types import Capsys, Patch
 
 from grls.errors import ConfigError
 from grls.io import ending
@@ -16,7 +17,7 @@ def test_an_extra_that_is_installed_is_no_hindrance() -> None:
     assert matplotlib.__name__ == "matplotlib"
 
 
-def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "lightning", None)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(ConfigError) as raised:
@@ -28,16 +29,14 @@ def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: py
     assert "report" not in lacking_extras()
 
 
-def test_an_import_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_fails_says_why(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     expected = r"a page needs matplotlib \(.*None in sys.modules\): pip install"
     with pytest.raises(ConfigError, match=expected), needing("report", "a page"):
         import matplotlib  # noqa: F401
 
 
-def test_a_command_reports_a_package_of_an_extra_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_reports_a_package_of_an_extra_in_one_line(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setitem(sys.modules, "lightning", None)
 
     def run() -> None:

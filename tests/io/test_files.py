@@ -1,5 +1,6 @@
 """A name holds the whole content or what it held before."""
 
+import errno
 import json
 import os
 import re
@@ -7,11 +8,14 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
+from fixture_types import Patch
 from full_disk import full_disk
 from small_data import small_retriever, write_small
 
@@ -21,11 +25,13 @@ from grls.data.dataset import read_split
 from grls.data.filters import Only, read_allowed
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, WriteError
+from grls.io import ending
 from grls.io.files import (
     _machine,
     atomic_file,
     atomic_folder,
     atomic_path,
+    is_write_failure,
     named_lines,
     read_json,
     read_text,
@@ -73,7 +79,7 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
 
 
-def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "mark").write_text("old")
@@ -92,7 +98,7 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems exchange no names")
-def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "set"
     write_set(folder, "old")
     monkeypatch.setattr(Path, "rename", None)  # what there was is never moved away
@@ -143,7 +149,7 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path
     assert names(tmp_path) == ["file", "set"]
 
 
-def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: Patch) -> None:
     """One that holds its lock, at any age; one of another machine; one with a name like ours."""
     monkeypatch.setattr("grls.io.files._YOUNG", -1)
     for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
@@ -185,7 +191,7 @@ def test_a_young_folder_whose_lock_was_never_held_stays(lock: bytes | None, tmp_
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def machine(monkeypatch: Patch) -> Iterator[Callable[..., str]]:
     """What a machine would be called that has this name, time of start and network card."""
 
     def named(host: str, boot: str, card: int) -> str:
@@ -262,21 +268,16 @@ def test_a_symbolic_link_is_written_through(tmp_path: Path) -> None:
 def test_long_names_are_written_or_refused(tmp_path: Path) -> None:
     write_json(tmp_path / ("é" * 125), 1)
     assert read_json(tmp_path / ("é" * 125)) == 1
-    with pytest.raises(WriteError, match=r"[Nn]ame too long"):
-        write_json(tmp_path / ("é" * 130), 1)
-    with pytest.raises(ConfigError, match="has 250 bytes, at most 235 leave room"):
-        refuse_unwritable(tmp_path / ("a" * 250))
+    raises(WriteError, r"[Nn]ame too long", write_json, tmp_path / ("é" * 130), 1)
+    raises(ConfigError, "has 250 bytes, at most 235 leave room", refuse_unwritable, tmp_path / ("a" * 250))
 
 
 @pytest.mark.parametrize("given", ["runs/", ".", "..", "", "/"])
 def test_a_folder_is_no_name_of_files(given: str) -> None:
-    with pytest.raises(ConfigError, match="names a folder, and files are written"):
-        refuse_unwritable(given)
+    raises(ConfigError, "names a folder, and files are written", refuse_unwritable, given)
 
 
-def test_the_folder_that_a_command_runs_in_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path: Path, monkeypatch: Patch) -> None:
     write_set(tmp_path / "set", "old")
     (tmp_path / "set" / "within").mkdir()
     for place in (tmp_path / "set", tmp_path / "set" / "within"):
@@ -305,7 +306,7 @@ def test_a_full_disk_leaves_no_retriever(tmp_path: Path) -> None:
     assert names(tmp_path) == ["set"]
 
 
-def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: Patch) -> None:
     lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
     (tmp_path / "corpus.jsonl").write_text(lines)
     monkeypatch.setattr("grls.data.corpus_table.IN_MEMORY_BYTES", 0)
@@ -325,12 +326,10 @@ def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> N
 
 
 def test_json_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.json: no such file"):
-        read_json(tmp_path / "a.json")
+    raises(DataError, r"a\.json: no such file", read_json, tmp_path / "a.json")
     for bad in (b"{", b"\xff"):
         (tmp_path / "a.json").write_bytes(bad)
-        with pytest.raises(DataError, match=r"a\.json: expected a JSON document"):
-            read_json(tmp_path / "a.json")
+        raises(DataError, r"a\.json: expected a JSON document", read_json, tmp_path / "a.json")
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
@@ -367,10 +366,8 @@ def test_a_line_that_names_a_passage_is_its_id_as_it_stands(tmp_path: Path) -> N
         (b"\xff\n", "UTF-8"),
     ):
         file.write_bytes(content)
-        with pytest.raises(DataError, match=message):
-            named_lines(file, "an id a line")
-    with pytest.raises(DataError, match="no such file; expected an id a line"):
-        named_lines(tmp_path / "none", "an id a line")
+        raises(DataError, message, named_lines, file, "an id a line")
+    raises(DataError, "no such file; expected an id a line", named_lines, tmp_path / "none", "an id a line")
 
 
 def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tmp_path: Path) -> None:
@@ -391,8 +388,7 @@ def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tm
         lambda: named_lines(file, "an id a line"),
         lambda: read_allowed(file, []),
     ):
-        with pytest.raises(DataError, match="carriage return"):
-            read()
+        raises(DataError, "carriage return", read)
 
 
 def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> None:
@@ -404,3 +400,35 @@ def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> No
     with pytest.raises(RuntimeError, match="a bug"), atomic_path(tmp_path / "made"):
         raise RuntimeError("a bug")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_writers_in_other_languages_are_known() -> None:
+    for text in (
+        "basic_ios::clear: iostream error",
+        "PytorchStreamWriter failed writing file",
+        "(os error 28)",
+    ):
+        assert is_write_failure(RuntimeError(text))
+    assert not is_write_failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize(("number", "printed"), [(errno.ENOSPC, False), (errno.ENOENT, True)])
+def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
+    number: int, printed: bool, capfd: pytest.CaptureFixture[str], monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+
+    def write() -> None:
+        raise OSError(number, "no room")
+
+    def command() -> None:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        write()
+
+    if printed:
+        raises(OSError, "no room", ending.reported, command)
+    else:
+        assert ending.reported(command) == 1
+    assert ("Traceback" in capfd.readouterr().err) == printed

@@ -1,17 +1,19 @@
-"""What is told of a long loop."""
+"""What is told of a long loop, and threads that wait asleep on a busy machine."""
 
 import io
+import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from fixture_types import Capsys
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.io import progress
-from grls.io.progress import Progress, reporting, showing, waiting
+from grls.io.progress import Progress, reporting, showing, wait_asleep_if_busy, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.spec import write_spec
 
@@ -29,9 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_without_a_terminal_there_is_a_line_a_minute(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_there_is_a_line_a_minute(clock: list[float], capsys: Capsys) -> None:
     with Progress(1000, "embed", "passages", done=100) as bar:
         for _ in range(9):
             clock[0] += 20
@@ -43,9 +43,7 @@ def test_without_a_terminal_there_is_a_line_a_minute(
     ]
 
 
-def test_a_loop_within_another_names_it_and_shares_its_minute(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loop_within_another_names_it_and_shares_its_minute(clock: list[float], capsys: Capsys) -> None:
     with Progress(4, "retrieve", "queries") as outer:
         for _ in range(2):
             with Progress(2, "decode", "inputs") as inner, Progress(9, "silent", "x", shown=False) as none:
@@ -62,7 +60,7 @@ def test_a_loop_within_another_names_it_and_shares_its_minute(
 
 
 def test_a_run_of_many_steps_hears_of_its_loops_which_show_nothing(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
+    clock: list[float], capsys: Capsys
 ) -> None:
     heard = []
     with reporting(lambda loop: heard.append(loop.standing())), showing():
@@ -127,11 +125,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("what", SHOWN)
 def test_a_command_tells_of_its_inner_searches(
-    what: str,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    what: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     command, line = SHOWN[what]
@@ -144,7 +138,7 @@ def test_a_command_tells_of_its_inner_searches(
 
 
 def test_loops_show_themselves_within_a_command_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     retriever = BM25Retriever(Corpus.read(folder / "data"))
@@ -156,3 +150,23 @@ def test_loops_show_themselves_within_a_command_alone(
             bar.update()
     told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
     assert told == ["bm25 1 of 2 queries", "bm25 2 of 2 queries"]
+
+
+NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, load: float, **own: str) -> list[str | None]:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(progress, "usable_cores", lambda: 2)
+    monkeypatch.setattr(os, "environ", dict(own))
+    wait_asleep_if_busy()
+    return [os.environ.get(name) for name in NAMES]
+
+
+def test_threads_sleep_where_more_wants_to_run_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch, 2.5) == ["PASSIVE", "0"]
+    assert settings(monkeypatch, 1.5) == [None, "1000"]  # others may come later
+
+
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(monkeypatch, 9.0, OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE", "0"]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 from data_prep.common import run
 from data_prep.ruletaker import prepare
@@ -50,8 +51,7 @@ def test_only_values_of_the_option_are_names() -> None:
 def test_an_unknown_name_lists_near_ones() -> None:
     with pytest.raises(ConfigError, match=r"config=\"memorize\.yaml\": .*Near names: .*\bmemorise\b"):
         config_file("memorize.yaml")
-    with pytest.raises(ConfigError, match=r"default/chains"):
-        config_file("configs/defaults/chain.yaml")
+    raises(ConfigError, r"default/chains", config_file, "configs/defaults/chain.yaml")
 
 
 def test_a_verb_and_a_training_read_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:

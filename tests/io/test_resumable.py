@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 from grls.answer.riches.propositions import PropositionFile
 from grls.errors import DataError, MismatchError, WriteError
@@ -44,8 +45,7 @@ def test_nothing_is_begun_before_there_is_something_to_keep(tmp_path: Path) -> N
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "work.jsonl"
     GrowingFile(path, {"a": 1, "b": [2]}).add([{"n": 1}])
-    with pytest.raises(MismatchError, match=r"other settings \(b, c\)"):
-        GrowingFile(path, {"a": 1, "b": [3], "c": 4})
+    raises(MismatchError, r"other settings \(b, c\)", GrowingFile, path, {"a": 1, "b": [3], "c": 4})
     assert GrowingFile(path, {"a": 1, "b": (2,)}).records == [{"n": 1}]
 
 
@@ -53,8 +53,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
 def test_another_file_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "work.jsonl"
     path.write_text(text)
-    with pytest.raises(DataError, match="move"):
-        GrowingFile(path, {})
+    raises(DataError, "move", GrowingFile, path, {})
     assert path.read_text() == text
 
 
@@ -81,10 +80,8 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path: Path) ->
     assert first.stdout is not None
     assert first.stdout.readline() == "begun\n"
     before = path.read_bytes()
-    with pytest.raises(WriteError, match=r"work\.jsonl is being written by another run"):
-        GrowingFile(path, {})
-    with pytest.raises(WriteError, match=r"propositions\.jsonl is being written by another run"):
-        PropositionFile(other, {})
+    raises(WriteError, r"work\.jsonl is being written by another run", GrowingFile, path, {})
+    raises(WriteError, r"propositions\.jsonl is being written by another run", PropositionFile, other, {})
     assert path.read_bytes() == before
     first.kill()
     first.communicate()
@@ -96,15 +93,12 @@ def test_two_that_begin_one_file_do_not_both_write_it(tmp_path: Path) -> None:
     path = tmp_path / "work.jsonl"
     first, second = GrowingFile(path, {}), GrowingFile(path, {})
     first.add([{"n": 1}])
-    with pytest.raises(WriteError, match="begun by another run meanwhile"):
-        second.add([{"n": 1}])
+    raises(WriteError, "begun by another run meanwhile", second.add, [{"n": 1}])
     third = GrowingFile(path, {})
     third.add([{"n": 2}])
-    with pytest.raises(WriteError, match="another run in this process"):
-        first.add([{"n": 3}])
+    raises(WriteError, "another run in this process", first.add, [{"n": 3}])
     path.unlink()
-    with pytest.raises(WriteError, match="removed or replaced"):
-        third.add([{"n": 3}])
+    raises(WriteError, "removed or replaced", third.add, [{"n": 3}])
     assert not path.exists()
 
 

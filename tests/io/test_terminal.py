@@ -1,9 +1,11 @@
-"""Foreign text in a terminal cannot steer it."""
+"""Foreign text in a terminal cannot steer it, and help texts fit it."""
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
+from fixture_types import Capsys, Patch
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.kept import shown_reading
@@ -55,10 +57,26 @@ def test_tables_and_checks_cannot() -> None:
     assert clean(format_faults([DataFault(Path("queries.jsonl"), 1, EVIL)]))
 
 
-def test_errors_and_warnings_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_and_warnings_cannot(tmp_path: Path, capsys: Capsys) -> None:
     assert main(["check", str(tmp_path / "\x1b]0;owned\x07")]) == 1
     assert clean(capsys.readouterr().err)
     record = logging.LogRecord("grls", logging.WARNING, "", 0, "query %s", (EVIL,), None)
     assert Visible().format(record) == f"query {SHOWN}"
     assert logging.lastResort is not None
     assert isinstance(logging.lastResort.formatter, Visible)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["train", "--help"]])
+def test_the_lists_of_verbs_fit(words: list[str], monkeypatch: Patch, capsys: Capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+    assert main(words) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
+
+
+def test_the_names_that_may_follow_a_verb_stand_in_lines(monkeypatch: Patch, capsys: Capsys) -> None:
+    """They were one paragraph, whose lines ended in the middle of a command."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["fuse", "--help"])
+    text = capsys.readouterr().out
+    assert re.search(r"\n\nSee also `grls fuse NAME`:\n\n  cut {13} *cut each ranking", text)

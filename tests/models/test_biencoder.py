@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import raises
+from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -175,35 +177,24 @@ def test_passages_that_are_cut_are_counted(bert: str, t5: Loaded) -> None:
     assert BiEncoderModel.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
 
 
-def test_what_cannot_work_is_refused(
-    bert: str, t5: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ConfigError, match="no such folder"):
-        BiEncoderModel.load(str(tmp_path / "none"))
+def test_what_cannot_work_is_refused(bert: str, t5: Loaded, tmp_path: Path, monkeypatch: Patch) -> None:
+    raises(ConfigError, "no such folder", BiEncoderModel.load, str(tmp_path / "none"))
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="no such folder: runs/nosuch"):
-        BiEncoderModel.load("runs/nosuch")
+    raises(ConfigError, "no such folder: runs/nosuch", BiEncoderModel.load, "runs/nosuch")
     (tmp_path / "runs").rmdir()
-    with pytest.raises(ConfigError, match="cannot load a bi-encoder"):
-        BiEncoderModel.load(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"max_tokens of 65.* 64 positions"):
-        BiEncoderModel.load(bert, max_tokens=65)
-    with pytest.raises(ConfigError, match=r"max_tokens of 2 .* need room"):
-        BiEncoderModel.load(bert, max_tokens=2)
-    with pytest.raises(ConfigError, match=r"cannot load a generator .* is an encoder"):
-        BiEncoderModel.load(bert, kind="st5")
+    raises(ConfigError, "cannot load a bi-encoder", BiEncoderModel.load, str(tmp_path))
+    raises(ConfigError, r"max_tokens of 65.* 64 positions", BiEncoderModel.load, bert, max_tokens=65)
+    raises(ConfigError, r"max_tokens of 2 .* need room", BiEncoderModel.load, bert, max_tokens=2)
+    raises(ConfigError, r"cannot load a generator .* is an encoder", BiEncoderModel.load, bert, kind="st5")
     with pytest.raises(ConfigError, match=r"similarity must be one of cosine, dot.*, got 'jaccard'"):
         BiEncoderModel.load(bert, similarity="jaccard")  # type: ignore[arg-type]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds no modules\.json"):
-        BiEncoderModel.load(bert).save(tmp_path / "mine")
+    raises(ConfigError, r"holds no modules\.json", BiEncoderModel.load(bert).save, tmp_path / "mine")
     BiEncoderModel.load(bert).save(tmp_path / "m")
-    with pytest.raises(ConfigError, match="use kind sentence"):
-        BiEncoderModel.load(str(tmp_path / "m"), kind="st5")
-    with pytest.raises(ConfigError, match="cannot use device 'cuda:9'"):
-        BiEncoderModel.load(bert, device="cuda:9")
+    raises(ConfigError, "use kind sentence", BiEncoderModel.load, str(tmp_path / "m"), kind="st5")
+    raises(ConfigError, "cannot use device 'cuda:9'", BiEncoderModel.load, bert, device="cuda:9")
 
 
 def test_an_embedding_that_is_no_number_is_an_error(bert: str) -> None:
@@ -252,17 +243,14 @@ def write_sentence_model(folder: Path, **settings: Any) -> Path:
 PASSAGES = ["the owl hunts mice at night", "a bridge hangs from cables", "owl", "night night night", "copper"]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"similarity_fn_name": "cosine"},
-        {"similarity_fn_name": "dot"},
-        {"similarity_fn_name": "cosine", "truncate_dim": 5},
-        {"similarity_fn_name": "dot", "truncate_dim": 5},
-        {"similarity_fn_name": "cosine", "prompts": {"query": "query : ", "document": "passage : "}},
-        {"similarity_fn_name": "dot", "prompts": {"query": "query : "}, "default_prompt_name": "query"},
-    ],
-)
+@pytest.mark.parametrize("settings", [
+    {"similarity_fn_name": "cosine"},
+    {"similarity_fn_name": "dot"},
+    {"similarity_fn_name": "cosine", "truncate_dim": 5},
+    {"similarity_fn_name": "dot", "truncate_dim": 5},
+    {"similarity_fn_name": "cosine", "prompts": {"query": "query : ", "document": "passage : "}},
+    {"similarity_fn_name": "dot", "prompts": {"query": "query : "}, "default_prompt_name": "query"},
+])  # fmt: skip
 def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -292,9 +280,7 @@ def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
-def test_a_similarity_that_was_chosen_is_kept(
-    tmp_path: Path, similarity: Similarity, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_similarity_that_was_chosen_is_kept(tmp_path: Path, similarity: Similarity, caplog: Caplog) -> None:
     write_sentence_model(tmp_path)
     plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "cosine"
@@ -328,5 +314,4 @@ def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:
     assert opened.evidence_words == 2
     assert opened.fingerprint() == encoder.fingerprint()
     write_json(tmp_path / "model" / TRAINING, {"stages": [], "evidence_words": "two"})
-    with pytest.raises(DataError, match="words of evidence"):
-        BiEncoderModel.load(str(tmp_path / "model"), device="cpu")
+    raises(DataError, "words of evidence", BiEncoderModel.load, str(tmp_path / "model"), device="cpu")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cross_encoders import cross_encoder, plain_classifier
+from failing import raises
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from small_data import passages, queries, tiny_bert
@@ -101,8 +102,7 @@ def test_the_fingerprint_is_of_all_that_counts(folder: Path, tmp_path: Path) -> 
     scorer.write(tmp_path / "again")
     same = PairScorer.load(str(tmp_path / "again"), "cpu", "bfloat16")
     assert same.fingerprint() == scorer.fingerprint()
-    with pytest.raises(MismatchError, match="load it again in float32"):
-        same.write(tmp_path / "short")
+    raises(MismatchError, "load it again in float32", same.write, tmp_path / "short")
     settings = copied(folder, tmp_path / "settings")
     changed(settings / "config.json", layer_norm_eps=1e-3)
     weights = cross_encoder(tmp_path / "weights", seed=1)
@@ -115,8 +115,7 @@ def test_the_fingerprint_is_of_all_that_counts(folder: Path, tmp_path: Path) -> 
 
 
 def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such folder"):
-        PairScorer.load("./nowhere", "cpu")
+    raises(ConfigError, "no such folder", PairScorer.load, "./nowhere", "cpu")
     with pytest.raises(ConfigError, match="3 labels, but a ranking needs one"):
         PairScorer.load(str(plain_classifier(tmp_path / "three", 3)), "cpu")
     with pytest.raises(ConfigError, match=r"cannot load a cross-encoder .*it lacks classifier"):
@@ -124,18 +123,15 @@ def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path)
     SentenceTransformer(str(tmp_path / "bert"), device="cpu", trust_remote_code=False).save(
         str(tmp_path / "bi"), create_model_card=False
     )
-    with pytest.raises(ConfigError, match="an encoder of single texts"):
-        PairScorer.load(str(tmp_path / "bi"), "cpu")
-    with pytest.raises(ConfigError, match="cannot use device"):
-        PairScorer.load(str(folder), "cuda:7")
+    raises(ConfigError, "an encoder of single texts", PairScorer.load, str(tmp_path / "bi"), "cpu")
+    raises(ConfigError, "cannot use device", PairScorer.load, str(folder), "cuda:7")
     for lost, says in (
         ("modules.json", "it lacks modules.json"),
         ("model.safetensors", "no weights"),
         ("tokenizer_config.json", "its tokenizer is missing"),
     ):
         (copied(folder, tmp_path / lost) / lost).unlink()
-        with pytest.raises(ConfigError, match=says):
-            PairScorer.load(str(tmp_path / lost), "cpu")
+        raises(ConfigError, says, PairScorer.load, str(tmp_path / lost), "cpu")
 
 
 def test_weights_that_are_missing_or_no_numbers_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -143,8 +139,7 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(folder: Path, tmp_pa
     weights = load_file(other / "model.safetensors")
     pooler = {name: value for name, value in weights.items() if "pooler" not in name}
     save_file(pooler, other / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ConfigError, match=r"it lacks bert\.pooler"):
-        PairScorer.load(str(other), "cpu")
+    raises(ConfigError, r"it lacks bert\.pooler", PairScorer.load, str(other), "cpu")
     weights["classifier.bias"][:] = float("nan")
     save_file(weights, other / "model.safetensors", {"format": "pt"})
     with pytest.raises(DataError, match="not finite"):
@@ -154,10 +149,8 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(folder: Path, tmp_pa
 def test_a_folder_runs_no_code(folder: Path, tmp_path: Path) -> None:
     other = copied(folder, tmp_path / "m")
     changed(other / "config.json", auto_map={"AutoModel": "mine.Model"})
-    with pytest.raises(ConfigError, match="brings its own code"):
-        PairScorer.load(str(other), "cpu")
+    raises(ConfigError, "brings its own code", PairScorer.load, str(other), "cpu")
     changed(other / "config.json", auto_map=None)
     entries = json.loads((other / "modules.json").read_text())
     (other / "modules.json").write_text(json.dumps([entries[0] | {"type": "os.path.join"}]))
-    with pytest.raises(ConfigError, match="cannot load a cross-encoder"):
-        PairScorer.load(str(other), "cpu")
+    raises(ConfigError, "cannot load a cross-encoder", PairScorer.load, str(other), "cpu")

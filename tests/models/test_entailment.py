@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nli_models
 import pytest
+from failing import raises
 
 from grls.errors import ConfigError
 from grls.models.entailment import ClassifyingJudge, WritingJudge, load_entailment
@@ -74,10 +75,8 @@ def test_the_label_is_known_however_it_is_written(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path, model: Callable[[str], str]) -> None:
-    with pytest.raises(ConfigError, match="no such folder"):
-        load_entailment(str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigError, match="cannot load a model of entailment"):
-        load_entailment(str(tmp_path))
+    raises(ConfigError, "no such folder", load_entailment, str(tmp_path / "nowhere"))
+    raises(ConfigError, "cannot load a model of entailment", load_entailment, str(tmp_path))
     with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load_entailment(model("classifier"), batch_size=0)
 
@@ -87,5 +86,4 @@ def test_logits_that_are_no_numbers_are_told(model: Callable[[str], str], kind: 
     judge = load_entailment(model(kind), "cpu")
     for weight in judge.model.parameters():
         weight.data.fill_(float("nan"))
-    with pytest.raises(ConfigError, match="not numbers"):
-        judge.entails(["red"], ["the barn"])
+    raises(ConfigError, "not numbers", judge.entails, ["red"], ["the barn"])

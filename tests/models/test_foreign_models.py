@@ -480,10 +480,9 @@ LAYOUTS: dict[str, dict[str, Make]] = {
 """By the kind of their retriever."""
 NAMES = {name: kind for kind, layouts in LAYOUTS.items() for name in layouts}
 KINDS: dict[str, tuple[type[EncodedRetriever], Any]] = {
-    "dense": (DenseRetriever, SentenceTransformer),
-    "sparse": (SparseRetriever, SparseEncoder),
+    "dense": (DenseRetriever, SentenceTransformer), "sparse": (SparseRetriever, SparseEncoder),
     "multi-vector": (MultiVectorRetriever, MultiVectorEncoder),
-}
+}  # fmt: skip
 
 
 def expected(kind: str, folder: Path) -> np.ndarray:

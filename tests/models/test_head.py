@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import raises
 from models_small import small_bart, small_bert2bert, small_gpt2, small_llama, small_t5
 from torch import nn
 from transformers import (
@@ -57,15 +58,12 @@ CHANGED: dict[str, Callable[[], Any]] = {
     ),
 }
 PLAIN: dict[str, Callable[[], Any]] = {
-    "llama": small_llama,
-    "gpt2": small_gpt2,
-    "t5, scaled before the head": small_t5,
-    "bart, with a bias of its own": small_bart,
-    "bert2bert": small_bert2bert,
+    "llama": small_llama, "gpt2": small_gpt2, "t5, scaled before the head": small_t5,
+    "bart, with a bias of its own": small_bart, "bert2bert": small_bert2bert,
     "gemma2 without a cap": lambda: gemma2(None),
     "cohere, by one": lambda: CohereForCausalLM(CohereConfig(**SHAPE, logit_scale=1.0)),
     "granite, by one": lambda: GraniteForCausalLM(GraniteConfig(**SHAPE, logits_scaling=1.0)),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -113,8 +111,7 @@ def test_searches_step_by_the_models_own_logits_and_trees_refuse_others() -> Non
     for name, make in CHANGED.items():
         model = make().eval()
         assert not CausalGenerator(model).head.linear, name
-        with pytest.raises(ConfigError, match="after the head"):
-            plant_causal(model)
+        raises(ConfigError, "after the head", plant_causal, model)
 
 
 def test_a_head_that_is_more_than_linear_is_seen() -> None:

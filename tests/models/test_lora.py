@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from failing import raises
 from llama_small import write_llama
 from models_small import small_llama, small_t5
 from small_data import write_small
@@ -38,8 +39,7 @@ def test_adapters_are_all_that_is_trained_and_merge_into_the_same_function(kind:
         merge_adapters(model)
         torch.testing.assert_close(model(**given).logits, before, rtol=1e-4, atol=1e-4)
     assert set(model.state_dict()) == names
-    with pytest.raises(ConfigError, match="at least 1"):
-        add_adapters(model, -1)
+    raises(ConfigError, "at least 1", add_adapters, model, -1)
 
 
 def test_a_fit_saves_a_plain_model_that_differs_by_its_adapters(tmp_path: Path) -> None:

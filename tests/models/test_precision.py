@@ -1,11 +1,19 @@
-"""Precisions: what is packed, what stays, and what is refused."""
+"""Precisions: what is packed, what stays; the attention and four bits of large models; what is refused."""
+
+from pathlib import Path
 
 import pytest
 import torch
+from failing import raises
+from fixture_types import Patch
+from llama_small import write_llama
 from models_small import small_t5
+from small_data import write_small
 
 from grls.errors import ConfigError
 from grls.models import precision
+from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 from grls.models.precision import fastest, has_bfloat16, is_packed, move, packs
 from grls.train.core.trainer import Trainer
 
@@ -36,9 +44,7 @@ def test_the_head_is_never_packed() -> None:
 
 
 @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
-def test_training_takes_bfloat16_where_the_processor_has_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_takes_bfloat16_where_the_processor_has_it(name: str, monkeypatch: Patch) -> None:
     for able, taken in (
         ({name: True}, "bf16-mixed"),
         ({name: False, "avx2": True}, "32-true"),
@@ -57,7 +63,7 @@ def test_training_takes_bfloat16_where_the_processor_has_it(
     [({"avx512_bf16": False}, True), ({"avx512_bf16": True}, False), ({"bf16": True}, False)],
 )
 def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
-    able: dict[str, bool], told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    able: dict[str, bool], told: bool, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
 
@@ -77,7 +83,7 @@ def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
     assert not said()
 
 
-def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_what_was_fastest(monkeypatch: Patch) -> None:
     told = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr(precision, "_seconds", lambda *_: next(told))
     assert fastest(torch.device("cpu")) == "bfloat16"
@@ -85,14 +91,49 @@ def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fastest(torch.device("cpu")) == "float32"
 
 
-@pytest.mark.parametrize(
-    ("device", "name", "message"),
-    [
-        ("cpu", "half", "precision must be one of float32"),
-        ("meta", "int8", "is for CPUs"),
-        ("nowhere", "float32", "cannot use device 'nowhere'"),
-    ],
-)
+@pytest.mark.parametrize(("device", "name", "message"), [
+    ("cpu", "half", "precision must be one of float32"),
+    ("meta", "int8", "is for CPUs"),
+    ("nowhere", "float32", "cannot use device 'nowhere'"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(device: str, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        move(small_t5(), device, name)
+    raises(ConfigError, message, move, small_t5(), device, name)
+
+
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what is refused without a GPU")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("large")
+    return str(write_llama(folder / "llama", write_small(folder / "data")))
+
+
+@pytest.mark.parametrize("kind", [Pretrained, CausalLM])
+def test_attention_is_chosen(kind: type[Pretrained | CausalLM], llama: str) -> None:
+    for name in ("eager", "sdpa"):
+        assert kind(llama, attention=name).load().model.config._attn_implementation == name  # type: ignore[arg-type]
+
+
+@on_cpu
+@pytest.mark.parametrize("kind", [Pretrained, CausalLM])
+def test_what_needs_a_gpu_is_refused(kind: type[Pretrained | CausalLM], llama: str) -> None:
+    raises(ConfigError, r"four_bit \(QLoRA\) needs a CUDA GPU", kind(llama, four_bit=True).load)
+    with pytest.raises(ConfigError, match="flash_attention_2 needs a CUDA GPU, and there is none: take sdpa"):
+        kind(llama, attention="flash_attention_2").load()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="weights of four bits need a CUDA GPU")
+def test_four_bits_are_trained_by_adapters(llama: str, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
+    from train_helpers import chain_options
+
+    from grls.cli import main
+
+    root = Path(llama).parent
+    more = ["--model.generator.four_bit=true", "--model.lora_rank=2", "--trainer.accelerator=gpu"]
+    assert main(chain_options(root, tmp_path, *more, "--trainer.devices=1")) == 0
+    saved = CausalLM(str(tmp_path / "model")).load().model
+    assert getattr(saved.config, "quantization_config", None) is None
+    before = CausalLM(llama).load().model.state_dict()
+    assert any(not torch.equal(weight, before[name]) for name, weight in saved.state_dict().items())

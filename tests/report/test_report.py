@@ -71,9 +71,8 @@ def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path)
         load_groups([chains])
     (group,) = load_groups([chains, ranking], str(data))
     assert [(e.label, e.system, e.steps) for e in group.entries] == [
-        ("chains", "", "dynamic"),
-        ("ranking", "", None),
-    ]
+        ("chains", "", "dynamic"), ("ranking", "", None),
+    ]  # fmt: skip
     run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
     with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=FOLDER"):
         load_groups([run])
@@ -162,15 +161,13 @@ def lines(table):
 def test_the_best_is_marked_by_what_is_printed():
     columns = [Column("high"), Column("low", best="low"), Column("n", "count", ""), Column("words", "text")]
     rows = [
-        (("a", "x"), [0.50001, 0.1, 1200, "one"]),
-        (("b", "x"), [0.50002, None, 3, ""]),
+        (("a", "x"), [0.50001, 0.1, 1200, "one"]), (("b", "x"), [0.50002, None, 3, ""]),
         (("c", "y"), [0.1, 0.2, 4, None]),
-    ]
+    ]  # fmt: skip
     assert lines(value_table("t", "", ("run", "kind"), columns, rows)) == [
-        ["a", "x", "50.0*", "10.0*", "1,200", "one"],
-        ["b", "x", "50.0*", "–", "3", "–"],
+        ["a", "x", "50.0*", "10.0*", "1,200", "one"], ["b", "x", "50.0*", "–", "3", "–"],
         ["c", "y", "10.0", "20.0", "4", "–"],
-    ]
+    ]  # fmt: skip
     within = lines(
         value_table("t", "", ("run", "kind"), columns, [*rows, (("d", "y"), [0.2, 0.2, 1, "e"])], within=1)
     )
@@ -372,9 +369,8 @@ def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tm
     assert row[8:] == ["1", "0", "1"]
     parts = {part.title: part for part in build_page([group], [1, 3]).sections[0].parts}
     assert [block.name for block in parts["Fixed and dynamic steps"].blocks[:2]] == [
-        "chains-small",
-        "price-small",
-    ]
+        "chains-small", "price-small",
+    ]  # fmt: skip
     assert price_table(measured(ended, other)[0]) is None
     cut = write(tmp_path / "d", data, short, "cut", retriever="three", options={"k": 3, "cut": "x"})
     top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
@@ -464,9 +460,8 @@ def test_the_wrong_step_is_named_and_only_that_one():
     assert reasons(TWO, [KIND, WARM, KIND_CALM]) == [[], [UNUSED], []]
     assert reasons(TWO, [KIND, "ben is warm .", KIND_CALM])[1][0] == "this fact is none of the start facts"
     assert reasons(TWO, [KIND, "the moon"]) == [
-        [UNUSED],
-        ["neither a fact nor a rule: nothing leads to it or from it"],
-    ]
+        [UNUSED], ["neither a fact nor a rule: nothing leads to it or from it"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("chain", "expected"), [
@@ -505,9 +500,8 @@ def test_examples_are_successes_then_failures_of_different_kinds(tmp_path):
     ]
     bad = proof_examples(group, by_file["b"], 2)
     assert [(e.query_id, e.proof.errors) for e in bad] == [
-        ("q1", GraphErrors(False, False, False, True)),
-        ("q2", GraphErrors(False, True, False, True)),
-    ]
+        ("q1", GraphErrors(False, False, False, True)), ("q2", GraphErrors(False, True, False, True)),
+    ]  # fmt: skip
     assert proof_examples(group, by_file["c"], 2) == []  # a ranking is no proof
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from composite_specs import write_kinds
 from llama_small import write_llama
 from small_data import tiny_bert, write_small
 
@@ -31,9 +30,3 @@ def llama(data: Path) -> Path:
 def biencoder(data: Path) -> BiEncoderModel:
     torch.manual_seed(0)
     return BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu", similarity="dot")
-
-
-@pytest.fixture(scope="session")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of the kinds that hold data of their own, their data set and a cross-encoder."""
-    return write_kinds(tmp_path_factory.mktemp("kinds"))

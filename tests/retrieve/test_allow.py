@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from failing import raises
+from fixture_types import Caplog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_data import passages, small_retriever
@@ -109,9 +110,7 @@ def test_every_hop_finds_allowed_passages_and_done_still_ends(
 
 
 @pytest.mark.parametrize("kind", ["generative", "bm25", "dense"])
-def test_a_filter_that_leaves_nothing_is_told(
-    kind: str, kinds: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_filter_that_leaves_nothing_is_told(kind: str, kinds: dict[str, Any], caplog: Caplog) -> None:
     retriever = kinds[kind]
     with caplog.at_level(logging.WARNING):
         found = retriever.retrieve(QUERIES[:2], 5, [[], ["otter-calm"]])
@@ -167,7 +166,7 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
             GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
 
 
-@pytest.mark.parametrize("backend", ["array", "marisa", "flat"])
+@pytest.mark.parametrize("backend", ["array", "marisa"])
 def test_added_passages_are_found_as_if_they_had_been_there(
     generative: GenerativeRetriever, tmp_path: Path, backend: str
 ) -> None:

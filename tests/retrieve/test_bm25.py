@@ -80,8 +80,7 @@ def test_stop_words_are_kept_on_request():
 
 
 def test_what_cannot_work_is_refused():
-    with pytest.raises(DataError, match="no word to index"):
-        BM25Retriever(Corpus.from_passages([]))
+    raises(DataError, "no word to index", BM25Retriever, Corpus.from_passages([]))
     with pytest.raises(DataError, match="no word to index"):
         BM25Retriever(Corpus.from_passages([Passage("p", "!"), Passage("r", "")]))
     raises(ConfigError, r"b must be between 0 and 1, got 1\.5", BM25Retriever, CORPUS, b=1.5)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from failing import raises
+from failing import fails, raises
+from fixture_types import Capsys
 from small_data import small_retriever, tiny_bert, write_small
 
 import grls
@@ -119,9 +120,7 @@ def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> Non
     assert "holds other tokens" in faults[0]
 
 
-def test_the_command_reports_and_ends_with_1(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_and_ends_with_1(place: Path, tmp_path: Path, capsys: Capsys) -> None:
     assert main(["check", f"--index={place / 'dense'}", f"--output={tmp_path / 'report.json'}"]) == 0
     assert "5 checks, none broken" in capsys.readouterr().out
     assert [part["fault"] for part in json.loads((tmp_path / "report.json").read_text())["parts"]] == [""] * 5
@@ -134,10 +133,9 @@ def test_the_command_reports_and_ends_with_1(
     assert err == f"error: {broken}: 1 of 3 checks are broken, see above.\n"
 
 
-def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: Capsys) -> None:
     raises(DataError, r"neither a retriever .* nor an index", grls.check_folder, tmp_path)
-    assert main(["check"]) == 1
-    assert "give a data set, or the folder" in capsys.readouterr().err
+    assert "give a data set, or the folder" in fails(capsys, "check")
     assert main(["check", "data", "--index", "runs"]) == 1
 
 

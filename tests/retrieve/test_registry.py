@@ -228,18 +228,17 @@ BOTH_PRIORS = {
     "priors": [{"retriever": "../dense"}, {"retriever": "bm25"}],
 }  # fmt: skip
 FOUR_MEMBERS = {
-    "kind": "fusion",
-    "members": ["bm25", "../dense", "../generative", "../hybrid-3"],
-    "method": "rrf",
-}
+    "kind": "fusion", "members": ["bm25", "../dense", "../generative", "../hybrid-3"], "method": "rrf",
+}  # fmt: skip
 ON_CPU = Opening("cpu")
 
 
 @pytest.fixture(scope="module")
-def sharing(kinds: Path) -> Path:
-    written(kinds / "hybrid-3", BOTH_PRIORS)
-    written(kinds / "all", FOUR_MEMBERS)
-    return kinds
+def sharing(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = Path(shutil.copytree(kinds, tmp_path_factory.mktemp("sharing") / "kinds"))
+    written(place / "hybrid-3", BOTH_PRIORS)
+    written(place / "all", FOUR_MEMBERS)
+    return place
 
 
 def test_members_share_model_passages_and_words(sharing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,12 +341,11 @@ def test_hops_of_the_retriever_are_applied_or_not_as_asked(tmp_path: Path) -> No
 BAD_LINKS: list[tuple[dict[str, Any], str]] = [
     ({"retriever": "."}, "which leads back here: name another"),
     ({"retriever": "../gone"}, r"names \.\./gone, but there is no retriever at .*: move it back"),
-    ({"retriever": 3}, "expected the path"),
-    ({}, "field 'retriever' is missing"),
+    ({"retriever": 3}, "expected the path"), ({}, "field 'retriever' is missing"),
     ({"retriever": "members/one", "search": {"beams": 3}}, "a link has no search: write it into"),
     ({"retriever": "members/one", "weights": [1]}, "unknown field 'weights' of kind 'link'"),
     ({"retriever": "members/one", "format": 2}, "format 2 of a retriever of kind 'link'"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "error"), BAD_LINKS)
@@ -375,21 +373,17 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
     (CUT | {"format": 9}, DataError, "format 9 of a .* 'cut'; this version reads 1: install a newer"),
     (CUT | {"depth": 0}, ConfigError, "depth must be at least 1"),
-    (CUT | {"depth": "4"}, DataError, r"cut\.depth must be a whole number, got '4'"),
     (CUT | {"size": SIZE | {"mean": [1.0]}}, DataError, "size: expected 6 numbers"),
     (CUT | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'cut' ends its chains itself"),
     (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
-    (FUSION | {"members": [3, "../dense"]}, DataError, r"fusion\.members.* must be"),
     (FUSION | {"weights": [1.0]}, ConfigError, "1 weight for 2 members"),
     (FUSION | {"method": "vote"}, DataError, r"fusion\.method must be .*, got 'vote'"),
     (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
     (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
     (FUSION | {"members": ["../other", "../bm25"]}, MismatchError, r"members\[1\] BM25Retriever over"),
     (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps must be .*, got 'often'"),
-    (FUSION | {"hops": 3}, DataError, "hops: expected an object"),
     (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),
     (FUSION | {"search": {"beams": 0}}, DataError, "search: beams must be at least 1"),
-    (FUSION | {"search": {"beam": 3}}, DataError, r"search\.beam is no option; known"),
     (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
     (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
     (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops: max must be at least 1"),
@@ -401,28 +395,22 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
     (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
     (HYBRID | {"done_share": 1.0}, DataError, "done_share must be below 0"),
-    (HYBRID | {"extra": 1}, DataError, "unknown field 'extra' of kind 'hybrid'; known"),
-    (HYBRID | {"done_share": "-1"}, DataError, r"hybrid\.done_share must be a number, got '-1'"),
     (HYBRID | {"empty_weight": math.nan}, DataError, r"hybrid\.empty_weight must be a finite number"),
     (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
     (HYBRID | {"normalized": 1}, DataError, r"hybrid\.normalized must be True or False, got 1"),
     (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
-    (HYBRID | {"priors": [3]}, DataError, r"hybrid\.priors\[0\] must be a dict, got 3"),
     (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]\.retriever must be"),
     (HYBRID | {"priors": [PRIOR | {"weight": math.nan}]}, DataError, r"priors\[0\]\.weight must be a finite"),
     (HYBRID | {"priors": [PRIOR | {"temperature": 0}]}, DataError, r"priors\[0\]: .*temperature .* above 0"),
-    (HYBRID | {"priors": [PRIOR | {"share": 1}]}, DataError, r"priors\[0\]\.share is no option; known"),
     (HYBRID | {"priors": [PRIOR, {"retriever": {"k1": 2}}]}, DataError, r"priors\[1\]: .* 'kind' is missing"),
     (HYBRID | {"generator": {"kind": "generative"}}, DataError, "generator: .*its folder"),
     (FUSION | {"members": ["../bm25", {"kind": "dense"}]}, DataError, r"members\[1\]: .*its folder"),
     (RESCORED | {"passages": 0}, DataError, "rescored: passages must be at least 1"),
     (RESCORED | {"weight": -2.0}, DataError, "rescored: weight must be at least 0"),
-    (RESCORED | {"passages": "4"}, DataError, r"rescored\.passages must be a whole number, got '4'"),
     (RESCORED | {"weight": math.inf}, DataError, r"rescored\.weight must be a finite number"),
     (RESCORED | {"model": 3}, DataError, "model: expected a folder or hub name"),
     (RESCORED | {"model": "../gone"}, DataError, "model names ../gone, and there is no cross-encoder at"),
     (RESCORED | {"retriever": "../gone"}, DataError, "retriever names ../gone, but there is no retriever at"),
-    (RESCORED | {"depth": 3}, DataError, "unknown field 'depth' of kind 'rescored'"),
     ({"model": "a"}, DataError, "expected an object with the kind"),
 ]  # fmt: skip
 

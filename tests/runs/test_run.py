@@ -8,6 +8,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 from failing import raises
+from fixture_types import Patch
 from ir_measures import RR, R, SetF, SetP, SetR
 from run_files import write_jsonl_run
 
@@ -100,9 +101,7 @@ def test_what_cannot_be_saved_is_refused_and_nothing_is_left(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_saved_in_parts_is_what_a_whole_run_saves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_saved_in_parts_is_what_a_whole_run_saves(tmp_path: Path, monkeypatch: Patch) -> None:
     info = replace(INFO, steps="dynamic")
     Run.of(chains=CHAINS, info=info).save(tmp_path / "whole", QUERIES, CORPUS)
     monkeypatch.setattr("grls.runs.results._BATCH", 2)

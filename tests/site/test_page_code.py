@@ -21,7 +21,7 @@ from grls.retrieve.registry import KINDS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 ELSEWHERE = {
-    "python.md": "tests/api/test_python_page.py",
+    "python.md": "tests/api/test_documented.py",
     "adapters.md": "tests/adapters/test_adapters_docs.py",
     "guides/train.md": "tests/api/test_fit_generator.py",
     "fit.md": "the README, whose test runs the same call",

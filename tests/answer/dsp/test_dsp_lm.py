@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from failing import raises
+from fixture_types import Patch
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -64,10 +66,8 @@ def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
     assert ended.text == expected.text[: expected.text.index(stop)].rstrip()
     assert ended.finish_reason == "stop"
     assert engine.complete(request("abc", max_tokens=2)).usage.output_tokens == 2
-    with pytest.raises(dspy.lm15.ContextLengthError, match="takes 300 tokens"):
-        engine.complete(request("a" * 300))
-    with pytest.raises(ConfigError, match="no chat template"):
-        LocalEngine(engine.model, engine.tokenizer, chat=True)
+    raises(dspy.lm15.ContextLengthError, "takes 300 tokens", engine.complete, request("a" * 300))
+    raises(ConfigError, "no chat template", LocalEngine, engine.model, engine.tokenizer, chat=True)
 
 
 def test_a_chat_model_is_told_in_turns() -> None:
@@ -146,9 +146,7 @@ def endpoint() -> Iterator[str]:
 GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 
 
-def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("dspy.clients.execution._delay", lambda error, attempt: 0.0)
     Endpoint.replies = iter([(503, "busy"), ("hang", ""), completion("what?"), completion(GOOD)])
     lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5)).lm
@@ -187,7 +185,5 @@ def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_an_endpoint() -> None:
-    with pytest.raises(ConfigError, match="timeout above 0"):
-        endpoint_lm("m", "http://127.0.0.1:9/v1", timeout=0)
-    with pytest.raises(ConfigError, match="DSPy cannot use the language model 'openai/'"):
-        lm_named("api:openai/")
+    raises(ConfigError, "timeout above 0", endpoint_lm, "m", "http://127.0.0.1:9/v1", timeout=0)
+    raises(ConfigError, "DSPy cannot use the language model 'openai/'", lm_named, "api:openai/")

@@ -4,6 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import pytest
+from failing import raises
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
@@ -159,8 +160,7 @@ def test_an_answer_from_passages_of_all_hops() -> None:
     found, steps = ran(MultiHop(search, passages=3), lm, question="who")
     assert steps[-1]["inputs"]["context"] == ["s", "A: text a", "C: text c", "B: text b"]
     assert (ids(found.read), ids(found.found)) == (["a", "c", "b"], ["a", "c", "b", "d"])
-    with pytest.raises(ConfigError, match="passages must be at least 1"):
-        MultiHop(search, passages=0)
+    raises(ConfigError, "passages must be at least 1", MultiHop, search, passages=0)
 
 
 def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
@@ -171,8 +171,7 @@ def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     assert steps[1]["queries"] == ["who", "q"]
     plain, steps = ran(OpenQA(search, queries=0), lm, question="who")
     assert (ids(plain.found), [step["kind"] for step in steps]) == (["a", "b"], ["retrieval", "lm"])
-    with pytest.raises(ConfigError, match="at least 1"):
-        OpenQA(search, queries=-1)
+    raises(ConfigError, "at least 1", OpenQA, search, queries=-1)
 
 
 def test_nothing_found_is_told_to_the_model() -> None:
@@ -234,20 +233,16 @@ def test_branches_take_the_majority() -> None:
     assert steps[-1] == {"kind": "majority", "answers": ["Ada", "the barn.", "barn"], "answer": "the barn."}
     said[3000] = "mill"
     assert ran(Branch(Vanilla(), 3), lm, question="who")[0].answer == "Ada"  # a tie: the earliest
-    with pytest.raises(ConfigError, match="n must be at least 1"):
-        Branch(Vanilla(), 0)
+    raises(ConfigError, "n must be at least 1", Branch, Vanilla(), 0)
 
 
 ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000: "Eve", 7000: "Cy."}
 
 
-@pytest.mark.parametrize(
-    ("said", "answer"),
-    [
-        ("Ada", "Ada"), ("[2]", "Cy"), ("[3] Ada.", "Ada"), ("4", "Di"), ("[1] Di", "Di"),
-        ("Eve", "Bo"), ("9", "Bo"), ("nobody", "Bo"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "answer"), [
+    ("Ada", "Ada"), ("[2]", "Cy"), ("[3] Ada.", "Ada"), ("4", "Di"), ("[1] Di", "Di"), ("Eve", "Bo"),
+    ("9", "Bo"), ("nobody", "Bo"),
+])  # fmt: skip
 def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> None:
 
     def reply(asked: str, config: Any) -> str:
@@ -275,10 +270,8 @@ def test_branches_that_agree_leave_no_choice() -> None:
     assert chosen("1820", ["1820", "2"]) == "1820"
     assert chosen("2", ["1820", "2"]) == "2"  # its text, which is another's number
     for other in (Vanilla(), Conversational(retrieval({}))):
-        with pytest.raises(ConfigError, match='vote="choice" retrieves for the question'):
-            Branch(other, 2, vote="choice")
-    with pytest.raises(ConfigError, match=r"set branches"):
-        ProgramOptions(vote="choice")
+        raises(ConfigError, 'vote="choice" retrieves for the question', Branch, other, 2, vote="choice")
+    raises(ConfigError, r"set branches", ProgramOptions, vote="choice")
 
 
 def test_a_branch_that_fails_is_left_out() -> None:
@@ -299,9 +292,8 @@ class Read(NamedTuple):
 
 QUERIES = [
     Query("1", "who owned the mill", answers=("Orla Finn", "Finn")),
-    Query("2", "what was red", answers=("the barn",)),
-    Query("3", "who owned the barn", answers=("Ida",)),
-]
+    Query("2", "what was red", answers=("the barn",)), Query("3", "who owned the barn", answers=("Ida",)),
+]  # fmt: skip
 
 
 def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
@@ -323,9 +315,8 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     script.prompts.clear()
     ran(taught, lm, question="why")
     assert script.prompts[0].split("\n\n")[1:] == [
-        "Question: what was red\nQuery: find what was red",
-        "Question: why\nQuery:",
-    ]
+        "Question: what was red\nQuery: find what was red", "Question: why\nQuery:",
+    ]  # fmt: skip
     assert "Question: what was red\nReasoning: as it says\nAnswer: The Barn!\n\n" in script.prompts[1]
 
 
@@ -362,8 +353,7 @@ def test_labeled_examples_fill_up_the_demonstrations() -> None:
     with settings(lm, patient()):
         taught = demonstrate(Vanilla(), Demos("bootstrap", count=1, labeled=1), dspy_examples(QUERIES))
     assert [demo.answer for demo in taught.answer.demos] in (["Finn", "the barn"], ["Finn", "Ida"])
-    with pytest.raises(ConfigError, match=r"labeled must be at least 0, got -1"):
-        Demos("bootstrap", labeled=-1)
+    raises(ConfigError, r"labeled must be at least 0, got -1", Demos, "bootstrap", labeled=-1)
 
 
 def test_an_example_without_an_answer_is_right_where_its_evidence_is_found() -> None:
@@ -397,14 +387,12 @@ def test_labeled_and_searched_demonstrations() -> None:
         four = [*QUERIES, Query("4", "who else", answers=("Finn",))]
         best = demonstrate(Vanilla(), Demos("search", count=1), dspy_examples(four), candidates=1)
         assert best.answer.demos  # without a demonstration, the held-out example is not answered
-        with pytest.raises(ConfigError, match="2 examples"):
-            demonstrate(Vanilla(), Demos("search"), dspy_examples(QUERIES[:1]))
+        raises(ConfigError, "2 examples", demonstrate, Vanilla(), Demos("search"), dspy_examples(QUERIES[:1]))
         assert demonstrate(best, Demos("none"), []) is best
 
 
 def test_what_a_program_is_given() -> None:
-    with pytest.raises(DataError, match="no query"):
-        dspy_examples([Query("1", "who")])
+    raises(DataError, "no query", dspy_examples, [Query("1", "who")])
     talk = Query("1", "and she", metadata='{"history": [["who", "Ada"], "so"]}')
     assert inputs_of(talk) == {"question": "and she"}
     assert inputs_of(talk, history=True) == {"question": "and she", "history": "who\nAda\nso"}
@@ -415,7 +403,6 @@ def test_what_a_program_is_given() -> None:
 
 
 def test_programs_by_name() -> None:
-    with pytest.raises(ConfigError, match="multihop retrieves"):
-        program_named("multihop", None, ProgramOptions())
+    raises(ConfigError, "multihop retrieves", program_named, "multihop", None, ProgramOptions())
     with pytest.raises(ConfigError, match="unknown program"):
         program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), ProgramOptions())

@@ -1,18 +1,22 @@
-"""Demonstrate-search-predict: templates, failures, traces, resuming, demonstrations."""
+"""Demonstrate-search-predict: templates, failures, traces, resuming, demonstrations, retrievers."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import pytest
+from fixture_types import Caplog
 
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
+from failing import raises
 
-from grls.answer.dsp.calls import note, recorded_calls
+from grls.answer.dsp.calls import Gathered, note, recorded_calls
 from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
@@ -26,7 +30,7 @@ from grls.answer.dsp.programs import (
     refuse_other,
     settings,
 )
-from grls.answer.dsp.retrieval import Retrieval
+from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.resumable import GrowingFile
@@ -60,8 +64,7 @@ def test_a_field_that_is_left_out_is_asked_for() -> None:
     with settings(lm, patient()):
         assert program(question="who").answer == "Ada"
         assert script.prompts[1].endswith("Question: who\nReasoning: because\nAnswer:")
-        with pytest.raises(dspy.AdapterParseError, match="reasoning"):
-            program(question="who")
+        raises(dspy.AdapterParseError, "reasoning", program, question="who")
 
 
 def test_nonsense_is_asked_again_at_a_temperature() -> None:
@@ -131,8 +134,7 @@ def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPat
         with settings(lm, patient(5)), pytest.raises(dspy.LMError):
             Vanilla()(question="who")
         assert len(script.prompts) == 1
-    with pytest.raises(ConfigError, match="attempts must be at least"):
-        Patience(LinesAdapter(), 0)
+    raises(ConfigError, "attempts must be at least", Patience, LinesAdapter(), 0)
 
 
 ASKED = {name: {"question": name} for name in ("q1", "q2", "q3")}
@@ -151,11 +153,7 @@ def test_a_query_that_fails_is_recorded_and_tried_anew(tmp_path: Path) -> None:
     assert records[1]["trace"][0] == {"kind": "retrieval", "queries": ["q2"], "found": [["b", -2.0]]}
     assert records[1]["cost"] == {"calls": 0, "tokens_read": 0, "tokens_written": 0, "retrievals": 1}
     assert records[0]["cost"] == {"calls": 1, "tokens_read": 10, "tokens_written": 2, "retrievals": 1}
-    assert [record["found"] for record in records] == [
-        [["a", -1.0]],
-        [["b", -2.0]],
-        [],
-    ]  # failed, too
+    assert [record["found"] for record in records] == [[["a", -1.0]], [["b", -2.0]], []]  # failed, too
     assert sum(done) == 3
     said["q2"] = "two"
     script.prompts.clear()
@@ -172,8 +170,7 @@ def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) 
         answer_all(Vanilla(), ASKED, lm, patient(), file, 1)
     assert "q1" in [record["query_id"] for record in GrowingFile(tmp_path / "x.jsonl", {}).records]
     assert "q2" not in [record["query_id"] for record in file.records]
-    with pytest.raises(ConfigError, match="threads"):
-        answer_all(Vanilla(), ASKED, lm, patient(), file, 0)
+    raises(ConfigError, "threads", answer_all, Vanilla(), ASKED, lm, patient(), file, 0)
 
 
 def test_threads_do_not_mix_their_traces(tmp_path: Path) -> None:
@@ -216,9 +213,7 @@ def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_is_never_right_has_no_demonstrations(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_that_is_never_right_has_no_demonstrations(tmp_path: Path, caplog: Caplog) -> None:
     lm, _ = scripted(lambda asked, config: "Eve")
     train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
     with settings(lm, patient()):
@@ -231,8 +226,79 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     file = GrowingFile(tmp_path / "x.jsonl", {})
     file.add([{"query_id": "a", "failed": "no"}, {"query_id": "b"}, {"query_id": "a"}])
     refuse_other(file, ["a", "b", "c"])
-    with pytest.raises(DataError, match=r"line 3: the query 'b' is answered already, or is none"):
-        refuse_other(file, ["a"])
+    raises(DataError, r"line 3: the query 'b' is answered already, or is none", refuse_other, file, ["a"])
     file.add([{"query_id": "b"}])
-    with pytest.raises(DataError, match=r"line 5: the query 'b'"):
-        refuse_other(file, ["a", "b", "c"])
+    raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])
+
+
+def test_an_error_is_that_of_its_own_asker() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def compute(asked: Sequence[int]) -> list[int]:
+        begun.set()
+        assert go.wait(10)
+        if 1 in asked:
+            raise ValueError("no")
+        return list(asked)
+
+    gathered = Gathered(compute, batch_size=4)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(gathered, 0)
+        assert begun.wait(10)
+        rest = [pool.submit(gathered, n) for n in (1, 2)]
+        while len(gathered._waiting) < 2:
+            sleep(0.001)
+        go.set()
+        assert (first.result(), rest[1].result()) == (0, 2)
+        raises(ValueError, "no", rest[0].result)
+
+
+def test_a_retriever_as_a_module() -> None:
+    source = ScriptedRetriever({"q": [("b", 2.0), ("a", 1.0), ("c", 0.0)]})
+    module = Retrieval(source, CORPUS, k=2)
+    found = module(query="q")
+    assert found.passages == ["B: text b", "A: text a"]
+    e = 2.718281828459045
+    assert found.found == [
+        RetrievedPassage("b", "B: text b", 2.0, pytest.approx(e / (1 + e))),
+        RetrievedPassage("a", "A: text a", 1.0, pytest.approx(1 / (1 + e))),
+    ]
+    assert module.find(" ") == []
+    assert len(source.asked) == 1  # nothing is asked for an empty query
+    assert [one.id for one in module.find("q", k=3)] == ["b", "a", "c"]
+    raises(ConfigError, "k must be", Retrieval, source, CORPUS, k=0)
+
+
+def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
+    module = retrieval({"x": [("a", -1.0)], "y": [("b", -0.5)], "z": [("c", -2.0), ("d", -2.0)]}, k=3)
+    e = 2.718281828459045
+    found = module.fused(["x", "y", "", "x"])
+    assert [(one.id, one.score) for one in found] == [
+        ("a", pytest.approx(2 * e**-1)), ("b", pytest.approx(e**-0.5)),
+    ]  # fmt: skip
+    assert module.fused(["", "z"], k=1) == [RetrievedPassage("c", "C: text c", -2.0, pytest.approx(e**-2))]
+    assert module.fused([]) == []
+
+
+def test_a_fused_query_is_retrieved_for_deeper() -> None:
+    deep = retrieval({"x": [("a", -1.0), ("b", -1.5)], "y": [("c", -1.1), ("b", -1.2)]}, k=1)
+    assert [one.id for one in deep.fused(["x", "y"])] == ["b"]  # second in both
+
+
+def test_a_retriever_is_never_called_by_two_threads_at_once() -> None:
+    class Jealous(ScriptedRetriever):
+        busy = False
+
+        def retrieve(self, queries: Sequence[Query], k: int, allow: Any = None) -> Any:
+            assert not self.busy
+            self.busy = True
+            sleep(0.002)
+            self.busy = False
+            return super().retrieve(queries, k, allow)
+
+    source = Jealous({f"q{n}": [("abcdef"[n % 6], -1.0)] for n in range(30)})
+    module = Retrieval(source, CORPUS, k=1)
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda n: module.find(f"q{n}")[0].id, range(30)))
+    assert found == ["abcdef"[n % 6] for n in range(30)]
+    assert max(map(len, source.asked)) > 1

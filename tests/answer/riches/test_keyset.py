@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 
 from grls.answer.riches import keys as module
 from grls.answer.riches.keys import Keys, build_keys, keys_in
@@ -15,9 +16,8 @@ from grls.models.load.build import train_tokenizer
 
 PASSAGES = [
     Passage("a", "The mill was built in 1820. It burned down.", "Mill"),
-    Passage("b", "It burned down. So did the Élan.", "Barn"),
-    Passage("c", "Nobody knows", "Mill"),
-]
+    Passage("b", "It burned down. So did the Élan.", "Barn"), Passage("c", "Nobody knows", "Mill"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -61,16 +61,12 @@ def test_what_does_not_fit_is_refused(corpus: Corpus, tokenizer: Any, tmp_path: 
     keys_in(folder, corpus, tokenizer)
     fewer = Corpus.from_passages(PASSAGES[:2])
     other = train_tokenizer(tmp_path / "data", 60)
-    with pytest.raises(MismatchError, match=r"another corpus.*remove this folder"):
-        keys_in(folder, fewer, tokenizer)
-    with pytest.raises(MismatchError, match="another tokenizer"):
-        keys_in(folder, corpus, other)
+    raises(MismatchError, r"another corpus.*remove this folder", keys_in, folder, fewer, tokenizer)
+    raises(MismatchError, "another tokenizer", keys_in, folder, corpus, other)
     with pytest.raises(MismatchError, match="kind 'sentence', expected 'paragraph'"):
         keys_in(folder, corpus, tokenizer, "paragraph")
-    with pytest.raises(MismatchError, match="anywhere False, expected True"):
-        keys_in(folder, corpus, tokenizer, anywhere=True)
-    with pytest.raises(MismatchError, match="markers"):
-        keys_in(folder, corpus, tokenizer, markers=("[", "]"))
+    raises(MismatchError, "anywhere False, expected True", keys_in, folder, corpus, tokenizer, anywhere=True)
+    raises(MismatchError, "markers", keys_in, folder, corpus, tokenizer, markers=("[", "]"))
 
 
 def test_other_propositions_or_sections_are_refused(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
@@ -125,8 +121,7 @@ def _saved(corpus: Corpus, tokenizer: Any, folder: Path, file: str) -> bytes:
 def test_a_foreign_folder_is_left_alone(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="is not replaced"):
-        keys_in(tmp_path / "mine", corpus, tokenizer)
+    raises(ConfigError, "is not replaced", keys_in, tmp_path / "mine", corpus, tokenizer)
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     with pytest.raises(WriteError):
         keys_in("/proc/nowhere/keys", corpus, tokenizer)

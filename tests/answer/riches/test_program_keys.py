@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failing import raises
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -19,9 +20,8 @@ from grls.models.load.build import train_tokenizer
 
 PASSAGES = [
     Passage("a", "The mill was built in 1820. Dr. Orla Finn owned it. It burned down.", "Mill"),
-    Passage("b", "It burned down.", "Barn"),
-    Passage("c", "Nobody knows", ""),
-]
+    Passage("b", "It burned down.", "Barn"), Passage("c", "Nobody knows", ""),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -36,23 +36,14 @@ def tokenizer(data: Path) -> Any:
     return train_tokenizer(data, 300)
 
 
-@pytest.mark.parametrize(
-    ("kind", "texts", "passages"),
-    [
-        (
-            "sentence",
-            ("The mill was built in 1820.", "Dr. Orla Finn owned it.", "It burned down.", "Nobody knows"),
-            ((0,), (0,), (0, 1), (2,)),
-        ),
-        ("paragraph", tuple(p.text for p in PASSAGES), ((0,), (1,), (2,))),
-        (
-            "titled",
-            (f"Mill: {PASSAGES[0].text}", "Barn: It burned down.", "Nobody knows"),
-            ((0,), (1,), (2,)),
-        ),
-        ("title", ("Mill", "Barn"), ((0,), (1,))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "texts", "passages"), [
+    ("sentence",
+     ("The mill was built in 1820.", "Dr. Orla Finn owned it.", "It burned down.", "Nobody knows"),
+     ((0,), (0,), (0, 1), (2,))),
+    ("paragraph", tuple(p.text for p in PASSAGES), ((0,), (1,), (2,))),
+    ("titled", (f"Mill: {PASSAGES[0].text}", "Barn: It burned down.", "Nobody knows"), ((0,), (1,), (2,))),
+    ("title", ("Mill", "Barn"), ((0,), (1,))),
+])  # fmt: skip
 def test_keys_and_their_passages(data: Path, tokenizer: Any, kind: Any, texts: Any, passages: Any) -> None:
     keys = build_keys(Corpus.read(data), tokenizer, kind)
     assert keys.texts == texts
@@ -123,10 +114,8 @@ def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> N
 
 def test_bad_input_is_refused(data: Path, tokenizer: Any) -> None:
     corpus = Corpus.read(data)
-    with pytest.raises(ConfigError, match=r"kind must be one of .*'word'"):
-        build_keys(corpus, tokenizer, "word")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="go together"):
-        build_keys(corpus, tokenizer, "proposition")
+    raises(ConfigError, r"kind must be one of .*'word'", build_keys, corpus, tokenizer, "word")
+    raises(ConfigError, "go together", build_keys, corpus, tokenizer, "proposition")
     with pytest.raises(DataError, match="no such file"):
         build_keys(corpus, tokenizer, "proposition", propositions=data / "none.jsonl")
     with pytest.raises(DataError, match="no title to quote"):
@@ -147,13 +136,11 @@ def test_letters_that_a_tokenizer_drops_are_noticed(data: Path) -> None:
     corpus = Corpus.from_passages(
         [Passage("x", "The mill was built."), Passage("y", "The ☃ mill was built.")]
     )
-    with pytest.raises(DataError, match="cannot write a key of the passage 'y'"):
-        build_keys(corpus, silent)
+    raises(DataError, "cannot write a key of the passage 'y'", build_keys, corpus, silent)
 
 
 @pytest.mark.parametrize("markers", [("", "x"), ("«", "«"), ("«", " »")])
 def test_markers_that_cannot_be_used_are_refused_before_the_work(
     data: Path, markers: tuple[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match="marker"):
-        build_keys(Corpus.read(data), train_tokenizer(data, 400), markers=markers)
+    raises(ConfigError, "marker", build_keys, Corpus.read(data), train_tokenizer(data, 400), markers=markers)

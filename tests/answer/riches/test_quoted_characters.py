@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixture_types import Caplog, Patch
 from tokenizers import Tokenizer, decoders, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from unigram import byte_level
@@ -115,9 +116,7 @@ def test_a_cut_character_is_not_shown() -> None:
     assert not any(quote.text.endswith("�") for quote in cut)
 
 
-def test_an_invented_quote_is_one_querys_trouble(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invented_quote_is_one_querys_trouble(caplog: Caplog, monkeypatch: Patch) -> None:
     some, before = answers(TOKENIZERS["byte level"], whole=True, max_key_tokens=4, max_new_tokens=60)
     read = some._read
 
@@ -134,7 +133,7 @@ def test_an_invented_quote_is_one_querys_trouble(
     assert "query 'q2' has no answer: a quote is not in the key" in caplog.text
 
 
-def test_a_key_that_is_too_long_names_its_passage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_too_long_names_its_passage(monkeypatch: Patch) -> None:
     monkeypatch.setattr(key_module, "MAX_LENGTH", 40)
     corpus = Corpus.from_passages([Passage("short", "It is."), Passage("long", "word " * 40)])
     with pytest.raises(DataError, match=r"'long' has 2\d\d tokens.*at most 39 fit"):

@@ -1,6 +1,7 @@
-"""Interlaced retrieval as a program and as a command."""
+"""Interlaced retrieval as a program and as a command, and passages of one key told apart by TF-IDF."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -8,17 +9,21 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from quoting_model import PASSAGES, QUERIES, quoting
+from failing import fails, raises
+from quoting_model import PASSAGES, QUERIES
+from sklearn.feature_extraction.text import TfidfVectorizer
 from unigram import byte_level
 
-from grls.answer.riches.answerer import Riches, quotes_page, terminal
+from grls.answer.riches.answerer import Riches, by_similarity, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
 from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
+from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Span
@@ -32,8 +37,8 @@ def _page(*given: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return quoting(tmp_path_factory.mktemp("riches"))
+def folder(quotes: Path) -> Path:
+    return quotes
 
 
 def program(folder: Path, **options: Any) -> Riches:
@@ -44,8 +49,7 @@ def program(folder: Path, **options: Any) -> Riches:
     return Riches(model, tokenizer, corpus, keys, None, given)
 
 
-@pytest.mark.parametrize("anywhere", [False, True])
-@pytest.mark.parametrize("beam", ["adaptive", "full", "greedy"])
+@pytest.mark.parametrize(("beam", "anywhere"), [("adaptive", False), ("full", True), ("greedy", False)])
 def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam: Any) -> None:
     first, second = program(folder, anywhere=anywhere, beam=beam).answer(QUERIES)
     assert [p.kind for p in first.pieces] == ["thought", "quote", "answer"]
@@ -84,22 +88,17 @@ def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:
 
 
 SHARED = [
-    Passage("a", "The mill was built in 1820.", "Mill"),
-    Passage("b", "The barn burned.", "Barn"),
-    Passage("c", "The mill was red.", "Mill"),
-    Passage("d", "The mill burned down in 1820.", "Mill"),
-]
+    Passage("a", "The mill was built in 1820.", "Mill"), Passage("b", "The barn burned.", "Barn"),
+    Passage("c", "The mill was red.", "Mill"), Passage("d", "The mill burned down in 1820.", "Mill"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("query", "thought", "ids"),
-    [
-        ("what burned", "", ["d", "a", "c"]),
-        ("what was red", "", ["c", "a", "d"]),
-        ("who", "so red", ["c", "a", "d"]),
-        ("who", "", ["a", "c", "d"]),
-    ],
-)
+@pytest.mark.parametrize(("query", "thought", "ids"), [
+    ("what burned", "", ["d", "a", "c"]),
+    ("what was red", "", ["c", "a", "d"]),
+    ("who", "so red", ["c", "a", "d"]),
+    ("who", "", ["a", "c", "d"]),
+])  # fmt: skip
 def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     corpus = Corpus.from_passages(SHARED)
@@ -257,28 +256,20 @@ def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
     assert room_of(model, 60) is None
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["--prompt.chat", "true"], "no chat template"),
-        (["--limit", "0"], "--limit"),
-        (["--search.batch_size", "0"], "batch_size must be"),
-        (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
-        (["--prompt.markers", '[" «", "»"]'], "without white space"),
-        (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
-        (["--search.max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower max_new_tokens"),
-        (["--prompt.markers", '["☃", "»"]'], "cannot write the marker '☃'"),
-        (["--prompt.markers", '["«", "«"]'], "two different texts"),
-        (["--model", "/nowhere/model"], "no such folder"),
-        (["--model", "/nowhere/model.gguf"], "no such file"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "message"), [
+    (["--prompt.chat", "true"], "no chat template"),
+    (["--limit", "0"], "--limit"),
+    (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
+    (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
+    (["--search.max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower max_new_tokens"),
+    (["--prompt.markers", '["☃", "»"]'], "cannot write the marker '☃'"),
+    (["--model", "/nowhere/model.gguf"], "no such file"),
+])  # fmt: skip
 def test_bad_input_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:
     base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(tmp_path / "x")]
-    assert main(["answer", "riches", *base, *wrong]) == 1
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, "answer", "riches", *base, *wrong)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -304,10 +295,8 @@ def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
     corpus = Corpus.from_passages(PASSAGES)
     for markers in ((marker, "»"), ("«", marker)):
         expected = rf"marker {re.escape(repr(marker))} holds .*, a special token .*the option markers"
-        with pytest.raises(ConfigError, match=expected):
-            TextMarkers(tokenizer, *markers)
-        with pytest.raises(ConfigError, match=expected):
-            build_keys(corpus, tokenizer, markers=markers)
+        raises(ConfigError, expected, TextMarkers, tokenizer, *markers)
+        raises(ConfigError, expected, build_keys, corpus, tokenizer, markers=markers)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("«", "»"), ("{{", "}}"), ("<", ">"), ("<q>", "</q>")])
@@ -329,26 +318,22 @@ def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
 def test_keys_of_another_kind_are_refused(folder: Path) -> None:
     some = program(folder)
     other = byte_level(["The mill"], 300)
-    with pytest.raises(MismatchError, match="another tokenizer"):
-        Riches(some.model, other, some.corpus, some.keys)
+    raises(MismatchError, "another tokenizer", Riches, some.model, other, some.corpus, some.keys)
     with pytest.raises(MismatchError, match="another corpus"):
         Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
     with pytest.raises(MismatchError, match="another markers"):
         Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "kinds", "stops"),
-    [
-        ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
-        ("so answer: the barn", "the barn", ["thought", "answer"], False),
-        ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
-        ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
-        ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
-        ("so « It was red. »\n", "", ["thought", "quote"], False),
-        ("answer:\n", "", [], False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "answer", "kinds", "stops"), [
+    ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
+    ("so answer: the barn", "the barn", ["thought", "answer"], False),
+    ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
+    ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
+    ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
+    ("so « It was red. »\n", "", ["thought", "quote"], False),
+    ("answer:\n", "", [], False),
+])  # fmt: skip
 def test_answers_are_read_off_free_text(
     folder: Path, text: str, answer: str, kinds: list[str], stops: bool
 ) -> None:
@@ -382,10 +367,8 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert turned.count("assistant") == 3
     assert turned.endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    with pytest.raises(ConfigError, match="refuses the prompt"):
-        Prompt(chat=True).inputs(tokenizer, ["why"])
-    with pytest.raises(ConfigError, match="kind must be one of"):
-        Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
+    raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
+    raises(ConfigError, "kind must be one of", Prompt("half").inputs, tokenizer, ["why"])
 
 
 def test_an_answer_is_the_rest_of_its_line() -> None:
@@ -393,3 +376,41 @@ def test_an_answer_is_the_rest_of_its_line() -> None:
         "so answer: no,", "14 sheep", "question: x"
     )  # fmt: skip
     assert split_answer("nothing") is None
+
+
+def test_the_passage_that_shares_rare_words_comes_first() -> None:
+    texts = ["The mill has a wheel.", "The mill has a roof and a wheel.", "The mill has a roof."]
+    assert by_similarity(texts, "which mill has a roof") == [2, 1, 0]
+    assert by_similarity(texts, "the wheel") == [0, 1, 2]
+    assert by_similarity(texts, "the wheel and the roof") == [1, 0, 2]
+
+
+def test_function_words_are_those_of_the_language() -> None:
+    texts = ["die Mühle steht nicht", "der Bach und das Wehr"]
+    assert by_similarity(texts, "der und das Mühle") == [1, 0]
+    assert by_similarity(texts, "der und das Mühle", Analyzer("de")) == [0, 1]
+
+
+def test_equally_similar_passages_stay_in_their_order() -> None:
+    assert by_similarity(["mill roof", "barn roof", "mill roof"], "mill") == [0, 2, 1]
+    assert by_similarity(["mill", "barn", "cow"], "nothing of that") == [0, 1, 2]
+    assert by_similarity(["the", "of", "a"], "the mill") == [0, 1, 2]  # no word is left
+    assert by_similarity(["mill"], "mill") == [0]
+    assert by_similarity([], "mill") == []
+
+
+def test_the_order_is_that_of_the_weights_that_are_documented() -> None:
+    """1 + log of the count, by 1 + log of passages by those with the word; cosines."""
+    texts, wanted = ["mill mill roof", "roof barn barn barn", "roof cow"], "barn roof"
+    words = ("barn", "cow", "mill", "roof")
+    idf = np.array([1 + math.log(4 / (1 + sum(word in text.split() for text in texts))) for word in words])
+
+    def vector(text: str) -> np.ndarray:
+        counts = np.array([text.split().count(word) for word in words])
+        some = np.array([1 + math.log(count) if count else 0.0 for count in counts]) * idf
+        return some / np.linalg.norm(some)
+
+    expected = [float(vector(text) @ vector(wanted)) for text in texts]
+    rows = TfidfVectorizer(sublinear_tf=True).fit(texts)
+    assert (rows.transform(texts) @ rows.transform([wanted]).T).toarray()[:, 0] == pytest.approx(expected)
+    assert by_similarity(texts, wanted) == np.argsort([-value for value in expected]).tolist() == [1, 2, 0]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failing import raises
 from unigram import byte_level
 
 from grls.answer.riches.keys import build_keys
@@ -21,9 +22,8 @@ from grls.models.load.build import train_tokenizer
 PASSAGES = [
     Passage("mill", "Orla Finn built the mill. It burned down in 1820.", "The mill"),
     Passage("orla", "Orla Finn was born in Lund.", "Orla Finn"),
-    Passage("copy", "Orla Finn was born in Lund.", "Lund"),
-    Passage("empty", "", "Nothing"),
-]
+    Passage("copy", "Orla Finn was born in Lund.", "Lund"), Passage("empty", "", "Nothing"),
+]  # fmt: skip
 QUERY = Query("q", "where was she born who built the mill", ("mill", "orla"), ("in Lund", "Lund"))
 MILL, ORLA = "« Orla Finn built the mill. »", "« Orla Finn was born in Lund. »"
 
@@ -72,16 +72,10 @@ def test_a_target_by_hand(corpus: Corpus, tokenizer: Any) -> None:
     assert quotes == ["OrlaFinnbuiltthemill.", "OrlaFinnwasborninLund."]
 
 
-@pytest.mark.parametrize(
-    ("how", "text"),
-    [
-        ({"thoughts": "none"}, f"{MILL}\n{ORLA}\nanswer: in Lund"),
-        (
-            {"thoughts": "title"},
-            f"The mill: {MILL}\nOrla Finn: {ORLA}\nanswer: in Lund",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("how", "text"), [
+    ({"thoughts": "none"}, f"{MILL}\n{ORLA}\nanswer: in Lund"),
+    ({"thoughts": "title"}, f"The mill: {MILL}\nOrla Finn: {ORLA}\nanswer: in Lund"),
+])  # fmt: skip
 def test_other_thoughts(corpus: Corpus, tokenizer: Any, how: Any, text: str) -> None:
     target = made(corpus, tokenizer, **how).write(QUERY, QUERY.evidence)
     assert spelled(tokenizer, target.tokens) == text.replace(" ", "")
@@ -159,8 +153,7 @@ def test_what_cannot_be_written_is_refused(corpus: Corpus, tmp_path: Path) -> No
             made(corpus, tokenizer).write(QUERY._replace(answers=(answer,)), ("orla",))
     with pytest.raises(DataError, match=r"query 'q': the tokenizer cannot write .*☃"):
         made(corpus, tokenizer).write(QUERY._replace(answers=("☃",)), ("orla",))
-    with pytest.raises(ConfigError, match=r"thoughts must be one of .*'deep'"):
-        made(corpus, tokenizer, thoughts="deep")
+    raises(ConfigError, r"thoughts must be one of .*'deep'", made, corpus, tokenizer, thoughts="deep")
     titled = Corpus.from_passages([Passage("x", "Orla Finn", "mill « Lund")])
     with pytest.raises(DataError, match="holds a marker;"):
         made(titled, tokenizer, thoughts="title").write(QUERY, ("x",))

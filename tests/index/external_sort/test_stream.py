@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixture_types import Patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -66,9 +67,7 @@ def test_the_files_are_those_of_the_build_in_memory(corpus, size, memory, form, 
 
 @pytest.mark.parametrize("form", ["whole", "prefixes"])
 @pytest.mark.parametrize("longest", [50, 3_000])
-def test_pieces_within_the_last_steps_do_not_show(
-    form, longest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_within_the_last_steps_do_not_show(form, longest, tmp_path: Path, monkeypatch: Patch) -> None:
     """The steps over all rows go some rows at a time; rows of 3,000 tokens have plain offsets."""
     monkeypatch.setattr("grls.index.external_sort.stream._AT_ONCE", 64)
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from failing import fails
+from failing import fails, raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_data import small_retriever, write_small
@@ -93,8 +93,7 @@ def test_unique_prefixes_are_those_of_the_whole(corpus: list[tuple[int, ...]], d
     inside = st.sets(st.integers(1, len(whole.rows) - 1)) if len(whole.rows) > 1 else st.just(set())
     index = ranged(whole, list(draw.draw(inside)))
     equal(whole, index, unique=True)
-    with pytest.raises(ConfigError, match="needs whole passages"):
-        index.tokens(0)
+    raises(ConfigError, "needs whole passages", index.tokens, 0)
 
 
 @pytest.mark.parametrize("lengths", [[9, 2, 2, 2], [2, 2, 2, 90], [3, 3, 3, 3], [50, 50]])
@@ -106,8 +105,7 @@ def test_cuts_leave_no_part_empty(lengths: list[int], parts: int) -> None:
         assert (cuts[0], cuts[-1], len(cuts)) == (0, len(lengths), count + 1)
         assert cuts == sorted(set(cuts))
     for count in (0, len(lengths) + 1):
-        with pytest.raises(ConfigError, match=f"got {count}"):
-            cuts_of(whole, count)
+        raises(ConfigError, f"got {count}", cuts_of, whole, count)
 
 
 @pytest.fixture(scope="module")
@@ -150,18 +148,15 @@ def test_a_range_that_is_killed_or_damaged_is_an_error(split: Path, tmp_path: Pa
     assert isinstance(parts, PartsElsewhere)
     parts._processes[1].kill()
     parts._processes[1].join()
-    with pytest.raises(ConfigError, match="part 1 of the index has ended"):
-        opened.retrieve(["is the otter calm ?"], 3)
+    raises(ConfigError, "part 1 of the index has ended", opened.retrieve, ["is the otter calm ?"], 3)
     parts.close()
     shutil.copytree(split, tmp_path / "r")
     file = tmp_path / "r" / "index" / "part-1" / "tokens.npy"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(IndexFormatError, match=r"part-1/tokens.npy"):
-        GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
+    raises(IndexFormatError, r"part-1/tokens.npy", GenerativeRetriever.from_pretrained, tmp_path / "r", "cpu")
     shutil.rmtree(tmp_path / "r" / "index" / "part-1")
     shutil.copytree(split / "index" / "part-0", tmp_path / "r" / "index" / "part-1")
-    with pytest.raises(MismatchError, match="another corpus"):
-        GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
+    raises(MismatchError, "another corpus", GenerativeRetriever.from_pretrained, tmp_path / "r", "cpu")
     (tmp_path / "r" / "index" / "numbers-0.npy").unlink()
     with pytest.raises(IndexFormatError, match=r"numbers-0.npy: the file is missing"):
         GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
@@ -187,8 +182,7 @@ def test_what_cannot_be_cut_or_changed_is_refused(
         lambda: cut.save_pretrained(tmp_path / "s"),
         lambda: cut.add([Passage("new", "new words")]),
     ):
-        with pytest.raises(ConfigError, match="cut into prefix ranges can neither be saved nor be added to"):
-            change()
+        raises(ConfigError, "cut into prefix ranges can neither be saved nor be added to", change)
     opened.add([Passage("new", "the otter")])
     with pytest.raises(ConfigError, match="before it is cut into ranges"):
         opened.save_pretrained(tmp_path / "s", PrefixRanges(2))

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import raises
+from fixture_types import Patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
@@ -96,9 +98,7 @@ def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
 
 @pytest.mark.parametrize("scale", [None, 0.5])
 @pytest.mark.parametrize("cached", [1, 200, 1 << 20])
-def test_grouped_attention_is_attention(
-    scale: float | None, cached: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grouped_attention_is_attention(scale: float | None, cached: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(causal, "_CACHED", cached)
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(5, 3, 6, 8, generator=generator)
@@ -131,27 +131,21 @@ def test_what_cannot_be_driven_is_refused() -> None:
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=4, num_key_value_heads=2, sliding_window=4,
     )  # fmt: skip
-    with pytest.raises(ConfigError, match="within a window"):
-        plant_causal(MistralForCausalLM(config))
+    raises(ConfigError, "within a window", plant_causal, MistralForCausalLM(config))
     chunked = small_llama()
     chunked.config.layer_types = ["chunked_attention"] * 2
-    with pytest.raises(ConfigError, match="within a window"):
-        plant_causal(chunked)
-    with pytest.raises(ConfigError, match="256 positions; shorten"):
-        plant_causal(small_llama(), [3] * 256)
+    raises(ConfigError, "within a window", plant_causal, chunked)
+    raises(ConfigError, "256 positions; shorten", plant_causal, small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
         plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
 
 
-def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(monkeypatch: Patch) -> None:
     def full(self: Any) -> bool:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(CausalGenerator, "_agrees", full)
-    with pytest.raises(RuntimeError, match="allocate memory"):
-        CausalGenerator(MODELS["llama"])
+    raises(RuntimeError, "allocate memory", CausalGenerator, MODELS["llama"])
 
 
 def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:

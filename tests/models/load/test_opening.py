@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import raises
 from safetensors.torch import load_file, save_file
 from small_data import write_small
 from transformers import (
@@ -150,27 +151,24 @@ def test_whole_folders_open_and_unused_heads_are_no_fault(models: Path, loader: 
     assert LOADERS[loader](str(models / name)) is not None
 
 
-@pytest.mark.parametrize(
-    ("loader", "name", "damage", "named"),
-    [
-        ("generator", "headless", lambda folder: None, r"lm_head\.weight"),
-        ("language", "headless", lambda folder: None, r"lm_head\.weight"),
-        ("generator", "t5", drop("encoder.block.1"), r"encoder\.block\.1\..* and 5 more"),
-        ("generator", "gpt2", drop("transformer.h.1.mlp"), r"transformer\.h\.1\.mlp"),
-        ("generator", "gpt2", change("config.json", n_layer=1), r"holds transformer\.h\.1\..* and 8 more"),
-        ("generator", "gpt2", change("config.json", n_embd=8), r"cannot load a generator"),
-        ("dense", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
-        ("dense", "mlm", change("config.json", num_hidden_layers=1), r"bert\.encoder\.layer\.1"),
-        ("dense", "sentence", drop("encoder.layer.1.output"), r"encoder\.layer\.1\.output"),
-        ("dense", "st5", drop("decoder.final"), r"decoder\.final_layer_norm\.weight"),
-        ("warm", "bert", drop("embeddings.word"), r"embeddings\.word_embeddings\.weight"),
-        ("judge", "judge", drop("classifier"), r"classifier\.bias, classifier\.weight"),
-        ("judge", "judge", drop("bert.pooler"), r"bert\.pooler"),
-        ("ranker", "bert", lambda folder: None, r"classifier\.bias"),
-        ("ranker", "ranker", drop("classifier.bias"), r"classifier\.bias"),
-        ("encoder", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("loader", "name", "damage", "named"), [
+    ("generator", "headless", lambda folder: None, r"lm_head\.weight"),
+    ("language", "headless", lambda folder: None, r"lm_head\.weight"),
+    ("generator", "t5", drop("encoder.block.1"), r"encoder\.block\.1\..* and 5 more"),
+    ("generator", "gpt2", drop("transformer.h.1.mlp"), r"transformer\.h\.1\.mlp"),
+    ("generator", "gpt2", change("config.json", n_layer=1), r"holds transformer\.h\.1\..* and 8 more"),
+    ("generator", "gpt2", change("config.json", n_embd=8), r"cannot load a generator"),
+    ("dense", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
+    ("dense", "mlm", change("config.json", num_hidden_layers=1), r"bert\.encoder\.layer\.1"),
+    ("dense", "sentence", drop("encoder.layer.1.output"), r"encoder\.layer\.1\.output"),
+    ("dense", "st5", drop("decoder.final"), r"decoder\.final_layer_norm\.weight"),
+    ("warm", "bert", drop("embeddings.word"), r"embeddings\.word_embeddings\.weight"),
+    ("judge", "judge", drop("classifier"), r"classifier\.bias, classifier\.weight"),
+    ("judge", "judge", drop("bert.pooler"), r"bert\.pooler"),
+    ("ranker", "bert", lambda folder: None, r"classifier\.bias"),
+    ("ranker", "ranker", drop("classifier.bias"), r"classifier\.bias"),
+    ("encoder", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
+])  # fmt: skip
 def test_weights_that_are_missing_or_have_no_place_are_named(
     models: Path, tmp_path: Path, loader: str, name: str, damage: Callable[[Path], Any], named: str
 ) -> None:
@@ -182,25 +180,22 @@ def test_weights_that_are_missing_or_have_no_place_are_named(
 
 
 @pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        (remove("tokenizer.json"), "tokenizer"),
-        (remove("tokenizer_config.json"), r"tokenizer_config\.json"),
-        (write("tokenizer.json", "{"), r"tokenizer\.json"),
-        (write("tokenizer.json", "{}"), r"tokenizer\.json"),
-        (write("tokenizer.json", '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"}}'), ""),
-        (remove("model.safetensors"), "no weights"),
-        (write("model.safetensors", "x"), ""),
-        (pickled, r"pytorch_model\.bin, a pickle"),
-        (coded, "its own code"),
-        (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "its own code"),
-        (write("config.json", "{"), r"config\.json"),
-        (write("config.json", "[]"), ""),
-        (change("config.json", vocab_size=None), ""),
-        (change("config.json", layer_norm_eps=[], layer_norm_epsilon=[], rms_norm_eps=[]), ""),
-    ],
-)
+@pytest.mark.parametrize(("damage", "named"), [
+    (remove("tokenizer.json"), "tokenizer"),
+    (remove("tokenizer_config.json"), r"tokenizer_config\.json"),
+    (write("tokenizer.json", "{"), r"tokenizer\.json"),
+    (write("tokenizer.json", "{}"), r"tokenizer\.json"),
+    (write("tokenizer.json", '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"}}'), ""),
+    (remove("model.safetensors"), "no weights"),
+    (write("model.safetensors", "x"), ""),
+    (pickled, r"pytorch_model\.bin, a pickle"),
+    (coded, "its own code"),
+    (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "its own code"),
+    (write("config.json", "{"), r"config\.json"),
+    (write("config.json", "[]"), ""),
+    (change("config.json", vocab_size=None), ""),
+    (change("config.json", layer_norm_eps=[], layer_norm_epsilon=[], rms_norm_eps=[]), ""),
+])  # fmt: skip
 def test_damaged_folders_are_one_error_for_every_loader(
     models: Path,
     tmp_path: Path,
@@ -263,22 +258,17 @@ def pipe(name: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
-@pytest.mark.parametrize(
-    ("damage", "kind", "file"),
-    [
-        (directory, "a folder", "config.json"),
-        (pipe, "a pipe or a device", "tokenizer_config.json"),
-        (pipe, "a pipe or a device", "special_tokens_map.json"),
-    ],
-    ids=["config", "tokenizer", "tokens"],
-)
+@pytest.mark.parametrize(("damage", "kind", "file"), [
+    (directory, "a folder", "config.json"),
+    (pipe, "a pipe or a device", "tokenizer_config.json"),
+    (pipe, "a pipe or a device", "special_tokens_map.json"),
+], ids=["config", "tokenizer", "tokens"])  # fmt: skip
 def test_settings_that_are_a_folder_or_a_pipe_are_refused(
     models: Path, tmp_path: Path, loader: str, name: str, damage: Any, kind: str, file: str
 ) -> None:
     """A pipe that nobody writes to would be read for ever."""
     folder = broken(models, name, tmp_path / "m", damage(file))
-    with pytest.raises(ConfigError, match=rf"its {file} \(in .*\) is {kind}, and a file is expected"):
-        LOADERS[loader](folder)
+    raises(ConfigError, rf"its {file} \(in .*\) is {kind}, and a file is expected", LOADERS[loader], folder)
 
 
 @pytest.mark.parametrize("loader", ["generator", "language", "judge", "ranker", "encoder", "dense"])
@@ -298,22 +288,18 @@ def test_a_tokenizer_without_a_token_for_unknown_words_is_refused(
         LOADERS[loader](folder)
 
 
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        (lambda folder: shutil.rmtree(folder / "1_Pooling"), "settings of Pooling"),
-        (remove("modules.json"), r"lacks modules\.json"),
-        (write("modules.json", "[3]"), r"modules\.json"),
-        (write("modules.json", "[]"), r"modules\.json"),
-        (write("modules.json", "{"), r"modules\.json"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "named"), [
+    (lambda folder: shutil.rmtree(folder / "1_Pooling"), "settings of Pooling"),
+    (remove("modules.json"), r"lacks modules\.json"),
+    (write("modules.json", "[3]"), r"modules\.json"),
+    (write("modules.json", "[]"), r"modules\.json"),
+    (write("modules.json", "{"), r"modules\.json"),
+])  # fmt: skip
 def test_a_sentence_folder_without_a_part_is_refused(
     models: Path, tmp_path: Path, damage: Callable[[Path], Any], named: str
 ) -> None:
     folder = broken(models, "sentence", tmp_path / "m", damage)
-    with pytest.raises(GrlsError, match=named):
-        BiEncoderModel.load(folder, device="cpu")
+    raises(GrlsError, named, BiEncoderModel.load, folder, device="cpu")
 
 
 def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> None:
@@ -323,25 +309,21 @@ def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> Non
     assert Pretrained(str(tmp_path / "m")).load()
     shard = sorted((tmp_path / "m").glob("model-*.safetensors"))[1]
     shard.unlink()
-    with pytest.raises(ConfigError, match=shard.name):
-        Pretrained(str(tmp_path / "m")).load()
+    raises(ConfigError, shard.name, Pretrained(str(tmp_path / "m")).load)
 
 
 @pytest.mark.parametrize("loader", ["generator", "language", "tuned"])
 def test_an_encoder_writes_nothing(models: Path, loader: str) -> None:
     """transformers opens one as a causal model, which sees later tokens."""
-    with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
-        LOADERS[loader](str(models / "mlm"))
+    raises(ConfigError, "a bert is an encoder, which writes nothing", LOADERS[loader], str(models / "mlm"))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "5", '{"stages": 5}', '{"stages": [5]}', "{}"])
 def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "training.json").write_text(text)
-    with pytest.raises(DataError, match=r"training\.json"):
-        read_stages(tmp_path)
+    raises(DataError, r"training\.json", read_stages, tmp_path)
     folder = broken(models, "sentence", tmp_path / "m", write("training.json", text))
-    with pytest.raises(DataError, match=r"training\.json"):
-        BiEncoderModel.load(folder, device="cpu")
+    raises(DataError, r"training\.json", BiEncoderModel.load, folder, device="cpu")
 
 
 @pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])

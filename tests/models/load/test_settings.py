@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import raises
 from small_data import scratch, small_retriever, tiny_bert, write_small
 
 from grls.answer.writer import TextWriter
@@ -79,8 +80,7 @@ def test_a_changed_setting_is_refused_by_file_and_field(
         with pytest.raises(MismatchError, match=rf"{kind}/model/{name}: {message}.*`grls index`"):
             load_retriever(place / kind, Opening(device="cpu", verify=verify))
     if kind != "st5":  # which is no member
-        with pytest.raises(MismatchError, match=f"{kind}/model/{name}: {message}"):
-            load_retriever(place / "fusion", CPU)
+        raises(MismatchError, f"{kind}/model/{name}: {message}", load_retriever, place / "fusion", CPU)
 
 
 def test_what_changes_no_result_is_let_pass(place: Path) -> None:
@@ -103,20 +103,16 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
 def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> None:
     file = place / "dense" / "model" / "config.json"
     file.write_text("[]")
-    with pytest.raises(DataError, match=r"model/config.json: expected an object"):
-        load_retriever(place / "dense", CPU)
+    raises(DataError, r"model/config.json: expected an object", load_retriever, place / "dense", CPU)
     edit(place / "dense" / "grls.json", settings={"config.json": []})
     with pytest.raises(DataError, match=r"grls.json: settings: expected the settings of the model"):
         load_retriever(place / "dense", CPU)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
-        *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
+    *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),
+])  # fmt: skip
 def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: Any) -> None:
     model = place / "generative" / "model"
     edit(model / "generation_config.json", decoder_start_token_id=...)
@@ -129,17 +125,13 @@ def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: 
         lambda: load_language_model(str(model), "cpu"),
     ]
     for opened in opens:
-        with pytest.raises(ConfigError, match=r"decoder_start_token_id .*expected.*correct it"):
-            opened()
+        raises(ConfigError, r"decoder_start_token_id .*expected.*correct it", opened)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("eos_token_id", "x"), ("pad_token_id", 1.5), ("num_beams", "x"), ("repetition_penalty", -1.0),
-        ("forced_bos_token_id", 10**9), ("suppress_tokens", "x"), ("temperature", [1]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("eos_token_id", "x"), ("pad_token_id", 1.5), ("num_beams", "x"), ("repetition_penalty", -1.0),
+    ("forced_bos_token_id", 10**9), ("suppress_tokens", "x"), ("temperature", [1]),
+])  # fmt: skip
 def test_settings_that_generate_breaks_on_are_refused_at_opening(place: Path, field: str, value: Any) -> None:
     model = place / "generative" / "model"
     edit(model / "generation_config.json", **{field: value})

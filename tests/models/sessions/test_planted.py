@@ -1,4 +1,4 @@
-"""Which models the fast search may drive is the same in every precision."""
+"""Which models the fast search may drive, in every precision, and with which attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +17,7 @@ from transformers import (
 
 from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
+from grls.models.sessions.memory import SHORT, configs_of, plain_attention
 
 PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -66,3 +67,32 @@ def test_models_that_take_their_positions_are_driven_in_every_precision(
     make: Callable[[], Any], kind: torch.dtype
 ) -> None:
     assert slot_model(plain_generator(make().to(kind))) is not None
+
+
+@pytest.mark.parametrize("make", [small_llama, small_t5])
+@pytest.mark.filterwarnings("error")
+def test_on_a_cpu_attention_is_plain_within_the_block_only(make: Callable[[], Any]) -> None:
+    model = make()
+
+    def kinds() -> set[str]:
+        return {config._attn_implementation for config in configs_of(model)}
+
+    def fail_within() -> None:
+        with plain_attention(model, SHORT):
+            assert kinds() == {"eager"}
+            raise KeyError
+
+    before = kinds()
+    with pytest.raises(KeyError):
+        fail_within()
+    assert kinds() == before != {"eager"}
+    with plain_attention(model, SHORT + 1):  # where it would keep too much
+        assert kinds() == before
+
+
+def test_what_is_computed_is_the_same() -> None:
+    model, tokens = small_llama().eval(), torch.tensor([[3, 4, 5, 6]])
+    assert model.config._attn_implementation == "sdpa"
+    fused = model(input_ids=tokens).logits
+    with plain_attention(model, 4):
+        assert model(input_ids=tokens).logits.allclose(fused, atol=1e-5)

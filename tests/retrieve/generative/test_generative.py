@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from failing import fails, raises
+from fixture_types import Capsys
 from llama_small import write_llama
 from safetensors.torch import load_file, save_file
 from small_data import passages, queries, scratch, small_retriever, small_tokenizer, write_jsonl, write_small
@@ -114,12 +115,6 @@ def test_done_is_never_a_hit(retriever: GenerativeRetriever) -> None:
         assert {hit.id for hit in hits} == {p.id for p in passages()}
         scores = [hit.score for hit in hits]
         assert scores == sorted(scores, reverse=True)
-
-
-def test_saving_replaces_the_earlier_retriever(retriever: GenerativeRetriever, saved: Path) -> None:
-    (saved / "old.txt").write_text("old")
-    retriever.save_pretrained(saved)
-    assert not (saved / "old.txt").exists()
 
 
 @pytest.mark.parametrize(("file", "change", "message"), [
@@ -323,10 +318,8 @@ def test_what_cannot_be_done_is_refused(
     causal: GenerativeRetriever, data: Path, llama: Path, tmp_path: Path
 ) -> None:
     causal.options = SearchOptions(compile=True)
-    with pytest.raises(ConfigError, match="LlamaForCausalLM's decoder cannot be driven"):
-        causal.retrieve(queries()[:1], 1)
-    with pytest.raises(ConfigError, match="between 1 and 2, got 3"):
-        CausalLM(str(llama), layers=3).load()
+    raises(ConfigError, "LlamaForCausalLM's decoder cannot be driven", causal.retrieve, queries()[:1], 1)
+    raises(ConfigError, "between 1 and 2, got 3", CausalLM(str(llama), layers=3).load)
     assert CausalLM(str(llama), layers=1).load().model.config.num_hidden_layers == 1
     short = write_llama(tmp_path / "short", data, positions=12)
     loaded = CausalLM(str(short)).load()
@@ -346,10 +339,7 @@ def folders(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     place = tmp_path_factory.mktemp("prefixes")
     whole = small_retriever(data)
     index = build_index(whole.corpus, whole.codec, form="prefixes")
-    made = {
-        "whole": whole,
-        "prefixes": GenerativeRetriever(whole.model, whole.codec, whole.corpus, index),
-    }
+    made = {"whole": whole, "prefixes": GenerativeRetriever(whole.model, whole.codec, whole.corpus, index)}
     for form, retriever in made.items():
         retriever.save_pretrained(place / form)
     return {form: place / form for form in made} | {"data": data}
@@ -391,9 +381,7 @@ def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: 
     assert found["whole"] == found["prefixes"]
 
 
-def test_passages_cannot_be_added(
-    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_passages_cannot_be_added(folders: dict[str, Path], tmp_path: Path, capsys: Capsys) -> None:
     retriever = opened(folders, "prefixes")
     before = retriever.retrieve(queries(), 3)
     with pytest.raises(ConfigError, match=r"adding passages needs whole.*--index.form whole`\.$"):
@@ -432,10 +420,7 @@ def test_an_index_of_prefixes_refuses_what_it_does_not_hold() -> None:
 
 
 def test_the_command_sorts_in_memory_or_on_disk(
-    folders: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folders: dict[str, Path], tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["index", f"{folders['whole'] / 'model'}", f"--corpus={folders['data']}", "--index.form=prefixes"]
     monkeypatch.setattr("grls.index.build.SMALLEST_MEMORY", 1)
@@ -595,9 +580,7 @@ def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
     raises(ConfigError, "rescore_weight must be a finite number", SearchOptions, rescore_weight=math.nan)
 
 
-def test_commands_refuse_what_cannot_rescore(
-    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_refuse_what_cannot_rescore(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
     assert main(["index", f"{llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
     tune = ["tune", tmp_path / "plain", f"--data={data}"]
     assert "a generator that has learned to rescore" in fails(capsys, *tune)
@@ -605,7 +588,7 @@ def test_commands_refuse_what_cannot_rescore(
 
 
 def test_the_weight_is_tuned_and_written_for_retrieve(
-    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, llama: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     kept = tmp_path / "kept"
     rereading(data, llama).save_pretrained(kept)

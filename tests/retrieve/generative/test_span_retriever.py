@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from failing import fails, raises
+from fixture_types import Capsys
 from models_small import log_probability
 from small_data import queries, scratch
 
@@ -227,9 +228,7 @@ def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
     assert short.retrieve(queries()[:3], 5) == retriever.retrieve(queries()[:3], 5)
 
 
-def test_the_commands_make_and_use_it(
-    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
     model, folder = shutil.copytree(llama, tmp_path / "llama"), tmp_path / "retriever"
     command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
     write_json(model / SPANS, {"words": 4})  # as training writes it
@@ -266,18 +265,16 @@ def test_a_t5_writes_spans_too(data: Path) -> None:
 WIDE = SearchOptions(beams=200)  # all spans there are
 NEW = [
     Passage("new", "the otter is proud and calm .", "A river"),
-    Passage("twin", "the otter is proud and calm .", "A river"),
-    Passage("short", "otter"),
-]
+    Passage("twin", "the otter is proud and calm .", "A river"), Passage("short", "otter"),
+]  # fmt: skip
 
 
 def made(llama: Path, corpus: Corpus | None = None, **options: Any) -> GenerativeRetriever:
     loaded = CausalLM(str(llama)).load()
     parts = (
-        loaded.model.eval(),
-        loaded.tokenizer,
+        loaded.model.eval(), loaded.tokenizer,
         Corpus.read(llama.parent / "data") if corpus is None else corpus,
-    )
+    )  # fmt: skip
     return GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3, **options)
 
 
@@ -316,7 +313,7 @@ def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None
     assert "new" in {name for name, _ in found(retriever, 40)[0]}
 
 
-@pytest.mark.parametrize("backend", ["array", "marisa", "flat"])
+@pytest.mark.parametrize("backend", ["array", "flat"])
 def test_merged_it_is_the_folder_of_an_index_built_anew(llama: Path, tmp_path: Path, backend: str) -> None:
     retriever = made(llama, backend=backend)
     gone = {retriever.corpus[number].id for number in (0, 3)}

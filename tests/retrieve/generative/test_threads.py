@@ -14,12 +14,7 @@ from small_data import queries, small_retriever
 from grls.answer.ralm.task import _write
 from grls.models.causal.slots import CausalGenerator
 from grls.models.head import Head
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
-from grls.retrieve.hybrid.retriever import HybridRetriever
 
 THREADS, CALLS = 6, 18
 
@@ -44,20 +39,6 @@ def test_single_step_with_several_widths(retriever: GenerativeRetriever) -> None
     """k sets the width of the beam, so the kept search is another one from call to call."""
     asked = queries()
     same_as_alone(lambda n: retriever.retrieve([asked[n % len(asked)]], 1 + n % 3 * 12))
-
-
-def test_chains_and_priors(retriever: GenerativeRetriever) -> None:
-    asked = queries()
-    chains = HopsRetriever(retriever, HopOptions("dynamic", 2))
-    weighed = [WeightedSource(RetrieverPrior(BM25Retriever(retriever.corpus)), 0.5, 1.0),
-               WeightedSource(EmptyPromptPrior(retriever), -0.2)]  # fmt: skip
-    hybrid = HybridRetriever(retriever, weighed)
-
-    def ask(n: int) -> Any:
-        some = [asked[n % len(asked)]]
-        return chains.retrieve_chains(some) if n % 2 else hybrid.retrieve(some, 3)
-
-    same_as_alone(ask)
 
 
 def test_a_search_that_fails_leaves_the_model_to_the_next(retriever: GenerativeRetriever) -> None:

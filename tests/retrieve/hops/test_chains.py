@@ -196,8 +196,7 @@ def test_a_done_that_was_never_learned_is_warned_of(
 
 
 def test_what_cannot_work_is_refused() -> None:
-    with pytest.raises(ConfigError, match="bm25 never writes DONE"):
-        appending(BM25Retriever(CORPUS), 2, dynamic=True)
+    raises(ConfigError, "bm25 never writes DONE", appending, BM25Retriever(CORPUS), 2, dynamic=True)
     astray = WordOverlap()
     astray.corpus = LETTERS
     raises(MismatchError, "not in corpus", best, astray, 2, [Query("q", "stone")])
@@ -413,10 +412,8 @@ def test_a_limit_without_effect_is_refused() -> None:
     raises(ConfigError, "per_first limits chains of hops: choose steps", HopOptions, per_first=1)
     for steps in ("ranked", "fixed"):
         hops = HopOptions(steps, chains=1, per_first=1)
-        with pytest.raises(ConfigError, match=r"one chain is kept: set chains above 1"):
-            hop_by_hop(tabled(), hops)
-    with pytest.raises(ConfigError, match="one chain is kept"):
-        hop_by_hop(tabled(), HopOptions("fixed", per_first=1))
+        raises(ConfigError, r"one chain is kept: set chains above 1", hop_by_hop, tabled(), hops)
+    raises(ConfigError, "one chain is kept", hop_by_hop, tabled(), HopOptions("fixed", per_first=1))
 
 
 @pytest.mark.parametrize("limit", [1, 2])

@@ -447,12 +447,10 @@ def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_
     pool: Any = _Promises(lambda setting: recall.get(weights(setting), 0.1))
     for order in ({(2.0, 1.0): 0.7, (4.0, 0.0): 0.6}, {}):
         tuned = tune_together(
-            choices,
-            lambda setting, order=order: Quality(
-                recall.get(weights(setting), 0.1), order.get(weights(setting), 0.0)
-            ),
+            choices, lambda setting,
+            order=order: Quality(recall.get(weights(setting), 0.1), order.get(weights(setting), 0.0)),
             pool,
-        )
+        )  # fmt: skip
         assert weights(tuned.priors) == (2.0, 1.0)
 
 

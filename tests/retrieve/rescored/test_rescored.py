@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from cross_encoders import cross_encoder
+from failing import raises
 from sentence_transformers import CrossEncoder
 from small_data import passages, queries, small_retriever, tiny_bert
 from torch import nn
@@ -222,8 +223,7 @@ def test_in_hops_the_cross_encoder_reads_the_passages_found(
         second = logits(model, longer, words.retrieve([longer], 10)[0])
         second.pop(one.id)
         assert (two.id, two.score) == (max(second, key=lambda name: second[name]), best(second))
-    with pytest.raises(ConfigError, match="rescored never writes DONE"):
-        HopsRetriever(made.retriever, HopOptions("dynamic", 2))
+    raises(ConfigError, "rescored never writes DONE", HopsRetriever, made.retriever, HopOptions("dynamic", 2))
 
 
 def best(found: dict[str, float]) -> Any:
@@ -278,8 +278,7 @@ def test_ranked_hops_have_the_temperature_of_the_first_retriever(
         assert ranked.temperature == usual_temperature(one)
     first.rows = first.rows / np.linalg.norm(first.rows, axis=1, keepdims=True)
     assert usual_temperature(over(first, scorer, Rereading(3, 0.02))) == 0.05
-    with pytest.raises(ConfigError, match=r"set temperature"):
-        usual_temperature(over(first, scorer, Rereading(3)))
+    raises(ConfigError, r"set temperature", usual_temperature, over(first, scorer, Rereading(3)))
 
 
 def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scorer: PairScorer) -> None:
