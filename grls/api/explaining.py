@@ -17,7 +17,7 @@ from grls.explain.standing import GoldStanding, in_ranking, standing_parts, stan
 from grls.explain.text import TEXT_ALONE, Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hops.stop import Never, stop_rule
+from grls.retrieve.hops.stop import stop_of_hop
 from grls.retrieve.queries import queries_of
 from grls.retrieve.spec import DATA, data_beside
 
@@ -116,8 +116,7 @@ def explain_query(
         ranked = standings(retriever, query, order, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
     k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
-    explainer = Explainer(decoding, k, stop=stop)
+    explainer = Explainer(decoding, k, stop=stop_of_hop(decoding, hops))
     ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [

@@ -31,7 +31,7 @@ from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hops.stop import Never, StopRule, stop_rule
+from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
 
 MOST_STEPS = 256
 """Steps of a search that are listed."""
@@ -117,7 +117,7 @@ class BeamTrace(NamedTuple):
         early_stop: Whether a unique prefix ends a beam.
         vocabulary: Number of tokens of the model.
         passages: Number of different passages that may be found.
-        done_bias: Bias (nats) on DONE, which hops add after the search.
+        stop: The stop rule, whose bias on DONE hops add after the search.
         rescored: Number of results that are rescored after the search.
         steps: The steps; none where one passage alone may be found.
         cut: The search has further steps.
@@ -131,7 +131,7 @@ class BeamTrace(NamedTuple):
     early_stop: bool
     vocabulary: int
     passages: int
-    done_bias: float
+    stop: StopRule
     rescored: int
     steps: tuple[TracedStep, ...]
     cut: bool
@@ -169,7 +169,7 @@ def trace_beam(
     generator: GenerativeRetriever = inner.generator
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with exclusive(generator.model):
-        stop: StopRule = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+        stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
         numbers: list[int] = []
         for name, number in zip(evidence, generator.corpus.numbers(evidence), strict=True):
@@ -201,7 +201,7 @@ def trace_beam(
             early_stop=decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
             passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
-            done_bias=stop.bias if may_end else 0.0,
+            stop=stop if may_end else Never(),
             rescored=generator.options.rescore,
             steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
             cut=len(steps) > MOST_STEPS,

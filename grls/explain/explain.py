@@ -126,7 +126,7 @@ class Explainer:
                         early_stop=decoder.stops_early,
                         beams=decoder.beams,
                         k=self.k,
-                        done_bias=searches.bias.get(done, 0.0),
+                        stop=self.stop,
                         judgement=judgement,
                         rank=returned.index(number) + 1 if number in returned else None,
                         score=None if score is None else score.score,
@@ -288,8 +288,8 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias on DONE (nats); its scores here include it. Where it shifts log-odds
-            (:mod:`grls.retrieve.hops.stop`), the normalizer, which lowers all scores alike, is left out.
+        stop: The stop rule. The scores of DONE here include its bias (nats). Where that shifts log-odds, the
+            normalizer, which lowers all scores alike, is left out.
         judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.
@@ -312,7 +312,7 @@ class Explanation(NamedTuple):
     early_stop: bool
     beams: int
     k: int
-    done_bias: float
+    stop: StopRule
     judgement: Judgement
     rank: int | None
     score: float | None
@@ -339,7 +339,7 @@ class Explanation(NamedTuple):
     @property
     def taken(self) -> int:
         """Number of passages that the search returns before DONE gets its bias and k are kept."""
-        return max(self.k, self.beams) if self.done_bias else self.k
+        return max(self.k, self.beams) if self.stop.bias else self.k
 
     @property
     def left(self) -> PathRow | None:

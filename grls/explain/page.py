@@ -97,6 +97,7 @@ def facts(e: Explanation) -> dict[str, Any]:
     """Every fact of an explanation, as JSON values."""
     fields: dict[str, Any] = _plain(e)
     fields["query"].pop("metadata")
+    fields |= fields.pop("stop").options
     return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
 
 

@@ -341,12 +341,12 @@ def save_retrieved(
         if missing > len(done) / 2:  # most chains were ended by the limit of hops
             log.warning(
                 "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-                "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find %s, or raise %s.",
+                "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find the bias on DONE, or "
+                "raise %s.",
                 missing,
                 len(done),
                 Option("data.done", True),
                 Option("fit.done", True),
-                Option("hops.done_bias"),
                 Option("hops.max"),
             )
     unfit = next(
