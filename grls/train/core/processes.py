@@ -318,7 +318,8 @@ class FullyShard(ModelParallelStrategy):
             super().save_checkpoint(checkpoint, folder, storage_options)
             self.barrier()
             if self.is_global_zero:
-                write_hashes(Path(folder))
+                names = sorted(f.relative_to(folder) for f in Path(folder).rglob("*") if f.is_file())
+                write_json(f"{folder}/{HASHES}", {str(name): sha256(Path(folder, name)) for name in names})
         self.barrier()
 
     def load_checkpoint(
@@ -350,7 +351,12 @@ class FullyShard(ModelParallelStrategy):
         return super().load_checkpoint(path, weights_only)
 
     def load_weights(self, path: str | Path) -> int:
-        """Read the weights of a checkpoint into the model; returns the step of the checkpoint."""
+        """Read the weights of a checkpoint into the model; returns the step of the checkpoint.
+
+        Raises:
+            ConfigError: The checkpoint is damaged.
+        """
+        refuse_damaged_folder(Path(path))
         assert self.model is not None
         weights = {_WEIGHTS: get_model_state_dict(self.model)}
         load(weights, checkpoint_id=str(path))
@@ -420,11 +426,14 @@ def refuse_damaged_folder(path: Path) -> None:
     """
     if not all((path / name).is_file() for name in (META, ".metadata")):
         raise ConfigError(f"{path} is no checkpoint of a sharded run: give the last.ckpt of one.")
-    damaged = folder_damage(path)
-    if damaged is not None:
-        raise ConfigError(
-            f"{path} is damaged ({damaged}): resume from another checkpoint, or begin a new run."
-        )
+    try:
+        hashes = read_json(path / HASHES)
+        changed = (f"{name} has changed" for name, digest in hashes.items() if sha256(path / name) != digest)
+        fault = next(changed, None)
+    except (AttributeError, DataError, OSError, TypeError, ValueError) as error:
+        fault = str(error)
+    if fault is not None:
+        raise ConfigError(f"{path} is damaged ({fault}): resume from another checkpoint, or begin a new run.")
 
 
 # torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of
@@ -449,21 +458,3 @@ def damage(path: Path) -> str | None:
     except _UNREADABLE as error:
         return str(error) or type(error).__name__
     return None if broken is None else f"the checksum of its part {broken} does not match"
-
-
-def write_hashes(folder: Path) -> None:
-    """Write the hashes of a folder's files."""
-    names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    write_json(folder / HASHES, {str(name): sha256(folder / name) for name in names if str(name) != HASHES})
-
-
-def folder_damage(folder: Path) -> str | None:
-    """The damaged file of a checkpoint folder, with the reason; None: all files are whole."""
-    try:
-        known = read_json(folder / HASHES)
-        for name, digest in known.items():
-            if sha256(folder / name) != digest:
-                return f"{name} has changed"
-    except (AttributeError, DataError, OSError, TypeError, ValueError) as error:
-        return str(error)
-    return None
