@@ -111,7 +111,6 @@ class BeamTrace(NamedTuple):
 
     Attributes:
         evidence: Ids of the passages before.
-        mode: Score mode.
         beams: Beam width K.
         k: Passages that the search returns.
         early_stop: Whether a unique prefix ends a beam.

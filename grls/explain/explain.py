@@ -246,9 +246,6 @@ class Result(NamedTuple):
     """A passage that the search returned.
 
     Attributes:
-        rank: The rank, from 1.
-        id: Passage id.
-        text: Its text.
         score: Score in the search (nats); for DONE with its bias.
         complete: Log-probability (nats) of the whole passage; for DONE with its bias.
         above: Whether it scores at least as high as the gold passage.
@@ -280,11 +277,9 @@ class Explanation(NamedTuple):
     """The facts about one query, hop and gold passage.
 
     Attributes:
-        query: The query.
         evidence: Ids of the passages before this hop.
         gold: Id of the gold passage.
         gold_text: Its text.
-        mode: Score mode.
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
@@ -300,7 +295,6 @@ class Explanation(NamedTuple):
         done: Score and rank of DONE; None if the model may not write DONE.
         twins: Ids of other passages with equal tokens.
         cut_tokens: Number of its tokens that the length limit cut.
-        tree: The beam tree.
         priors: Whether priors look ahead for the generator; all scores include them.
     """
 
@@ -368,7 +362,6 @@ class Judgement(NamedTuple):
     """A verdict with its reasons.
 
     Attributes:
-        verdict: The verdict.
         sufficient: The smallest beam width tried that finds the passage; None if no beam did.
         widest: The widest beam tried.
         true_rank: Rank among all passages by exact score, from 1; None if not all were scored.

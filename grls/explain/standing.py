@@ -31,9 +31,7 @@ class Above(NamedTuple):
 
     Attributes:
         rank: Its rank, from 1.
-        id: Passage id.
         text: Title and text.
-        score: Its score.
         ahead: By how much it is ahead; None: the score of the gold passage is not known.
     """
 
@@ -48,7 +46,6 @@ class GoldStanding(NamedTuple):
     """Where a gold passage stands in the ranking of a query.
 
     Attributes:
-        query: The query.
         gold: Id of the gold passage.
         gold_text: Its title and text.
         system: The name of the retriever.

@@ -176,7 +176,6 @@ class Part(NamedTuple):
     Attributes:
         kind: ``facts``: rows of a name and a value; ``text``: rows of sentences; ``table``: rows of cells,
             the header first.
-        rows: Its rows.
         left: Of a table, the columns that are aligned left.
         marks: The rows that stand out -> their ANSI colour.
     """

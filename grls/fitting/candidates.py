@@ -74,7 +74,6 @@ class System:
     """A candidate on disk.
 
     Attributes:
-        name: Its name.
         folder: The name of its folder below ``members``.
         parts: The systems whose rankings are fused; none: it is no fusion.
         models: Base models that it searches with.

@@ -33,7 +33,6 @@ class TuneChoice(NamedTuple):
 
     Attributes:
         changes: Fields of the folder's ``grls.json``.
-        measure: The name of the measure.
         before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
             without priors, rescoring or cut.
         after: Its value with the choice.
@@ -83,12 +82,7 @@ class Tuning:
     """A folder under tuning.
 
     Args:
-        folder: The retriever folder.
         spec: What stands in its ``grls.json``, with what earlier steps have chosen.
-        dev: The development queries.
-        grid: The settings to try.
-        opening: How the folder is opened.
-        journal: The measurements.
         memory: The hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
@@ -130,7 +124,6 @@ class Journal:
     """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
 
     Args:
-        path: The file.
         settings: The settings of all measurements, as JSON values.
 
     Raises:
@@ -190,7 +183,6 @@ class DevQueries:
     """Q queries to tune on.
 
     Attributes:
-        data: The data set folder.
         split: Which queries.
         queries: ``[Q]``.
         gold: ``[Q]`` ids of the gold passages.

@@ -33,7 +33,6 @@ class RetrievedPassage(NamedTuple):
     """A retrieved passage.
 
     Attributes:
-        id: Its id.
         text: The text as a model reads it: on one line, with its title.
         score: The retriever's score; for fused queries, the sum of probabilities.
         probability: See the module; for fused queries, the sum, which is not normalised.
@@ -54,8 +53,6 @@ class Retrieval(dspy.Module):
     """A retriever as a DSPy module; copies of a program share it.
 
     Args:
-        retriever: The retriever.
-        corpus: The passages.
         k: Passages a query.
         scale: Meaning of the retriever's scores; ``log`` for a generator.
         batch_size: Most queries of a batch.

@@ -58,7 +58,6 @@ class Reranker:
 
     Args:
         model: A transformers sequence classification model with one label.
-        tokenizer: Its tokenizer.
         prefix_tokens: Length of the prefix, in tokens of the language model.
         max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
             cut.

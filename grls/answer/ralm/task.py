@@ -338,7 +338,6 @@ class RalmContinuation(NamedTuple):
     """The continuation of a prompt.
 
     Attributes:
-        text: The text.
         passages: For each stride the ids of the documents before it.
         ended: False if the length limit cut the text.
     """

@@ -131,7 +131,6 @@ class Keys:
     Attributes:
         texts: The text of each key.
         passages: Numbers of the passages that each key stands for, ascending.
-        index: The constraint index over the keys.
         origin: The data and options that the keys were made from.
     """
 

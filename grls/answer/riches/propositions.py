@@ -268,8 +268,6 @@ class Propositions(NamedTuple):
     """The propositions of a passage.
 
     Attributes:
-        passage: Its id.
-        texts: The propositions.
         by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
         dropped: Reason -> number of lines of the model that were left out (see
             :class:`Parsed`); ``unread`` if the passage is too long.
@@ -289,7 +287,6 @@ class Propositionizer:
 
     Args:
         model: A transformers model, causal or encoder-decoder.
-        tokenizer: Its tokenizer.
         prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
         max_new_tokens: Length limit of the output for a passage.
         longest: Most characters of a proposition.

@@ -52,8 +52,6 @@ class Targets:
     """Writes targets.
 
     Args:
-        tokenizer: The model's tokenizer.
-        corpus: The passages.
         keys: The keys, made with this tokenizer and with the markers to write.
         thoughts: The words before a quote. ``shared``: the content words of the key that occur in the
             question or in a key quoted before, because a model can know these before it finds the passage;

@@ -28,13 +28,7 @@ _DEV = "dev"
 
 
 class Split(NamedTuple):
-    """Queries with their judgements, over a corpus.
-
-    Attributes:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: All passages.
-    """
+    """Queries with their judgements, over a corpus."""
 
     queries: Sequence[Query]
     qrels: Qrels

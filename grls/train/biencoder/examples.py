@@ -84,7 +84,6 @@ class _Mined(NamedTuple):
 
     Attributes:
         query: Index of the query.
-        hop: The hop.
         first: The evidence of the second hop; empty: the evidence is that of the file.
     """
 
@@ -100,11 +99,7 @@ class BiEncoderExamples:
     of all proofs are gold.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
         encoder: Makes texts from query, evidence and passages.
-        options: The options of the pairs.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
             passages are left out, and a short ranking is filled up at random; None: all are random.
         teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
@@ -364,7 +359,6 @@ class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
     Attributes:
-        retriever: Ranks the passages.
         name: Its name, for the error.
         words: The most words of a passage's text in the evidence; 0: all.
         remedy: What to do if it finds nothing, for the error.

@@ -56,7 +56,6 @@ class BiEncoderModule(TrainingModule):
 
     Args:
         encoder: The bi-encoder; it is trained in place.
-        options: The options of the training.
         steps: Optimizer steps of the whole training.
         evaluator: Measures dev after each epoch; None: nothing does.
         state: Settings and files of the run, for checkpoints.

@@ -93,8 +93,6 @@ class ChainCollator:
     """Makes batches of chains.
 
     Args:
-        pad_token: Padding.
-        index: The constraint index.
         teaching: Makes the targets and paths of hops.
         decay: See :func:`grls.train.chains.decisions.walk_paths`.
         start_token: First token of the decoder; None for a causal model.

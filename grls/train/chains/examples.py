@@ -63,10 +63,6 @@ class ChainExamples:
     """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        codec: Text to tokens.
         kwargs: The options of :class:`~grls.train.stages.examples.RetrieveExamples`.
     """
 
@@ -151,7 +147,6 @@ class Teaching:
     """Makes the targets and paths of hops.
 
     Args:
-        index: The constraint index.
         done: The number of DONE.
         teacher: The teacher; None: only gold passages are learned.
         share: Share of the teacher in a target.
@@ -312,7 +307,6 @@ class SpanTargets:
     their first six letters, ignoring case. In a hop, words of the evidence count as words of the query.
 
     Args:
-        spans: The spans.
         temperature: The temperature T (nats).
         evidence: Words of the evidence passages count as words of the query.
         evidence_words: Words of each evidence passage that a hop reads (:func:`grls.data.evidence.excerpt`);

@@ -230,11 +230,7 @@ _Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class DrawnExamples(Dataset[Example]):
-    """Examples as a torch data set; an item is indexed by (number, epoch).
-
-    Args:
-        examples: What to draw from.
-    """
+    """Examples as a torch data set; an item is indexed by (number, epoch)."""
 
     def __init__(self, examples: Examples):
         self.examples = examples
@@ -270,10 +266,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
     Args:
         lengths: The length of each example.
         batch_size: Examples of a batch, of all ranks together.
-        seed: Seed of the order.
         shuffle: Draw a new order each epoch; otherwise every pass is epoch 0, in file order.
-        rank: The rank of this process.
-        ranks: Number of processes.
         pool: Batches that are sorted by length together; 1 mixes all lengths.
         lengths_in: Gives the lengths in an epoch, where they vary from epoch to epoch.
     """

@@ -175,11 +175,8 @@ class PassageReader:
     A passage without a content word, or without a neighbour, is read by its front.
 
     Args:
-        corpus: The passages.
-        codec: Text to tokens.
         reading: The options of the input.
         row: Gives the target sequence of a passage, by its number.
-        seed: Seed of the draws.
 
     Raises:
         ConfigError: See :meth:`PassageInput.check`.

@@ -239,11 +239,7 @@ _WEIGHTS = "state_dict"
 
 
 class Within(nn.Sequential):
-    """A model whose weights are whole while a function runs.
-
-    Args:
-        model: The model, the only member.
-    """
+    """A model whose weights are whole while a function runs."""
 
     def __init__(self, model: nn.Module):
         super().__init__(model)

@@ -87,7 +87,6 @@ class EncoderTrainer(Trainer):
     """The trainer of a bi-encoder or a reranker, on one process or on those of torchrun.
 
     Args:
-        device: The device of the model.
         precision: ``float32``, ``bfloat16`` (mixed) or ``auto``.
         strategy: ``ddp``, ``fsdp`` or ``fsdp_cpu_offload``.
         unused: Some weights have no gradient, which ``ddp`` must know.
@@ -228,9 +227,6 @@ class RefuseNaN(L.Callback):
     One such step spoils every weight, and the next checkpoint would replace the last good one.
     A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
     that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
-
-    Args:
-        remedy: The options to change, for the error text.
     """
 
     def __init__(self, remedy: str = GENERATOR):
@@ -307,7 +303,6 @@ class TimeLimit(L.Callback):
     It ends as it would after its last step: dev is measured once more, and the best weights are kept.
 
     Args:
-        clock: The clock of the training.
         steps: Optimizer steps of the whole training; None: as many as the trainer makes.
     """
 

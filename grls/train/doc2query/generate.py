@@ -123,7 +123,6 @@ class QueryPrompt:
 
     Args:
         tokenizer: The tokenizer of the model, with an end token.
-        causal: Whether the model is causal.
         form: Length limits.
 
     Raises:
@@ -216,14 +215,7 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
 
 
 class QueryWriter:
-    """Writes the queries of tasks.
-
-    Args:
-        writer: The query generator.
-        prompt: Makes its inputs.
-        corpus: The passages.
-        drawing: How queries are drawn.
-    """
+    """Writes the queries of tasks."""
 
     def __init__(self, writer: TextWriter, prompt: QueryPrompt, corpus: Corpus, drawing: Drawing):
         self.writer = writer
@@ -288,9 +280,7 @@ class OpenedQueries(NamedTuple):
     """A run's query generator, corpus and tasks.
 
     Attributes:
-        corpus: The passages.
         tasks: The queries to write, in order.
-        writer: Writes them.
         origin: The fingerprints and options that the queries depend on.
         portion: Queries that are written together.
     """
@@ -362,7 +352,6 @@ class QueryWriterMaker:
     """Opens what writes queries on a worker.
 
     Attributes:
-        work: The options.
         origin: The fingerprints and options that the command has read, and the worker must read, too.
         first: The query that is item 0 of the shards.
     """

@@ -45,13 +45,6 @@ class RerankHops(Sequence[RerankExample]):
     the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
     arXiv 2101.08751).
 
-    Args:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        options: The options of the examples.
-        seed: Seed of all draws.
-
     Raises:
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
             corpus has too few other passages for the hard negatives.
@@ -123,7 +116,6 @@ class _Shuffled(torch.utils.data.Sampler[int]):
 
     Args:
         count: Number of examples.
-        seed: The seed.
         anew: Example n is another one in each epoch e, with the number n + e * ``count``.
     """
 

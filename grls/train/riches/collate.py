@@ -41,7 +41,6 @@ class InterlacedCollator:
     """Pads examples into a batch.
 
     Args:
-        pad_token: Padding.
         start_token: First token of the decoder; None for a causal model.
         constraint: The constraint for the ``allowed`` loss; None for the full loss.
     """

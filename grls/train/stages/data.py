@@ -77,7 +77,6 @@ class MixturePart(NamedTuple):
     """Examples with their share.
 
     Attributes:
-        examples: The examples to mix in.
         shares: Their share; see :data:`Shares`.
     """
 
@@ -95,10 +94,8 @@ class Mixture:
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
-        parts: The examples to mix in.
         epochs: Number of epochs over which shares change from first to last; later epochs keep the last.
         size: Examples an epoch; None: as many as ``main`` has.
-        seed: Seed of the orders.
 
     Raises:
         ConfigError: A share is out of range, shares sum to more than 1, a part is empty, or a count is not
@@ -541,7 +538,6 @@ class Chosen:
     """A subset of examples.
 
     Args:
-        examples: All examples.
         numbers: The numbers of the subset.
     """
 
