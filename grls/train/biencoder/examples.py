@@ -33,7 +33,7 @@ from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
 from grls.train.biencoder.options import PairOptions as PairOptions
-from grls.train.core.examples import drawn_chain, gold_chains
+from grls.train.core.examples import drawn_chain, gold_chains, gold_rows
 
 log = logging.getLogger(__name__)
 
@@ -152,21 +152,9 @@ class BiEncoderExamples:
             for query, chains in zip(queries, self.chains, strict=True):
                 for chain in chains:
                     teacher.of(query.id, chain)
-        self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
+        gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
+        self._passages = {DONE_ID: DONE_PASSAGE, **gold}
         self._numbers: dict[str, int] = {}
-        users = {
-            passage: query.id
-            for query, proofs in zip(queries, self.chains, strict=True)
-            for chain in proofs
-            for passage in chain
-        }
-        self._add(corpus, users)
-        missing = next((passage for passage in users if passage not in self._passages), None)
-        if missing is not None:
-            raise DataError(
-                f"gold passage {missing!r} of query {users[missing]!r} is not in {corpus.source}; add the "
-                "passage or remove the reference."
-            )
         self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
         self.done = options.done and multistep

@@ -210,7 +210,13 @@ def fit_biencoder(
     best = BestCheckpoint(
         **checkpoints, filename="best", monitor="dev_recall", mode="max", finer=("dev_ndcg", "max")
     )
-    loggers = _loggers(options.logger, folder)
+    loggers: list[Any] = [CSVLogger(folder, name="logs")]
+    if options.logger is not None:
+        kind: Any = locate(options.logger)
+        if not (isinstance(kind, type) and issubclass(kind, Logger)):
+            raise ConfigError(f"fit.logger: {options.logger} is no logger of Lightning that is installed.")
+        make: Any = kind
+        loggers.append(make(save_dir=str(folder)))
     trainer = EncoderTrainer(
         torch.device("cpu") if options.device == "cpu" else accelerator(),
         options.precision,
@@ -253,19 +259,3 @@ def fit_biencoder(
         None if best.best_model_score is None else float(best.best_model_score),
         trainer.global_step, len(examples), clock.seconds, clock.time_is_up,
     )  # fmt: skip
-
-
-def _loggers(name: str | None, folder: Path) -> list[Any]:
-    """The table of losses and recall, and the logger of Lightning with this name beside it.
-
-    Raises:
-        ConfigError: There is no such logger.
-    """
-    loggers: list[Any] = [CSVLogger(folder, name="logs")]
-    if name is not None:
-        kind: Any = locate(name)
-        if not (isinstance(kind, type) and issubclass(kind, Logger)):
-            raise ConfigError(f"fit.logger: {name} is no logger of Lightning that is installed.")
-        make: Any = kind
-        loggers.append(make(save_dir=str(folder)))
-    return loggers

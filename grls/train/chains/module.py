@@ -75,8 +75,7 @@ class RetrieveChains(GeneratorModule):
         self.rescore_weight = rescore_weight
         self.freeze_layers = freeze_layers
         if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
-            for parameter in self.model.get_input_embeddings().parameters():
-                parameter.requires_grad = False
+            self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).

@@ -347,37 +347,26 @@ class QueryWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
 
 
-@dataclass(frozen=True)
-class QueryWriterMaker:
-    """Opens what writes queries on a worker.
+def open_work(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
+    """What writes queries on a worker, which must read the query generator and corpus of ``origin``.
 
-    Attributes:
-        origin: The fingerprints and options that the command has read, and the worker must read, too.
-        first: The query that is item 0 of the shards.
+    ``first`` is the query that is item 0 of the shards.
+
+    Raises:
+        MismatchError: The worker reads another query generator or corpus.
     """
+    opened = work.opened()
+    sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
+    sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
+    refuse_other_reading(opened.origin, origin, sources)
 
-    work: QueryWork
-    origin: dict[str, Any]
-    first: int
+    def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
+        file = GrowingFile(folder / _WRITTEN, {}, keep=False)
+        opened.write(first + shard.first, first + shard.end, file, None)
+        file.close()
+        return {}
 
-    def __call__(self) -> Work:
-        """Open the query generator and the corpus.
-
-        Raises:
-            MismatchError: The worker reads another query generator or corpus.
-        """
-        opened, work = self.work.opened(), self.work
-        sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
-        sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
-        refuse_other_reading(opened.origin, self.origin, sources)
-        return partial(_write_shard, opened, self.first)
-
-
-def _write_shard(opened: OpenedQueries, before: int, shard: Shard, folder: Path) -> dict[str, Any]:
-    file = GrowingFile(folder / _WRITTEN, {}, keep=False)
-    opened.write(before + shard.first, before + shard.end, file, None)
-    file.close()
-    return {}
+    return write_shard
 
 
 def write_by_workers(
@@ -404,7 +393,7 @@ def write_by_workers(
         )
         if file.count < len(opened.tasks):
             first = plan.settings["first"]
-            maker = QueryWriterMaker(work.elsewhere(), opened.origin, first)
+            maker = partial(open_work, work.elsewhere(), opened.origin, first)
             for share in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
                 written = GrowingFile(share.folder / _WRITTEN, {})
                 known = max(file.count - first - share.shard.first, 0)
@@ -471,11 +460,20 @@ def sift(
     numbers = [number for number in corpus.numbers(names) if number is not None]
     texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
     for record in records:
-        reason = _fault(record, texts, seen)
-        if reason is None:
-            usable.append(record)
+        text = plain_words(record["text"])
+        key = (record["chain"][0], text)
+        faults = {
+            LONG: "failed" in record,
+            EMPTY: not text,
+            CUT: not record["ended"],
+            COPY: any(text == texts.get(name) for name in record["chain"]),
+            TWICE: key in seen,
+        }
+        if any(faults.values()):
+            dropped[next(fault for fault, there in faults.items() if there)] += 1
         else:
-            dropped[reason] += 1
+            usable.append(record)
+            seen.add(key)
     queries = [
         Query(f"pseudo-{record['chain'][0]}-{record['draw']}", record["text"], tuple(record["chain"]))
         for record in usable
@@ -503,21 +501,3 @@ def sift(
     if len(accepted) < len(queries):
         dropped[ASTRAY] = len(queries) - len(accepted)
     return Sifted(accepted, dropped, len(queries))
-
-
-def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
-    """The reason to drop a record; None: it is usable, and is added to ``seen``."""
-    text = plain_words(record["text"])
-    if "failed" in record:
-        return LONG
-    if not text:
-        return EMPTY
-    if not record["ended"]:
-        return CUT
-    if any(text == texts[name] for name in record["chain"]):
-        return COPY
-    key = (record["chain"][0], text)
-    if key in seen:
-        return TWICE
-    seen.add(key)
-    return None
