@@ -28,6 +28,8 @@ Scale = Literal["softmax", "log"]
 DEEPER = 3
 """Factor of the depth of a query that is fused with others, as in DSP."""
 
+_BATCH = 32  # most queries of a batch
+
 
 class RetrievedPassage(NamedTuple):
     """A retrieved passage.
@@ -55,10 +57,9 @@ class Retrieval(dspy.Module):
     Args:
         k: Passages a query.
         scale: Meaning of the retriever's scores; ``log`` for a generator.
-        batch_size: Most queries of a batch.
 
     Raises:
-        ConfigError: A count is below 1.
+        ConfigError: ``k`` is below 1.
     """
 
     def __init__(
@@ -67,15 +68,14 @@ class Retrieval(dspy.Module):
         corpus: Corpus,
         k: int = 3,
         scale: Scale = "softmax",
-        batch_size: int = 32,
     ):
         super().__init__()
-        check_counts(k=k, batch_size=batch_size)
+        check_counts(k=k)
         self.retriever = retriever
         self.corpus = corpus
         self.k = k
         self.scale = scale
-        self._find = Gathered(self._batch, batch_size)
+        self._find = Gathered(self._batch, _BATCH)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Retrieval:
         return self
