@@ -31,8 +31,7 @@ from grls.retrieve.hops.options import CHOICES, FEATURES, Choice, HopOptions
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, RankedHops
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
-from grls.retrieve.options import stored_hops
-from grls.retrieve.spec import MANIFEST, recorded
+from grls.retrieve.spec import recorded
 from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
 
 _FOLDS = 5
@@ -138,23 +137,9 @@ class TriedHops(NamedTuple):
         return self.recall, self.complete
 
 
-def ranks_by_hops(tuning: Tuning) -> bool:
-    """Whether the folder ranks by hops."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    return hops is not None and hops.steps == "ranked"
-
-
-def ends_chains(tuning: Tuning) -> bool:
-    """Whether the folder goes hop by hop until DONE."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    return hops is not None and hops.steps == "dynamic"
-
-
 def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find number of hops, temperature and use of DONE; before is the single step."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    assert hops is not None
-    hops = replace(hops, onward=None)
+    hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
     grid = tuning.grid
@@ -275,7 +260,7 @@ def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
 
 
-HOPS = Step("hops", tune_hops, ranks_by_hops)
+HOPS = Step("hops", tune_hops, lambda tuning: tuning.hops.steps == "ranked")
 
 
 class TriedEnd(NamedTuple):
@@ -325,9 +310,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     Raises:
         ConfigError: A choice needs log-probabilities of chains.
     """
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    assert hops is not None
-    retriever = inner(tuning)
+    hops, retriever = tuning.hops, inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest"))
     search = walk.hop_search
     if walk.probable:
@@ -407,7 +390,7 @@ def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
     tell_price(known, best.f1, "DONE")
 
 
-CHAINS = Step("chains", tune_chains, ends_chains)
+CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynamic")
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:

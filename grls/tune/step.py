@@ -18,8 +18,9 @@ from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.tuning import Quality
-from grls.retrieve.options import stored_search
+from grls.retrieve.options import stored_hops, stored_search
 from grls.retrieve.registry import Opening, open_member, open_spec
 from grls.retrieve.spec import MANIFEST, Member
 from grls.tune.options import TuneOptions
@@ -93,6 +94,11 @@ class Tuning:
     opening: Opening
     journal: Journal
     memory: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def hops(self) -> HopOptions:
+        """The hops that the folder stores; a single step where it stores none."""
+        return stored_hops(self.spec, self.folder / MANIFEST) or USUAL_HOPS
 
     def open(self, **search: Any) -> Retriever:
         """The retriever as it is so far, in a single step, with some options of search."""
