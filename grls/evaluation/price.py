@@ -147,12 +147,7 @@ def price_of_run(
 ) -> Price:
     """The price of the end of a run, beside a run of the same system without an end.
 
-    Args:
-        run: The run that ends: JSONL or TREC, or a loaded run.
-        unended: The other run.
-        data: The data set folder.
-        split: The split of the qrels; None: the split in the manifest, else ``test``.
-        corpus: The corpus of ``data``.
+    Without ``split`` it is that of the manifest, else ``test``.
 
     Raises:
         ConfigError: The first run does not end by itself, or the second one does.

@@ -380,14 +380,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
     s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
     passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
     may still outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that
-    score higher.
-
-    Args:
-        searches: The searches of the model input.
-        gold: Number of the passage.
-        done: Number of DONE.
-        widest: Widest beam to try.
-        exhaustive: Score every passage; these scores then decide.
+    score higher. ``widest`` is the widest beam to try. With ``exhaustive``, every passage is scored, and
+    these scores decide.
     """
     width = searches.decoder.beams
     if searches.excluded(gold):

@@ -431,11 +431,8 @@ def draw_proof(proof: Proof, name: str) -> str:
 
     Straight arrows join neighbours, arcs at the left join other boxes. A fault is a broken frame with its
     reason in words, red for a missing or wrong statement, blue for a statement that is left over (the colours
-    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there.
-
-    Args:
-        proof: The proof.
-        name: Prefix of the ids inside, unique on the page.
+    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there. ``name`` is
+    the prefix of the ids inside, unique on the page.
     """
     items: list[_Item] = []
 

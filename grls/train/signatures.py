@@ -95,9 +95,7 @@ class _Class(NamedTuple):
 def class_options(path: str, prefix: str = "") -> list[ClassOption]:
     """The options of a class, with the fields of options that are dataclasses.
 
-    Args:
-        path: ``module.Class``.
-        prefix: Prefix of the names.
+    ``path`` is ``module.Class``.
     """
     module, _, name = path.rpartition(".")
     owner = _class(module, name)

@@ -161,10 +161,6 @@ class TextScorer:
     def log_probabilities(self, text: Sequence[int], stretches: Sequence[Wanted]) -> list[Floats]:
         """Log-probability (nats) of each token of stretches.
 
-        Args:
-            text: Token ids of the text.
-            stretches: The stretches.
-
         Returns:
             ``[last - first]`` for each.
 

@@ -204,13 +204,8 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
     """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
     If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
-    propositions.
-
-    Args:
-        text: The output of the model.
-        ended: Whether the output is complete; otherwise the last line is left out.
-        passage: The passage.
-        longest: Most characters of a proposition.
+    propositions. If the output has not ended, the last line is left out. A longer proposition than
+    ``longest`` characters is left out, too.
     """
     stripped = text.strip()
     lines = stripped.split("\n")

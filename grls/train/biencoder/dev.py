@@ -83,12 +83,6 @@ def dev_evaluator(
 ) -> HopEvaluator:
     """The evaluation after each epoch.
 
-    Args:
-        encoder: The bi-encoder in training.
-        dev: The dev queries and the corpus.
-        options: ``dev_size``, ``dev_passages``, ``by_hop``, ``k``.
-        multistep: Hops are trained.
-
     Raises:
         DataError: No dev query has a gold passage.
     """

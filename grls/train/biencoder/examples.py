@@ -277,11 +277,6 @@ class TeacherScores:
     def read(cls, file: str | Path, queries: Sequence[Query], corpus: Corpus) -> TeacherScores:
         """Read ``{"query": id, "passage": id, "score": number}``, one object a line.
 
-        Args:
-            file: The file.
-            queries: The training queries.
-            corpus: The passages.
-
         Raises:
             DataError: The file is missing; a line is malformed, names an unknown query or passage, has a
                 score that is not a finite number, or scores a pair again.
@@ -392,13 +387,8 @@ def miner_of(
 ) -> RetrieverMiner:
     """What ranks passages for hard negatives.
 
-    Args:
-        negatives: A retriever folder of any kind over the corpus, or ``bm25``.
-        corpus: The passages.
-        words: The most words of a passage's text in the evidence; 0: all.
-        analyzer: How BM25 splits texts into words.
-        option: The option that names the retriever, for errors.
-        remedy: What to do if it finds nothing, for the error.
+    ``words`` are the most words of a passage's text in the evidence (0: all); ``option`` names the option,
+    and ``remedy`` what to do if nothing is found, for errors.
 
     Raises:
         MismatchError: The retriever is over another corpus.

@@ -164,17 +164,8 @@ def fit_biencoder(
 ) -> TrainingResult:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
-    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
-
-    Args:
-        encoder: The bi-encoder; it is trained in place.
-        examples: The training pairs.
-        dev: Queries whose recall is measured after each epoch; None: no measurement.
-        options: The options of the training.
-        output: Folder for everything that the run writes.
-        state: Settings of the run beside ``options``, and fingerprints of the data.
-        resume: Resume from the last checkpoint in ``output/checkpoints``.
-        clock: Counts the steps and limits the time.
+    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one. The encoder
+    is trained in place. ``dev`` is measured after each epoch; None: nothing is.
 
     Raises:
         ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss, gradient

@@ -61,9 +61,7 @@ class RunState(NamedTuple):
     def refuse_other(self, last: Path, sharded: bool) -> None:
         """Refuse to resume from a checkpoint of a run with other settings or other files.
 
-        Args:
-            last: The checkpoint.
-            sharded: Both runs shard their weights (``fit.strategy``).
+        ``sharded``: both runs shard their weights.
 
         Raises:
             ConfigError: The checkpoint is missing or damaged.
@@ -175,12 +173,7 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
     """Refuse to begin a new run in the output folder of an unfinished one.
 
     An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
-    that its model will be replaced.
-
-    Args:
-        output: The output folder of the run that begins.
-        warn: Warn of a finished run.
-        model: A file that every finished model has.
+    that its model will be replaced. ``model`` is a file that every finished model has.
 
     Raises:
         ConfigError: The folder holds an unfinished run.

@@ -243,14 +243,7 @@ class DrawnExamples(Dataset[Example]):
 
 
 def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -> int:
-    """How often each example of a batch in file order is there: once, or by each rank that has no share.
-
-    Args:
-        examples: All examples.
-        batch_size: Examples of a batch of all ranks together.
-        batch: The number of the batch.
-        ranks: Number of processes.
-    """
+    """How often each example of a batch in file order is there: once, or by each rank that has no share."""
     size = min(batch_size, examples - batch * batch_size)
     return max(1, 1 + ranks - size)
 

@@ -381,11 +381,8 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
     """A context in which a sharded model can be used as any other, by each process on its own.
 
-    Each process needs memory for all weights. All processes enter and leave together.
-
-    Args:
-        model: The model.
-        whole: What :meth:`FullyShard.shard` returned; None: the model is not sharded.
+    Each process needs memory for all weights. All processes enter and leave together. ``whole`` is what
+    :meth:`FullyShard.shard` returned; None: the model is not sharded.
     """
     parts: list[FSDPModule] = []
     if whole is not None:

@@ -182,11 +182,6 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
 
     A chain has no passage twice. A passage without a chain of the full length has no query.
 
-    Args:
-        numbers: The first passages of the chains.
-        links: The neighbours with which a chain may continue; needed for more than one hop.
-        drawing: Number of queries and hops, and the seed.
-
     Raises:
         ConfigError: There are several hops and no links, or no passage has a chain.
     """
@@ -229,10 +224,7 @@ class QueryWriter:
         """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
 
         A chain that is too long for the model has no text; its record has the reason under ``failed``.
-
-        Args:
-            batch: The tasks.
-            decided: Called with the number of queries that a batch has finished.
+        ``decided`` is called with the number of queries that a batch has finished.
 
         Raises:
             ConfigError: The model has no room for any prompt.
@@ -374,12 +366,7 @@ def write_by_workers(
 ) -> None:
     """Let workers write the queries that a file lacks, and add them in order.
 
-    Args:
-        opened: The run, as this process opened it.
-        work: Its options.
-        file: The file; it holds the first queries of the run.
-        workers: The workers.
-        output: Path of the results; the shards stand beside it.
+    The file holds the first queries of the run; the shards stand beside ``output``.
 
     Raises:
         ConfigError: The cluster cannot be used.
@@ -441,13 +428,8 @@ def sift(
 
     Such a query is answered by another passage or by none, or is too vague to learn from. A query leads back
     if the first passage of its chain is among its k best passages; later passages are retrieved from the
-    earlier ones. A copy with the same title and text counts as the passage.
-
-    Args:
-        records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
-        corpus: The passages.
-        retriever: A retriever over this corpus; None: every query leads back.
-        k: Lowest rank at which the passage may be retrieved.
+    earlier ones. A copy with the same title and text counts as the passage. Without a retriever every query
+    leads back.
 
     Raises:
         ConfigError: ``k`` is not positive.

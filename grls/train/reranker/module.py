@@ -246,15 +246,8 @@ def fit_reranker(
 ) -> float:
     """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
 
-    Args:
-        reranker: The reranker; it is trained in place.
-        corpus: The passages; None: examples hold texts of passages in place of ids.
-        train: The training examples; hops are drawn anew each epoch.
-        dev: Examples for the choice of the best epoch.
-        output: Folder for model, checkpoints and logs.
-        options: The options of the training.
-        resume: Resume from OUTPUT/checkpoints/last.ckpt.
-        state: Settings and fingerprints that a resumed run must have in common.
+    The reranker is trained in place. Without ``corpus``, examples hold texts of passages in place of ids;
+    hops are drawn anew each epoch.
 
     Returns:
         The best dev loss (nats a stride).

@@ -129,10 +129,7 @@ class ConstrainedRecall(L.Callback):
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
     """Refuse a checkpoint callback that monitors a metric which this run does not measure.
 
-    Args:
-        trainer: The trainer with its checkpoint callbacks.
-        measured: Names of the metrics that are measured.
-        hint: The remedy, for the error.
+    ``hint`` is the remedy.
 
     Raises:
         ConfigError: A callback monitors another metric.

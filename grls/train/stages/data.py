@@ -182,13 +182,8 @@ def mixed(
 ) -> Examples:
     """Apply the ``mix`` option to the examples of a stage; returns ``main`` where nothing is mixed in.
 
-    Args:
-        main: The examples of the stage.
-        mix: The option.
-        pseudo: Makes examples from pseudo-queries.
-        memorise: Makes examples of passages to memorise.
-        epochs: Epochs of the run (:func:`planned_epochs`); None: unknown.
-        seed: Seed of the orders.
+    ``pseudo`` and ``memorise`` make examples of pseudo-queries, and of passages to memorise; ``epochs`` are
+    those of the run (None: unknown).
 
     Raises:
         ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
@@ -217,10 +212,7 @@ def mixed(
 def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
-    Args:
-        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None without a trainer.
-        examples: Examples an epoch.
-        batch_size: Examples of a batch of all processes together.
+    ``batch_size`` counts the examples of all processes together.
     """
     if trainer is None:
         return None
