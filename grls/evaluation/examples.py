@@ -77,8 +77,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
     passages = find_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
-    titled = {i: f"{p.title}: {p.text}" if p.title else p.text for i, p in passages.items()}
-    texts = {i: textwrap.shorten(text, _WIDTH, placeholder=" …") for i, text in titled.items()}
+    texts = {i: textwrap.shorten(p.titled, _WIDTH, placeholder=" …") for i, p in passages.items()}
     return "\n\n".join(_format(example, texts) for example in mixed)
 
 

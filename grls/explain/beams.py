@@ -22,7 +22,8 @@ from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
-from grls.errors import ConfigError, DataError, bounded
+from grls.errors import ConfigError, bounded
+from grls.explain.explain import passage_numbers
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -170,12 +171,7 @@ def trace_beam(
     with exclusive(generator.model):
         stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
-        numbers: list[int] = []
-        for name, number in zip(evidence, generator.corpus.numbers(evidence), strict=True):
-            if number is None:
-                source = generator.corpus.source
-                raise DataError(f"passage id {name!r} is not in the retriever's corpus.", source)
-            numbers.append(number)
+        numbers = passage_numbers(generator.corpus, evidence)
         generator.model.eval()
         if k is None and hops.steps in ("single", "ranked"):
             k = 10

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from grls.data.codec import DONE, DONE_ID
+from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.prior import Prior
@@ -31,6 +32,7 @@ from grls.decode.trace import (
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
 from grls.io.files import exclusive
+from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule
@@ -77,8 +79,8 @@ class Explainer:
         Raises:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
-        numbers = self._numbers([*gold, *evidence])
         generator, done, explanations = self.generator, self.generator.done, []
+        numbers = passage_numbers(generator.corpus, [*gold, *evidence], done)
         with exclusive(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
@@ -147,7 +149,7 @@ class Explainer:
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
     ) -> list[tuple[Judgement, int | None]]:
         """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
-        numbers = self._numbers([*gold, *evidence])
+        numbers = passage_numbers(self.generator.corpus, [*gold, *evidence], self.generator.done)
         with exclusive(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
@@ -156,19 +158,6 @@ class Explainer:
                 judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
                 judged.append((judgement, left[0] if left else None))
             return judged
-
-    def _numbers(self, ids: Sequence[str]) -> list[int]:
-        numbers = self.generator.corpus.numbers(ids)
-        known = []
-        for name, number in zip(ids, numbers, strict=True):
-            if number is None and name != DONE_ID:
-                raise DataError(
-                    f"gold: the passage id {name!r} is not in the retriever's corpus "
-                    f"({len(self.generator.corpus):,} passages); give another id, or build the retriever "
-                    "again with `grls index`."
-                )
-            known.append(self.generator.done if number is None else number)
-        return known
 
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
@@ -193,12 +182,26 @@ class Explainer:
     def _texts(self, numbers: Sequence[int]) -> list[str]:
         done = self.generator.done
         passages = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
-        texts = []
-        for number in numbers:
-            passage = None if number == done else next(passages)
-            title = "" if passage is None or not passage.title else f"{passage.title}: "
-            texts.append(DONE if passage is None else f"{title}{passage.text}")
-        return texts
+        return [DONE if number == done else next(passages).titled for number in numbers]
+
+
+def passage_numbers(corpus: Corpus, ids: Sequence[str], done: int | None = None) -> list[int]:
+    """The numbers of passages; ``done`` is that of DONE, if it may be among them.
+
+    Raises:
+        DataError: An id is not in the corpus.
+    """
+    known: list[int] = []
+    for name, number in zip(ids, corpus.numbers(ids), strict=True):
+        number = done if number is None and name == DONE_ID else number
+        if number is None:
+            raise DataError(
+                f"gold: the passage id {name!r} is not in the retriever's corpus "
+                f"({counted(len(corpus), 'passage')}); give another id, or build the retriever again with "
+                "`grls index`."
+            )
+        known.append(number)
+    return known
 
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
-from grls.data.types import IN_CHAINS, Passage, Query
-from grls.errors import ConfigError, DataError, Option
+from grls.data.types import IN_CHAINS, Query
+from grls.errors import ConfigError, Option
+from grls.explain.explain import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.explain.text import Part, facts_part, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
@@ -85,7 +85,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     Raises:
         DataError: A gold passage is not in the corpus.
     """
-    numbers = _numbers(retriever.corpus, gold)
+    numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
     ranks = {hit.id: rank for rank, hit in enumerate(hits, 1)}
     missing = [number for name, number in zip(gold, numbers, strict=True) if name not in ranks]
@@ -97,8 +97,8 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     # The corpus of a generator still has the passages that were removed from it.
     removed: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
     first = [hit.id for hit in hits[:_SHOWN]]
-    passages = retriever.corpus.passages(_numbers(retriever.corpus, first)) if first else []
-    texts = {passage.id: _titled(passage) for passage in passages}
+    passages = retriever.corpus.passages(passage_numbers(retriever.corpus, first)) if first else []
+    texts = {passage.id: passage.titled for passage in passages}
     standings = []
     for name, number in zip(gold, numbers, strict=True):
         own_rank = ranks.get(name)
@@ -113,7 +113,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
             GoldStanding(
                 query=query,
                 gold=name,
-                gold_text=_titled(retriever.corpus[number]),
+                gold_text=retriever.corpus[number].titled,
                 system=described.name,
                 mode=described.score_mode,
                 rank=own_rank,
@@ -126,21 +126,6 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
             )
         )
     return standings
-
-
-def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
-    numbers = corpus.numbers(ids)
-    for name, number in zip(ids, numbers, strict=True):
-        if number is None:
-            raise DataError(
-                f"gold: the passage id {name!r} is not in the retriever's corpus "
-                f"({counted(len(corpus), 'passage')}); give another id."
-            )
-    return [number for number in numbers if number is not None]
-
-
-def _titled(passage: Passage) -> str:
-    return f"{passage.title}: {passage.text}" if passage.title else passage.text
 
 
 def standing_parts(s: GoldStanding) -> list[Part]:

@@ -351,7 +351,7 @@ def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
                 yield " ".join(text.split()), number
         return
     for number, passage in enumerate(corpus):
-        text = f"{passage.title}: {passage.text}" if kind == "titled" and passage.title else passage.text
+        text = passage.titled if kind == "titled" else passage.text
         texts = [passage.title] if kind == "title" else [text]
         for text in sentences(passage.text) if kind == "sentence" else texts:
             if text.strip():

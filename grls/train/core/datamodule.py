@@ -225,9 +225,6 @@ class FitData(L.LightningDataModule):
 Draw = tuple[int, int]
 """Example number, epoch."""
 
-_Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
-"""Numbers of examples."""
-
 
 class DrawnExamples(Dataset[Example]):
     """Examples as a torch data set; an item is indexed by (number, epoch)."""
@@ -298,21 +295,17 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         # code after the loop would never run.
         epoch, skip = self.epoch, self.skip
         self.epoch, self.skip = epoch + self.shuffle, 0
-        for batch in self._batches(epoch)[skip:]:
-            own = batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
-            yield [(int(n), epoch) for n in own]
-
-    def _batches(self, epoch: int) -> list[_Numbers]:
-        """The batches of an epoch, each for all ranks together."""
         rng = np.random.default_rng([self.seed, epoch])
         count, step = len(self.lengths), self.batch_size
-        order = rng.permutation(count) if self.shuffle else np.arange(count)
-        if not self.shuffle:
-            return [order[i : i + step] for i in range(0, len(order), step)]
-        lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
-        batches = []
-        for start in range(0, len(order), step * self.pool):
-            pool = order[start : start + step * self.pool]
-            pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches += [pool[i : i + step] for i in range(0, len(pool), step)]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        batches: Sequence[Sequence[int]] = [range(count)[i : i + step] for i in range(0, count, step)]
+        if self.shuffle:
+            order, pooled = rng.permutation(count), []
+            lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
+            for start in range(0, count, step * self.pool):
+                pool = order[start : start + step * self.pool]
+                pool = pool[np.argsort(lengths[pool], kind="stable")]
+                pooled += [pool[i : i + step].tolist() for i in range(0, len(pool), step)]
+            batches = [pooled[i] for i in rng.permutation(len(pooled))]
+        for batch in batches[skip:]:  # each is for all ranks together
+            own = batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
+            yield [(n, epoch) for n in own]

@@ -283,15 +283,15 @@ class RefuseNaN(L.Callback):
         gradient, of_loss, weights = bad.bool().tolist()
         self._norm = None
         if gradient:
-            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
-        if of_loss:
+            problem = f"the gradient is not finite at step {self._step}"
+        elif of_loss:
             value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
-            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
-        if weights:
+            problem = f"the loss is {value} at step {trainer.global_step + 1}"
+        elif weights:
             which = "" if broken is None else f" of {broken}"
-            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
-
-    def _refuse(self, trainer: L.Trainer, problem: str) -> None:
+            problem = f"weights{which} are not finite after step {trainer.global_step}"
+        else:
+            return
         checkpoint = kept_checkpoint(trainer)
         before = "" if checkpoint is None else f" The checkpoint {checkpoint}, from before, is intact."
         raise ConfigError(f"the training has diverged: {problem}.{before} Lower {self.remedy}.")

@@ -142,7 +142,7 @@ class QueryPrompt:
         if self.form.plain:
             texts = [f"{p.title} {p.text}".strip() for p in passages]
         else:
-            texts = [f"passage: {p.title}: {p.text}" if p.title else f"passage: {p.text}" for p in passages]
+            texts = [f"passage: {passage.titled}" for passage in passages]
         return [row[: self.form.passage_tokens] for row in self._ids(texts)]
 
     def source(self, rows: Sequence[Sequence[int]]) -> list[int]:
