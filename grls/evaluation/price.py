@@ -53,7 +53,7 @@ class Price(NamedTuple):
     """The price of a run.
 
     Attributes:
-        what: The name of the end: ``DONE``, or ``the cut``.
+        end: The name of the end: ``DONE``, or ``the cut``.
         groups: The price over all queries (``all``), those whose chains are ``too short``, of ``right
             length`` or ``too long``, and those of each type (``type NAME``); no group is empty.
         length: Mean number of distinct passages as the system ended.
@@ -61,7 +61,7 @@ class Price(NamedTuple):
         beyond: Number of queries with more gold passages than the run without an end has passages.
     """
 
-    what: str
+    end: str
     groups: dict[str, PricedQueries]
     length: float
     gold: float
@@ -72,7 +72,8 @@ class Price(NamedTuple):
         groups = {
             name: {**group._asdict(), "price": group.price._asdict()} for name, group in self.groups.items()
         }
-        return {**self._asdict(), "groups": groups}
+        fields = self._asdict()
+        return {"what": fields.pop("end"), **fields, "groups": groups}
 
 
 def price_of_end(
@@ -80,7 +81,7 @@ def price_of_end(
     unended: Passages,
     gold: Passages,
     types: Mapping[str, Sequence[int]] | None = None,
-    what: str = "DONE",
+    end: str = "DONE",
     seed: int = 0,
 ) -> Price:
     """The price of the end of chains or rankings.
@@ -90,7 +91,7 @@ def price_of_end(
         unended: The passages that the same system ranks if nothing ends it.
         gold: Gold passage ids of each query.
         types: Type of questions -> rows of its queries.
-        what: The name of the end.
+        end: The name of the end.
         seed: Seed of the resampling.
     """
     scores = [set_scores(ids, relevant).f1 for ids, relevant in zip(ended, gold, strict=True)]
@@ -111,7 +112,7 @@ def price_of_end(
             parts = [known[n] for n in rows], [scores[n] for n in rows]
             groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
     beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
-    return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
+    return Price(end, groups, fmean(lengths), fmean(sizes), beyond)
 
 
 def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
@@ -201,7 +202,7 @@ def refuse_no_pair(run: Run, unended: Run) -> None:
 def format_price(price: Price, unended: str) -> str:
     """A table: set F1 as ended and with the known number, and the price in points with its interval."""
     lines = [
-        f"price of {price.what}: set F1 with the known number of passages less set F1 as ended",
+        f"price of {price.end}: set F1 with the known number of passages less set F1 as ended",
         f"known: the first n passages of {unended}, for n gold passages",
         f"{'':<28}{'queries':>8}{'ended':>8}{'known':>8}{'price':>8}   {CONFIDENCE:.0%} interval",
     ]

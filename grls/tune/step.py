@@ -37,14 +37,14 @@ class TuneChoice(NamedTuple):
         before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
             without priors, rescoring or cut.
         after: Its value with the choice.
-        what: The choice, in words.
+        words: The choice, in words.
     """
 
     changes: dict[str, Any]
     measure: str
     before: float
     after: float
-    what: str
+    words: str
 
 
 def tell_price(known: float, ended: float, ending: str) -> None:

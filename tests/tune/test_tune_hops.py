@@ -249,7 +249,7 @@ def test_a_folder_learns_which_questions_take_one_more_hop(
     (chosen,) = tune_folder(folder, DEV, GRID, Opening(), "x")
     assert chosen.before == pytest.approx(0.75)
     assert chosen.after == 1.0
-    assert chosen.what == "2 hops, with an onward model"
+    assert chosen.words == "2 hops, with an onward model"
     assert "recall@2  75.0, complete  50.0, 2 hops\n" in capsys.readouterr().out
     spec = json.loads((folder / "grls.json").read_text())["hops"]
     assert len(spec["onward"]) == len(FEATURES) + 1

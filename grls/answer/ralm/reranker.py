@@ -161,8 +161,8 @@ class Reranker:
             self.evidence_words is None
         ):  # prefixes lose their start, so that the document gets half the tokens
             length, cut = self.max_tokens // 2, "only_second"
-            places = zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
-            texts = [p if len(spans) <= length else p[spans[-length][0] :] for p, (_, spans) in places]
+            read = zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
+            texts = [p if len(spans) <= length else p[spans[-length][0] :] for p, (_, spans) in read]
         encoded = padded(self.tokenizer, texts, documents, truncation=cut, max_length=self.max_tokens)
         encoded = encoded.to(self.model.device)
         scores: Tensor = self.model(**encoded).logits[:, 0].float()

@@ -365,8 +365,8 @@ class SpanTargets:
     def _common(self, query: str, evidence: Sequence[int], spans: Ints) -> Floats:
         """``[n]`` overlap of the first words of spans with query and evidence (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
-        asked = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
-        worth[asked] = self._worth[asked]
+        stems = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
+        worth[stems] = self._worth[stems]
         for passage in self.spans.corpus.passages(evidence) if evidence else ():
             words = self.spans.pieces(excerpt(query, passage, self.evidence_words))
             held = [self._stems[stem] for stem in map(stem_key, words) if stem in self._stems]

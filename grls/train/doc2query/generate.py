@@ -403,19 +403,19 @@ class Sifted(NamedTuple):
     """Filtered pseudo-queries.
 
     Attributes:
-        kept: The kept queries with evidence, in order.
+        queries: The queries that are left, with evidence, in order.
         dropped: Number of dropped queries by reason.
-        asked: Number of queries for which the retriever was asked.
+        searched: Number of queries that were searched for.
     """
 
-    kept: list[Query]
+    queries: list[Query]
     dropped: Counter[str]
-    asked: int
+    searched: int
 
     @property
     def rate(self) -> float:
-        """Share of the queries asked for that led back to their passage."""
-        return 1 - self.dropped[ASTRAY] / self.asked if self.asked else 0.0
+        """Share of the queries searched for that led back to their passage."""
+        return 1 - self.dropped[ASTRAY] / self.searched if self.searched else 0.0
 
 
 def sift(
