@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from grls.data.types import IN_CHAINS, Query
 from grls.errors import ConfigError, Option
 from grls.explain.explain import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
-from grls.explain.text import Part, facts_part, query_line, shortened, text_part, with_id
+from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
@@ -251,15 +250,14 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
     """All facts of a standing, for JSON; a score that is no finite number is null."""
-    above = [hit._asdict() | {"score": _finite(hit.score), "ahead": _finite(hit.ahead)} for hit in s.above]
-    plain = {"query": s.query.text, "score": _finite(s.score), "above": above}
-    return {"query_id": s.query.id} | s._asdict() | plain
+    return {"query_id": s.query.id} | plain_values(s) | {"query": s.query.text}
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
     """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
     gold = [
-        {"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in standings
+        {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
+        for s in standings
     ]
     return {"query_id": standings[0].query.id, "gold": gold}
 
@@ -270,7 +268,3 @@ def rank_counts(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
     counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in tops}
     lost = sum(rank is None for rank in ranks)
     return {"gold_passages": len(ranks), "ranked": depth, "found_to": counts, "not_found": lost}
-
-
-def _finite(score: float | None) -> float | None:
-    return score if score is not None and math.isfinite(score) else None

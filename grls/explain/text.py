@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -239,6 +240,17 @@ def with_id(name: str, text: str) -> str:
 def query_line(query: Query) -> str:
     """A query with its id; a query without an id as its text."""
     return query.text if query.id == TEXT_ALONE else with_id(query.id, query.text)
+
+
+def plain_values(value: Any) -> Any:
+    """Facts for JSON: objects for named tuples, null for a score that is infinite."""
+    if hasattr(value, "_asdict"):
+        return {name: plain_values(item) for name, item in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain_values(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 Ask = tuple[Query, Sequence[str], Sequence[str]]
