@@ -124,11 +124,7 @@ class Retrieval(dspy.Module):
         return passages
 
     def _batch(self, requests: Sequence[_Request]) -> list[list[RetrievedPassage]]:
-        """Retrieve for several requests at once; the same thread also reads the texts.
-
-        Only requests of the same depth share a batch: a generator's beam is as wide as the depth, so results
-        would otherwise depend on the other requests of the batch.
-        """
+        # Only requests of one depth share a batch: a generator's beam is as wide as the depth.
         rankings: dict[int, list[Hit]] = {}
         for k in sorted({request.k for request in requests}):
             numbers = [n for n, request in enumerate(requests) if request.k == k]

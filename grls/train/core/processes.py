@@ -227,10 +227,6 @@ def largest(counts: Sequence[int]) -> list[int]:
     return [max(column) for column in zip_longest(*counts_of_all, fillvalue=0)]
 
 
-# Weights, gradients and states of the optimizer in shards (FSDP2 of torch): a process has the whole weights
-# of one layer at a time. A loss is computed within :class:`Within`, so that all of it sees whole weights.
-
-
 META = "meta.pt"
 """The file of a checkpoint folder with everything but weights and states of the optimizer."""
 _LAYERS = ("block", "blocks", "h", "layer", "layers")
@@ -250,7 +246,7 @@ class Within(nn.Sequential):
 
 
 class FullyShard(ModelParallelStrategy):
-    """Shards a model over all processes.
+    """Shards weights, gradients and states of the optimizer over all processes (FSDP2 of torch).
 
     A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number of
     processes. It holds pickles, as torch writes them, so do not share it.
@@ -429,10 +425,6 @@ def refuse_damaged_folder(path: Path) -> None:
         raise ConfigError(f"{path} is damaged ({fault}): resume from another checkpoint, or begin a new run.")
 
 
-# torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of
-# torch is a zip archive with a checksum of each part; a checkpoint that is a folder gets a file of hashes.
-
-
 HASHES = "hashes.json"
 """The file of hashes (file -> SHA-256) in a checkpoint that is a folder; written last."""
 
@@ -444,7 +436,10 @@ _UNREADABLE = (
 
 
 def damage(path: Path) -> str | None:
-    """The damage of a file written by ``torch.save``, in words; None: the file is whole."""
+    """The damage of a file written by ``torch.save``, in words; None: the file is whole.
+
+    torch does not check what it reads. The file is a zip archive with a checksum of each part.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()

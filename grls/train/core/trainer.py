@@ -267,11 +267,7 @@ class RefuseNaN(L.Callback):
         loss: Tensor | None = None,
         broken: str | None = None,
     ) -> None:
-        """Check the loss, the gradient and the weights of all processes together.
-
-        Raises:
-            ConfigError: One of them is not finite on a process; all processes raise.
-        """
+        """Check loss, gradient and weights; all processes raise if one of them is not finite on a process."""
         bad = torch.zeros(3, device=pl_module.device)
         if self._norm is not None:
             bad[0] = ~torch.isfinite(self._norm)

@@ -33,14 +33,6 @@ from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, Examples, PassageInput
 from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
-# Mixes other examples into a stage, as shares of every epoch, so that the model forgets less.
-#
-# Each kind of example is an endless stream: all of its examples in a random order, then all of them again in
-# another order. An epoch takes its share from each stream, from where the epoch before stopped. So no example
-# comes twice before all have come once, even if shares change, and an epoch is a function of (seed, epoch)
-# alone. The module does not know what is mixed.
-
-
 Ints = npt.NDArray[np.int64]
 
 Shares = float | tuple[float, float]
@@ -90,7 +82,11 @@ class MixturePart(NamedTuple):
 
 
 class Mixture:
-    """The examples of a stage with other examples mixed in.
+    """The examples of a stage with other examples mixed in, so that the model forgets less.
+
+    Each kind of example is an endless stream: all of its examples in a random order, then all again in
+    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no example
+    comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
