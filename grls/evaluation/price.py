@@ -19,16 +19,16 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_queries, read_split
+from grls.data.dataset import gold_passages
 from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.evaluate import types_of
 from grls.evaluation.metrics.known_number import known_number_f1
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.io.progress import counted
-from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.runs.comparable import judged_queries, load_runs
 from grls.runs.portions import RunInfo, differ
-from grls.runs.run import Run, shared_limit
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 Passages = Sequence[Sequence[str]]
@@ -160,11 +160,7 @@ def price_of_run(
     refuse_no_pair(*loaded)
     made_for = None if loaded[0].info is None else loaded[0].info.split
     split = split or made_for or "test"
-    queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
-    every = {query.id for query in read_queries(data)}
-    for each in loaded:
-        refuse_unrelated(each, data, split, qrels, every)
-    refuse_unknown_passages(loaded, corpus)
+    queries, qrels = judged_queries(loaded, data, split, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]
     passages = []

@@ -23,6 +23,7 @@ from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, bounded
+from grls.explain.asks import listed
 from grls.explain.explain import passage_numbers
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
@@ -173,11 +174,8 @@ def trace_beam(
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
         numbers = passage_numbers(generator.corpus, evidence)
         generator.model.eval()
-        if k is None and hops.steps in ("single", "ranked"):
-            k = 10
-        elif k is None:
-            branch = hops.branch or 4
-            k = max(branch, generator.widest) if stop.bias else branch
+        if k is None:
+            k = max(listed(hops), generator.widest if stop.bias else 0)
         model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
         (subset,) = generator.subsets([next_query], allow)
         prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
