@@ -111,11 +111,12 @@ def explain_query(
     """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
     query, order = _query_and_gold(folder, query, gold)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    decoding = explainable(single_steps(retriever))
+    single = single_steps(retriever)
+    decoding = explainable(single)
     if decoding is None:
         ranked = standings(retriever, query, order, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
-    explainer = Explainer(decoding, listed(hops), stop=stop_of_hop(decoding, hops))
+    explainer = Explainer(decoding, listed(hops), stop=stop_of_hop(single, hops))
     ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [

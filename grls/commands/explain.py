@@ -105,13 +105,14 @@ def explain(
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
         opened = load_retriever(retriever, opening)
-    decoding = explainable(single_steps(opened))
+    single = single_steps(opened)
+    decoding = explainable(single)
     if decoding is None:
         refuse_stepwise(opened, retriever, case, search, hops)
         _print_standings(opened, query, data, split, case, k, limit, output)
         return
     k = listed(hops) if k is None else k
-    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(decoding, hops))
+    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
     if query == EVERY:
         queries, qrels = read_split(_data_of_all(data), split)
         summary = summarise(explainer, asks_of(first_queries(queries, limit), qrels, hops.chained))

@@ -250,7 +250,7 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
     """All facts of a standing, for JSON; a score that is no finite number is null."""
-    return {"query_id": s.query.id} | plain_values(s) | {"query": s.query.text}
+    return {"query_id": s.query.id, **plain_values(s), "query": s.query.text}
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:

@@ -286,8 +286,9 @@ class Summary(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """The fields for JSON, with the options of the stop rule."""
-        fields = self._asdict()
-        return fields | fields.pop("stop").options
+        fields = self._asdict() | self.stop.options
+        del fields["stop"]
+        return fields
 
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:

@@ -26,7 +26,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class StopRule:
     least: float = 0.0
 
     @property
-    def options(self) -> dict[str, float]:
+    def options(self) -> dict[str, Any]:
         """Its options of ``hops``, with their values."""
         return {BIAS: self.bias}
 
