@@ -11,7 +11,7 @@ from grls.data.dataset import gold_passages, read_qrels, read_queries
 from grls.data.inputs.tables import id_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.explain.asks import explainable, hops_of, listed
+from grls.explain.asks import candidates_listed, explainable, hops_of
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import TEXT_ALONE, Part, explanation_parts, parts_text
@@ -116,7 +116,7 @@ def explain_query(
     if decoding is None:
         ranked = standings(retriever, query, order, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
-    explainer = Explainer(decoding, listed(hops), stop=stop_of_hop(single, hops))
+    explainer = Explainer(decoding, candidates_listed(hops), stop=stop_of_hop(single, hops))
     ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [

@@ -73,7 +73,7 @@ def explain(
     from grls.commands.opening import open_for
     from grls.data.dataset import first_queries, read_queries, read_split
     from grls.data.words import Analyzer
-    from grls.explain.asks import asks_of, explainable, hops_of, ids_of, listed, query_and_gold
+    from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
@@ -111,7 +111,7 @@ def explain(
         refuse_stepwise(opened, retriever, case, search, hops)
         _print_standings(opened, query, data, split, case, k, limit, output)
         return
-    k = listed(hops) if k is None else k
+    k = candidates_listed(hops) if k is None else k
     explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
     if query == EVERY:
         queries, qrels = read_split(_data_of_all(data), split)

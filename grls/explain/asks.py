@@ -27,7 +27,7 @@ class Hop(NamedTuple):
     evidence: tuple[str, ...]
 
 
-def listed(hops: HopOptions) -> int:
+def candidates_listed(hops: HopOptions) -> int:
     """The number of candidates that an explanation lists, where nothing says how many."""
     return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 

@@ -23,7 +23,7 @@ from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, bounded
-from grls.explain.asks import listed
+from grls.explain.asks import candidates_listed
 from grls.explain.explain import passage_numbers
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
@@ -175,7 +175,7 @@ def trace_beam(
         numbers = passage_numbers(generator.corpus, evidence)
         generator.model.eval()
         if k is None:
-            k = max(listed(hops), generator.widest if stop.bias else 0)
+            k = max(candidates_listed(hops), generator.widest if stop.bias else 0)
         model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
         (subset,) = generator.subsets([next_query], allow)
         prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))

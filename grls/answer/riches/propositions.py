@@ -631,7 +631,7 @@ class PropositionWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
 
 
-def open_work(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
+def proposition_shards(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
     """What writes propositions on a worker, which must read the model and corpus of ``origin``.
 
     ``first`` is the passage, in the order of writing, that is item 0 of the shards.
@@ -671,7 +671,7 @@ def propositions_by_workers(
             shards_folder(file.path), settings, opened.passages, done, size, options.batch_size
         )
         if done < opened.passages:
-            maker = partial(open_work, options.elsewhere(), opened.origin, plan.settings["first"])
+            maker = partial(proposition_shards, options.elsewhere(), opened.origin, plan.settings["first"])
             for shard in done_by_workers(plan, maker, workers, "propositions", "passages"):
                 file.append(read_propositions(shard.folder / _WRITTEN))
         plan.remove()

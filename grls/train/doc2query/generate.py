@@ -339,7 +339,7 @@ class QueryWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
 
 
-def open_work(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
+def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
     """What writes queries on a worker, which must read the query generator and corpus of ``origin``.
 
     ``first`` is the query that is item 0 of the shards.
@@ -380,7 +380,7 @@ def write_by_workers(
         )
         if file.count < len(opened.tasks):
             first = plan.settings["first"]
-            maker = partial(open_work, work.elsewhere(), opened.origin, first)
+            maker = partial(query_shards, work.elsewhere(), opened.origin, first)
             for share in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
                 written = GrowingFile(share.folder / _WRITTEN, {})
                 known = max(file.count - first - share.shard.first, 0)
