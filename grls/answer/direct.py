@@ -62,8 +62,6 @@ class DirectReader:
     """Answers each question once.
 
     Args:
-        writer: The language model.
-        corpus: The passages.
         chat: Write the prompt with the model's chat template.
     """
 

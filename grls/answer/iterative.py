@@ -70,9 +70,6 @@ class IterativeReader:
     """Answers with follow-up questions.
 
     Args:
-        writer: The language model.
-        retriever: The retriever.
-        corpus: The passages.
         k: Passages shown for a follow-up. A passage shown before is skipped for the next best one.
         hops: Most follow-ups of a question; then the model is asked for the answer.
         chat: Write the prompt with the model's chat template.

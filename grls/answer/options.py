@@ -34,9 +34,6 @@ class DirectOptions(ReaderOptions):
     """How a language model answers in one go.
 
     Args:
-        chat: Write the prompt with the model's chat template.
-        max_new_tokens: Length limit of an answer, in tokens.
-        batch_size: Questions answered together.
         depth: Length of the ranking that is written; the model reads its first k passages.
     """
 
@@ -48,9 +45,6 @@ class FollowUpOptions(ReaderOptions):
     """How a language model answers with follow-up questions.
 
     Args:
-        chat: Write the prompt with the model's chat template.
-        max_new_tokens: Length limit of an answer or a follow-up question, in tokens.
-        batch_size: Questions answered together.
         questions: Largest number of follow-up questions; then the model is asked for the answer.
     """
 

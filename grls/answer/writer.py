@@ -75,10 +75,8 @@ class Spent:
     """The work of a writer so far.
 
     Attributes:
-        prompts: Prompts continued.
         calls: Calls of ``generate``, one a batch.
         tokens_read: Tokens of the prompts, padding left out.
-        tokens_written: Tokens written.
     """
 
     prompts: int = 0
@@ -179,8 +177,6 @@ class TextWriter:
     """Writes continuations; a causal model or an encoder-decoder, which reads the prompt with its encoder.
 
     Args:
-        model: A transformers model.
-        tokenizer: Its tokenizer.
         max_new_tokens: Length limit of a continuation.
         batch_size: Prompts a batch.
         stops: Stop strings; a continuation ends before the first one that follows more than white space.
@@ -365,16 +361,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of a data set, and its passages.
-
-    Attributes:
-        data: The data set's folder.
-        split: The split of the queries.
-        corpus: The passages.
-        every: All queries of the split.
-        queries: The queries to answer.
-        qrels: The gold passages of the split.
-    """
+    """The questions of a data set, and its passages."""
 
     data: str
     split: str

@@ -11,13 +11,13 @@ from grls.data.dataset import gold_passages, read_qrels, read_queries
 from grls.data.inputs.tables import id_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.explain.asks import explainable, hops_of
+from grls.explain.asks import candidates_listed, explainable, hops_of
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import TEXT_ALONE, Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hops.stop import Never, stop_rule
+from grls.retrieve.hops.stop import stop_of_hop
 from grls.retrieve.queries import queries_of
 from grls.retrieve.spec import DATA, data_beside
 
@@ -111,13 +111,12 @@ def explain_query(
     """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
     query, order = _query_and_gold(folder, query, gold)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    decoding = explainable(single_steps(retriever))
+    single = single_steps(retriever)
+    decoding = explainable(single)
     if decoding is None:
         ranked = standings(retriever, query, order, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
-    k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
-    explainer = Explainer(decoding, k, stop=stop)
+    explainer = Explainer(decoding, candidates_listed(hops), stop=stop_of_hop(single, hops))
     ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [

@@ -26,20 +26,20 @@ class FitResult:
 
     Args:
         fitted: The run.
-        place: Its folder; a temporary one goes with this object and its retriever.
+        folder: Its folder; a temporary one goes with this object and its retriever.
         device: Where the retriever is opened.
     """
 
-    def __init__(self, fitted: Fitted, place: HeldFolder, device: str):
+    def __init__(self, fitted: Fitted, folder: HeldFolder, device: str):
         self.run = fitted
-        self._place = place
+        self._folder = folder
         self._device = device
 
     @cached_property
     def retriever(self) -> Searcher:
         """The retriever that is kept; it opens when it is asked for first."""
         opening = Opening(self._device)
-        return Searcher(load_retriever(self.output, opening), self._place, opening)
+        return Searcher(load_retriever(self.output, opening), self._folder, opening)
 
     @property
     def output(self) -> Path:
@@ -104,13 +104,13 @@ def fit(
     chosen = FitOptions(budget, **options)
     from grls.fitting.run import fit_dataset  # torch, which takes seconds
 
-    place, held = HeldFolder(output), HeldFolder()  # the latter holds the data set of Python objects
-    with place.named("fit", {held.path / "data": "the data"}):
-        folder = None
+    folder, held = HeldFolder(output), HeldFolder()  # the latter holds the data set of Python objects
+    with folder.named("fit", {held.path / "data": "the data"}):
+        source = None
         if queries is None and gold is None and dev is None and test is None:
-            folder = existing_path(corpus, "corpus")
-        if folder is not None and folder.is_dir():
-            data, name = folder, None
+            source = existing_path(corpus, "corpus")
+        if source is not None and source.is_dir():
+            data, name = source, None
         else:
             data, name = held.path / "data", "Python objects"
             passages = corpus_of(corpus)
@@ -118,4 +118,4 @@ def fit(
             write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test, names))
             train, dev, test = USUAL_NAMES
             chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
-        return FitResult(fit_dataset(str(data), place.path, chosen, name=name), place, chosen.device)
+        return FitResult(fit_dataset(str(data), folder.path, chosen, name=name), folder, chosen.device)

@@ -460,11 +460,7 @@ GENERATOR_RECIPES = {
 
 
 def _recipe(name: str | Path, recipes: Mapping[str, Recipe], kind: str) -> Recipe | None:
-    """A recipe by its name; None: the name is the path of a YAML file.
-
-    Raises:
-        ConfigError: There is no such recipe.
-    """
+    """A recipe by its name; None: the name is the path of a YAML file."""
     if isinstance(name, Path) or (name.endswith((".yaml", ".yml")) and Path(name).is_file()):
         return None
     if name in recipes:

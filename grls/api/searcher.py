@@ -492,11 +492,7 @@ def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> d
 
 
 def _listed(queries: Any) -> list[Query]:
-    """Queries as a list, of one item for a query alone.
-
-    Raises:
-        DataError: An item is no query, a query has no text, or a text is the name of a file.
-    """
+    """Queries as a list, of one item for a query alone; a text that is the name of a file is refused."""
     if isinstance(queries, str) and queries.endswith(".jsonl") and existing_path(queries, SOURCE):
         raise DataError(
             f"the text {queries!r} would be one query, and it is a file; write Path({queries!r}) to search "

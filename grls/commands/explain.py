@@ -73,7 +73,7 @@ def explain(
     from grls.commands.opening import open_for
     from grls.data.dataset import first_queries, read_queries, read_split
     from grls.data.words import Analyzer
-    from grls.explain.asks import asks_of, explainable, hops_of, ids_of, query_and_gold
+    from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
@@ -82,7 +82,7 @@ def explain(
     from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
-    from grls.retrieve.hops.stop import Never, stop_rule
+    from grls.retrieve.hops.stop import stop_of_hop
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
@@ -94,10 +94,7 @@ def explain(
     first_queries([], limit)  # refuses a limit below 1 before a model is loaded
     if output is not None:
         refuse_unwritable(output)
-    if hops.done_bias and hops.steps != "dynamic":
-        raise ConfigError(
-            f"--hops.done_bias {hops.done_bias} weighs DONE, which only --hops.steps dynamic writes."
-        )
+    hops.refuse_bias()
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
         folder = data_beside(Path(retriever))
@@ -108,20 +105,19 @@ def explain(
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
         opened = load_retriever(retriever, opening)
-    decoding = explainable(single_steps(opened))
+    single = single_steps(opened)
+    decoding = explainable(single)
     if decoding is None:
         refuse_stepwise(opened, retriever, case, search, hops)
         _print_standings(opened, query, data, split, case, k, limit, output)
         return
-    if k is None:
-        k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    stop = stop_rule(single_steps(opened), hops) if hops.steps == "dynamic" else Never()
-    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop)
+    k = candidates_listed(hops) if k is None else k
+    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
     if query == EVERY:
         queries, qrels = read_split(_data_of_all(data), split)
         summary = summarise(explainer, asks_of(first_queries(queries, limit), qrels, hops.chained))
         print(format_summary(summary))
-        _write(output, summary._asdict())
+        _write(output, summary.record())
         return
     question, order = query_and_gold(query, data, split, case.gold is not None)
     corpus = explainer.generator.corpus

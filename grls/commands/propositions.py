@@ -175,22 +175,23 @@ def pseudo_queries(
     sifted = sift(file.records, corpus, judge, k)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
-    if not sifted.kept:
+    if not sifted.queries:
         raise ConfigError(
             f"none of the pseudo-queries is kept ({reasons}); raise --k, or train the generator for longer."
         )
     with atomic_file(output) as stream:
-        for query in sifted.kept:
+        for query in sifted.queries:
             write_line(stream, query_record(query))
     judged = {} if retriever is None else {"k": k, "retriever": retriever}
-    counts = {"kept": len(sifted.kept), "dropped": dropped}
+    counts = {"kept": len(sifted.queries), "dropped": dropped}
     write_json(_beside(output, "manifest.json"), {**opened.origin, **judged, **counts})
-    written, passages = len(file.records), len({query.evidence[0] for query in sifted.kept})
+    written, passages = len(file.records), len({query.evidence[0] for query in sifted.queries})
     print(
-        f"{len(sifted.kept):,} of {counted(written, 'pseudo-query')} kept, for {counted(passages, 'passage')}"
+        f"{len(sifted.queries):,} of {counted(written, 'pseudo-query')} kept, for "
+        f"{counted(passages, 'passage')}"
     )
-    if sifted.asked:
-        print(f"round trip: {sifted.rate:.1%} of {sifted.asked:,} find their passage among the {k} best")
+    if sifted.searched:
+        print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passage among the {k} best")
     if dropped:
         print(f"dropped: {reasons}")
     if unlinked := draw.queries * min(len(corpus), limit or len(corpus)) - len(tasks):

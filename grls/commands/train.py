@@ -74,7 +74,7 @@ def train_stage(name: str, arguments: Sequence[str]) -> None:
             facts = [f"type: {field.kind}"] if field.kind else []
             if field.usual:
                 facts.append(field.usual if field.usual == "required" else f"default: {field.usual}")
-            text = f"{field.what} ({', '.join(facts)})".replace("%", "%%")
+            text = f"{field.help} ({', '.join(facts)})".replace("%", "%%")
             metavar = field.name.rsplit(".", 1)[-1].upper()
             group.add_argument(f"--{field.name}", metavar=metavar, help=text)
     parser.print_help()

@@ -37,6 +37,11 @@ class Passage(NamedTuple):
     text: str
     title: str = ""
 
+    @property
+    def titled(self) -> str:
+        """The text after its title, for people."""
+        return f"{self.title}: {self.text}" if self.title else self.text
+
 
 class Query(NamedTuple):
     """One query.

@@ -209,7 +209,7 @@ def score_answers(
                 evidence.append([quote.text for quote in closed])
             else:
                 read = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
-                evidence.append([f"{p.title}: {p.text}" if p.title else p.text for p in read.values()])
+                evidence.append([passage.titled for passage in read.values()])
         follows = attributed([q.text for q in queries], [row.answer for row in rows], evidence, judge)
         scores["autoais"] = mean(follows)
     return depth.within(scores)

@@ -5,7 +5,6 @@ Queries with good and with bad results take turns.
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -15,11 +14,11 @@ from typing import NamedTuple
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit, Query
+from grls.evaluation.evaluate import stated_problems
 from grls.evaluation.graph import graph_errors
-from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.io.option_errors import visible
 from grls.io.progress import counted
-from grls.runs.results import find_passages
+from grls.runs.results import find_passages, passage_texts
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done
 
@@ -66,12 +65,9 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
         hits = without_done(chain.hits if chain else loaded.rankings.get(query.id, []))
         examples.append(_Example(query, hits, gold_passages(query, qrels), chain.done if chain else None))
     if loaded.in_hop_order:  # failed graph checks, for chains of queries that state a problem
-        stated = {e.query.id: json.loads(e.query.metadata) for e in examples if e.done is not None}
-        stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
-        read = [hit.id for e in examples if e.query.id in stated for hit in e.hits]
-        read += [start for metadata in stated.values() for start in metadata["start"]]
-        words = {i: passage.text for i, passage in find_passages(corpus, read).items()}
-        problems = {query: problem_of(metadata, words) for query, metadata in stated.items()}
+        problems = stated_problems([e.query for e in examples if e.done is not None], corpus)
+        read = [hit.id for e in examples if e.query.id in problems for hit in e.hits]
+        words = passage_texts(corpus, read)
         for n, example in enumerate(examples):
             problem = problems.get(example.query.id)
             if problem is not None:
@@ -81,8 +77,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
     passages = find_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
-    titled = {i: f"{p.title}: {p.text}" if p.title else p.text for i, p in passages.items()}
-    texts = {i: textwrap.shorten(text, _WIDTH, placeholder=" …") for i, text in titled.items()}
+    texts = {i: textwrap.shorten(p.titled, _WIDTH, placeholder=" …") for i, p in passages.items()}
     return "\n\n".join(_format(example, texts) for example in mixed)
 
 

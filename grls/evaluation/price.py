@@ -19,16 +19,16 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_queries, read_split
+from grls.data.dataset import gold_passages
 from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.evaluate import types_of
 from grls.evaluation.metrics.known_number import known_number_f1
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.io.progress import counted
-from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.runs.comparable import judged_queries, load_runs
 from grls.runs.portions import RunInfo, differ
-from grls.runs.run import Run, shared_limit
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 Passages = Sequence[Sequence[str]]
@@ -53,7 +53,7 @@ class Price(NamedTuple):
     """The price of a run.
 
     Attributes:
-        what: The name of the end: ``DONE``, or ``the cut``.
+        end: The name of the end: ``DONE``, or ``the cut``.
         groups: The price over all queries (``all``), those whose chains are ``too short``, of ``right
             length`` or ``too long``, and those of each type (``type NAME``); no group is empty.
         length: Mean number of distinct passages as the system ended.
@@ -61,7 +61,7 @@ class Price(NamedTuple):
         beyond: Number of queries with more gold passages than the run without an end has passages.
     """
 
-    what: str
+    end: str
     groups: dict[str, PricedQueries]
     length: float
     gold: float
@@ -72,7 +72,8 @@ class Price(NamedTuple):
         groups = {
             name: {**group._asdict(), "price": group.price._asdict()} for name, group in self.groups.items()
         }
-        return {**self._asdict(), "groups": groups}
+        fields = self._asdict()
+        return {"what": fields.pop("end"), **fields, "groups": groups}
 
 
 def price_of_end(
@@ -80,7 +81,7 @@ def price_of_end(
     unended: Passages,
     gold: Passages,
     types: Mapping[str, Sequence[int]] | None = None,
-    what: str = "DONE",
+    end: str = "DONE",
     seed: int = 0,
 ) -> Price:
     """The price of the end of chains or rankings.
@@ -90,7 +91,7 @@ def price_of_end(
         unended: The passages that the same system ranks if nothing ends it.
         gold: Gold passage ids of each query.
         types: Type of questions -> rows of its queries.
-        what: The name of the end.
+        end: The name of the end.
         seed: Seed of the resampling.
     """
     scores = [set_scores(ids, relevant).f1 for ids, relevant in zip(ended, gold, strict=True)]
@@ -111,7 +112,7 @@ def price_of_end(
             parts = [known[n] for n in rows], [scores[n] for n in rows]
             groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
     beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
-    return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
+    return Price(end, groups, fmean(lengths), fmean(sizes), beyond)
 
 
 def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
@@ -147,12 +148,7 @@ def price_of_run(
 ) -> Price:
     """The price of the end of a run, beside a run of the same system without an end.
 
-    Args:
-        run: The run that ends: JSONL or TREC, or a loaded run.
-        unended: The other run.
-        data: The data set folder.
-        split: The split of the qrels; None: the split in the manifest, else ``test``.
-        corpus: The corpus of ``data``.
+    Without ``split`` it is that of the manifest, else ``test``.
 
     Raises:
         ConfigError: The first run does not end by itself, or the second one does.
@@ -164,11 +160,7 @@ def price_of_run(
     refuse_no_pair(*loaded)
     made_for = None if loaded[0].info is None else loaded[0].info.split
     split = split or made_for or "test"
-    queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
-    every = {query.id for query in read_queries(data)}
-    for each in loaded:
-        refuse_unrelated(each, data, split, qrels, every)
-    refuse_unknown_passages(loaded, corpus)
+    queries, qrels = judged_queries(loaded, data, split, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]
     passages = []
@@ -206,7 +198,7 @@ def refuse_no_pair(run: Run, unended: Run) -> None:
 def format_price(price: Price, unended: str) -> str:
     """A table: set F1 as ended and with the known number, and the price in points with its interval."""
     lines = [
-        f"price of {price.what}: set F1 with the known number of passages less set F1 as ended",
+        f"price of {price.end}: set F1 with the known number of passages less set F1 as ended",
         f"known: the first n passages of {unended}, for n gold passages",
         f"{'':<28}{'queries':>8}{'ended':>8}{'known':>8}{'price':>8}   {CONFIDENCE:.0%} interval",
     ]

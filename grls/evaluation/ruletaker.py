@@ -59,7 +59,6 @@ class Rule(NamedTuple):
     """A rule with one or two premises.
 
     Attributes:
-        premises: Predicates that must hold.
         conclusion: The predicate that then holds.
         subjects: The subject of each premise and of the conclusion; an empty string is the variable. An empty
             tuple: all subjects are the variable.

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_queries, read_split
+from grls.data.dataset import gold_passages
 from grls.errors import DataError, at_least
 from grls.evaluation.measures import (
     MEASURES,
@@ -29,8 +29,8 @@ from grls.evaluation.measures import (
 )
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.io.progress import counted
-from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
-from grls.runs.run import Run, shared_limit
+from grls.runs.comparable import judged_queries, load_runs
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 RESAMPLES = 9999
@@ -170,11 +170,7 @@ def compare_runs(
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])
-    queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
-    every = {query.id for query in read_queries(data)}
-    for each in loaded:
-        refuse_unrelated(each, data, split, qrels, every)
-    refuse_unknown_passages(loaded, corpus)
+    queries, qrels = judged_queries(loaded, data, split, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     depths = [RunDepth.of(each, len(corpus), [*gold.values()]) for each in loaded]

@@ -15,6 +15,7 @@ from grls.errors import ConfigError, DataError, Option
 from grls.explain.text import TEXT_ALONE, Ask
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, Retriever
+from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,11 @@ class Hop(NamedTuple):
 
     gold: tuple[str, ...]
     evidence: tuple[str, ...]
+
+
+def candidates_listed(hops: HopOptions) -> int:
+    """The number of candidates that an explanation lists, where nothing says how many."""
+    return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
 def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:

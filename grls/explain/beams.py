@@ -22,7 +22,9 @@ from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
-from grls.errors import ConfigError, DataError, bounded
+from grls.errors import ConfigError, bounded
+from grls.explain.asks import candidates_listed
+from grls.explain.explain import passage_numbers
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -31,7 +33,7 @@ from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hops.stop import Never, StopRule, stop_rule
+from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
 
 MOST_STEPS = 256
 """Steps of a search that are listed."""
@@ -111,13 +113,12 @@ class BeamTrace(NamedTuple):
 
     Attributes:
         evidence: Ids of the passages before.
-        mode: Score mode.
         beams: Beam width K.
         k: Passages that the search returns.
         early_stop: Whether a unique prefix ends a beam.
         vocabulary: Number of tokens of the model.
         passages: Number of different passages that may be found.
-        done_bias: Bias (nats) on DONE, which hops add after the search.
+        stop: The stop rule, whose bias on DONE hops add after the search.
         rescored: Number of results that are rescored after the search.
         steps: The steps; none where one passage alone may be found.
         cut: The search has further steps.
@@ -131,7 +132,7 @@ class BeamTrace(NamedTuple):
     early_stop: bool
     vocabulary: int
     passages: int
-    done_bias: float
+    stop: StopRule
     rescored: int
     steps: tuple[TracedStep, ...]
     cut: bool
@@ -169,20 +170,12 @@ def trace_beam(
     generator: GenerativeRetriever = inner.generator
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with exclusive(generator.model):
-        stop: StopRule = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+        stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
-        numbers: list[int] = []
-        for name, number in zip(evidence, generator.corpus.numbers(evidence), strict=True):
-            if number is None:
-                source = generator.corpus.source
-                raise DataError(f"passage id {name!r} is not in the retriever's corpus.", source)
-            numbers.append(number)
+        numbers = passage_numbers(generator.corpus, evidence)
         generator.model.eval()
-        if k is None and hops.steps in ("single", "ranked"):
-            k = 10
-        elif k is None:
-            branch = hops.branch or 4
-            k = max(branch, generator.widest) if stop.bias else branch
+        if k is None:
+            k = max(candidates_listed(hops), generator.widest if stop.bias else 0)
         model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
         (subset,) = generator.subsets([next_query], allow)
         prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
@@ -201,7 +194,7 @@ def trace_beam(
             early_stop=decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
             passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
-            done_bias=stop.bias if may_end else 0.0,
+            stop=stop if may_end else Never(),
             rescored=generator.options.rescore,
             steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
             cut=len(steps) > MOST_STEPS,

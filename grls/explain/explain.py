@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from grls.data.codec import DONE, DONE_ID
+from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.prior import Prior
@@ -31,6 +32,7 @@ from grls.decode.trace import (
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
 from grls.io.files import exclusive
+from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule
@@ -77,8 +79,8 @@ class Explainer:
         Raises:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
-        numbers = self._numbers([*gold, *evidence])
         generator, done, explanations = self.generator, self.generator.done, []
+        numbers = passage_numbers(generator.corpus, [*gold, *evidence], done)
         with exclusive(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
@@ -126,7 +128,7 @@ class Explainer:
                         early_stop=decoder.stops_early,
                         beams=decoder.beams,
                         k=self.k,
-                        done_bias=searches.bias.get(done, 0.0),
+                        stop=self.stop,
                         judgement=judgement,
                         rank=returned.index(number) + 1 if number in returned else None,
                         score=None if score is None else score.score,
@@ -147,7 +149,7 @@ class Explainer:
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
     ) -> list[tuple[Judgement, int | None]]:
         """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
-        numbers = self._numbers([*gold, *evidence])
+        numbers = passage_numbers(self.generator.corpus, [*gold, *evidence], self.generator.done)
         with exclusive(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
@@ -156,19 +158,6 @@ class Explainer:
                 judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
                 judged.append((judgement, left[0] if left else None))
             return judged
-
-    def _numbers(self, ids: Sequence[str]) -> list[int]:
-        numbers = self.generator.corpus.numbers(ids)
-        known = []
-        for name, number in zip(ids, numbers, strict=True):
-            if number is None and name != DONE_ID:
-                raise DataError(
-                    f"gold: the passage id {name!r} is not in the retriever's corpus "
-                    f"({len(self.generator.corpus):,} passages); give another id, or build the retriever "
-                    "again with `grls index`."
-                )
-            known.append(self.generator.done if number is None else number)
-        return known
 
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
@@ -193,12 +182,26 @@ class Explainer:
     def _texts(self, numbers: Sequence[int]) -> list[str]:
         done = self.generator.done
         passages = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
-        texts = []
-        for number in numbers:
-            passage = None if number == done else next(passages)
-            title = "" if passage is None or not passage.title else f"{passage.title}: "
-            texts.append(DONE if passage is None else f"{title}{passage.text}")
-        return texts
+        return [DONE if number == done else next(passages).titled for number in numbers]
+
+
+def passage_numbers(corpus: Corpus, ids: Sequence[str], done: int | None = None) -> list[int]:
+    """The numbers of passages; ``done`` is that of DONE, if it may be among them.
+
+    Raises:
+        DataError: An id is not in the corpus.
+    """
+    known: list[int] = []
+    for name, number in zip(ids, corpus.numbers(ids), strict=True):
+        number = done if number is None and name == DONE_ID else number
+        if number is None:
+            raise DataError(
+                f"gold: the passage id {name!r} is not in the retriever's corpus "
+                f"({counted(len(corpus), 'passage')}); give another id, or build the retriever again with "
+                "`grls index`."
+            )
+        known.append(number)
+    return known
 
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
@@ -246,9 +249,6 @@ class Result(NamedTuple):
     """A passage that the search returned.
 
     Attributes:
-        rank: The rank, from 1.
-        id: Passage id.
-        text: Its text.
         score: Score in the search (nats); for DONE with its bias.
         complete: Log-probability (nats) of the whole passage; for DONE with its bias.
         above: Whether it scores at least as high as the gold passage.
@@ -280,16 +280,14 @@ class Explanation(NamedTuple):
     """The facts about one query, hop and gold passage.
 
     Attributes:
-        query: The query.
         evidence: Ids of the passages before this hop.
         gold: Id of the gold passage.
         gold_text: Its text.
-        mode: Score mode.
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias on DONE (nats); its scores here include it. Where it shifts log-odds
-            (:mod:`grls.retrieve.hops.stop`), the normalizer, which lowers all scores alike, is left out.
+        stop: The stop rule. The scores of DONE here include its bias (nats). Where that shifts log-odds, the
+            normalizer, which lowers all scores alike, is left out.
         judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.
@@ -300,7 +298,6 @@ class Explanation(NamedTuple):
         done: Score and rank of DONE; None if the model may not write DONE.
         twins: Ids of other passages with equal tokens.
         cut_tokens: Number of its tokens that the length limit cut.
-        tree: The beam tree.
         priors: Whether priors look ahead for the generator; all scores include them.
     """
 
@@ -312,7 +309,7 @@ class Explanation(NamedTuple):
     early_stop: bool
     beams: int
     k: int
-    done_bias: float
+    stop: StopRule
     judgement: Judgement
     rank: int | None
     score: float | None
@@ -339,7 +336,7 @@ class Explanation(NamedTuple):
     @property
     def taken(self) -> int:
         """Number of passages that the search returns before DONE gets its bias and k are kept."""
-        return max(self.k, self.beams) if self.done_bias else self.k
+        return max(self.k, self.beams) if self.stop.bias else self.k
 
     @property
     def left(self) -> PathRow | None:
@@ -368,7 +365,6 @@ class Judgement(NamedTuple):
     """A verdict with its reasons.
 
     Attributes:
-        verdict: The verdict.
         sufficient: The smallest beam width tried that finds the passage; None if no beam did.
         widest: The widest beam tried.
         true_rank: Rank among all passages by exact score, from 1; None if not all were scored.
@@ -387,14 +383,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
     s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
     passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
     may still outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that
-    score higher.
-
-    Args:
-        searches: The searches of the model input.
-        gold: Number of the passage.
-        done: Number of DONE.
-        widest: Widest beam to try.
-        exhaustive: Score every passage; these scores then decide.
+    score higher. ``widest`` is the widest beam to try. With ``exhaustive``, every passage is scored, and
+    these scores decide.
     """
     width = searches.decoder.beams
     if searches.excluded(gold):

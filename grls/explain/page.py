@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from html import escape
@@ -11,7 +10,17 @@ from importlib.resources import files
 from typing import Any
 
 from grls.explain.explain import MEANING, Explanation
-from grls.explain.text import HEADER, TEXT_ALONE, cells, number, search, shortened, why, with_id
+from grls.explain.text import (
+    HEADER,
+    TEXT_ALONE,
+    cells,
+    number,
+    plain_values,
+    search,
+    shortened,
+    why,
+    with_id,
+)
 from grls.explain.tree import Tree
 from grls.io.files import atomic_file, write_json
 from grls.io.html import document
@@ -95,9 +104,10 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
 
 def facts(e: Explanation) -> dict[str, Any]:
     """Every fact of an explanation, as JSON values."""
-    fields: dict[str, Any] = _plain(e)
+    fields: dict[str, Any] = plain_values(e)
     fields["query"].pop("metadata")
-    return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
+    fields |= fields.pop("stop").options
+    return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": plain_values(e.left)}
 
 
 def html_page(explanations: Sequence[Explanation]) -> str:
@@ -140,7 +150,7 @@ def drawn(tree: Tree) -> dict[str, Any]:
         beams = [{"parent": indexes.get(parent)} for parent in parents]
         steps.append({"candidates": candidates, "beams": beams, "tokens": tokens})
         indexes = {n: index for index, n in enumerate(numbers)}
-    return {"steps": _plain(steps)}
+    return {"steps": plain_values(steps)}
 
 
 def _section(e: Explanation) -> str:
@@ -200,12 +210,3 @@ def _table(header: Sequence[str], rows: Sequence[str], classes: dict[int, str]) 
 def _row(texts: Sequence[str], kind: str, classes: dict[int, str]) -> str:
     data = "".join(f'<td class="{classes.get(n, "")}">{escape(text)}</td>' for n, text in enumerate(texts))
     return f'<tr class="{kind}">{data}</tr>'
-
-
-def _plain(value: Any) -> Any:
-    """Named tuples to objects; an infinite score to null, since JSON has no infinity."""
-    if hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

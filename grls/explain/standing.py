@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
-from grls.data.types import IN_CHAINS, Passage, Query
-from grls.errors import ConfigError, DataError, Option
+from grls.data.types import IN_CHAINS, Query
+from grls.errors import ConfigError, Option
+from grls.explain.explain import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
-from grls.explain.text import Part, facts_part, query_line, shortened, text_part, with_id
+from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
@@ -31,9 +30,7 @@ class Above(NamedTuple):
 
     Attributes:
         rank: Its rank, from 1.
-        id: Passage id.
         text: Title and text.
-        score: Its score.
         ahead: By how much it is ahead; None: the score of the gold passage is not known.
     """
 
@@ -48,7 +45,6 @@ class GoldStanding(NamedTuple):
     """Where a gold passage stands in the ranking of a query.
 
     Attributes:
-        query: The query.
         gold: Id of the gold passage.
         gold_text: Its title and text.
         system: The name of the retriever.
@@ -88,7 +84,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     Raises:
         DataError: A gold passage is not in the corpus.
     """
-    numbers = _numbers(retriever.corpus, gold)
+    numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
     ranks = {hit.id: rank for rank, hit in enumerate(hits, 1)}
     missing = [number for name, number in zip(gold, numbers, strict=True) if name not in ranks]
@@ -100,8 +96,8 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     # The corpus of a generator still has the passages that were removed from it.
     removed: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
     first = [hit.id for hit in hits[:_SHOWN]]
-    passages = retriever.corpus.passages(_numbers(retriever.corpus, first)) if first else []
-    texts = {passage.id: _titled(passage) for passage in passages}
+    passages = retriever.corpus.passages(passage_numbers(retriever.corpus, first)) if first else []
+    texts = {passage.id: passage.titled for passage in passages}
     standings = []
     for name, number in zip(gold, numbers, strict=True):
         own_rank = ranks.get(name)
@@ -116,7 +112,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
             GoldStanding(
                 query=query,
                 gold=name,
-                gold_text=_titled(retriever.corpus[number]),
+                gold_text=retriever.corpus[number].titled,
                 system=described.name,
                 mode=described.score_mode,
                 rank=own_rank,
@@ -129,21 +125,6 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
             )
         )
     return standings
-
-
-def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
-    numbers = corpus.numbers(ids)
-    for name, number in zip(ids, numbers, strict=True):
-        if number is None:
-            raise DataError(
-                f"gold: the passage id {name!r} is not in the retriever's corpus "
-                f"({counted(len(corpus), 'passage')}); give another id."
-            )
-    return [number for number in numbers if number is not None]
-
-
-def _titled(passage: Passage) -> str:
-    return f"{passage.title}: {passage.text}" if passage.title else passage.text
 
 
 def standing_parts(s: GoldStanding) -> list[Part]:
@@ -269,15 +250,14 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
     """All facts of a standing, for JSON; a score that is no finite number is null."""
-    above = [hit._asdict() | {"score": _finite(hit.score), "ahead": _finite(hit.ahead)} for hit in s.above]
-    plain = {"query": s.query.text, "score": _finite(s.score), "above": above}
-    return {"query_id": s.query.id} | s._asdict() | plain
+    return {"query_id": s.query.id, **plain_values(s), "query": s.query.text}
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
     """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
     gold = [
-        {"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in standings
+        {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
+        for s in standings
     ]
     return {"query_id": standings[0].query.id, "gold": gold}
 
@@ -288,7 +268,3 @@ def rank_counts(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
     counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in tops}
     lost = sum(rank is None for rank in ranks)
     return {"gold_passages": len(ranks), "ranked": depth, "found_to": counts, "not_found": lost}
-
-
-def _finite(score: float | None) -> float | None:
-    return score if score is not None and math.isfinite(score) else None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from grls.data.types import Query
 from grls.errors import Option
 from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow, Verdict
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
+from grls.retrieve.hops.stop import StopRule
 
 COLOURS: dict[Verdict, str] = {
     "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
@@ -94,7 +96,7 @@ def _reason(e: Explanation) -> str:
 def search(e: Explanation) -> str:
     """The options of the search, on one line."""
     stop = ", early stop" if e.early_stop else ""
-    bias = f", bias on DONE {e.done_bias:+.2f}" if e.done_bias else ""
+    bias = f", {e.stop}" if e.stop.bias else ""
     ahead = " with priors" if e.priors else ""
     return f"{counted(e.beams, 'beam')}, k {e.k}, {e.mode} scores{ahead}{stop}{bias}"
 
@@ -175,7 +177,6 @@ class Part(NamedTuple):
     Attributes:
         kind: ``facts``: rows of a name and a value; ``text``: rows of sentences; ``table``: rows of cells,
             the header first.
-        rows: Its rows.
         left: Of a table, the columns that are aligned left.
         marks: The rows that stand out -> their ANSI colour.
     """
@@ -241,6 +242,17 @@ def query_line(query: Query) -> str:
     return query.text if query.id == TEXT_ALONE else with_id(query.id, query.text)
 
 
+def plain_values(value: Any) -> Any:
+    """Facts for JSON: objects for named tuples, null for a score that is infinite."""
+    if hasattr(value, "_asdict"):
+        return {name: plain_values(item) for name, item in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain_values(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 Ask = tuple[Query, Sequence[str], Sequence[str]]
 """A query, gold passages of one hop, and the evidence before it."""
 
@@ -255,7 +267,7 @@ class Summary(NamedTuple):
         queries: Number of queries.
         beams: Beam width.
         k: Passages to return.
-        done_bias: Bias on DONE (nats), if the model may write DONE.
+        stop: The stop rule, with its bias on DONE (nats).
         verdicts: Verdict -> number of gold passages.
         left: Step (from 1) at which the prefix left the beam -> number of missed passages.
         pruned_left: The same for passages that the beam lost (``pruned``).
@@ -266,11 +278,17 @@ class Summary(NamedTuple):
     queries: int
     beams: int
     k: int
-    done_bias: float
+    stop: StopRule
     verdicts: dict[str, int]
     left: dict[int, int]
     pruned_left: dict[int, int]
     sufficient: dict[str, int]
+
+    def record(self) -> dict[str, Any]:
+        """The fields for JSON, with the options of the stop rule."""
+        fields = self._asdict() | self.stop.options
+        del fields["stop"]
+        return fields
 
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
@@ -297,7 +315,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
         len({query.id for query, _, _ in asks}),
         explainer.generator.decoder(explainer.k).beams,
         explainer.k,
-        explainer.stop.bias,
+        explainer.stop,
         {v: verdicts[v] for v in VERDICTS},
         dict(sorted(left.items())),
         dict(sorted(pruned_left.items())),
@@ -309,7 +327,7 @@ def format_summary(s: Summary) -> str:
     """The summary as a table and a histogram."""
     total = sum(s.verdicts.values())
     missed = total - sum(s.verdicts[v] for v in _FOUND)
-    bias = f", bias on DONE {s.done_bias:+.2f}" if s.done_bias else ""
+    bias = f", {s.stop}" if s.stop.bias else ""
     lines = [
         f"{counted(s.queries, 'query')}, {counted(total, 'gold passage')}; {counted(s.beams, 'beam')}, k "
         f"{s.k}{bias}; {missed:,} missed",

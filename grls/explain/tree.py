@@ -63,12 +63,8 @@ def beam_tree(
 ) -> Tree:
     """The tree of one search.
 
-    Args:
-        search: The search.
-        path: The steps of the gold passage (empty if it was excluded).
-        text: Token -> text.
-        passages: State -> the passages that it finishes.
-        names: Passage numbers -> ids.
+    ``path`` has the steps of the gold passage (empty if it was excluded), ``text`` gives the text of a token,
+    ``passages`` those that a state finishes, ``names`` their ids.
     """
     nodes: list[Node] = []
     ranks = {hit.passage: rank for rank, hit in enumerate(search.found, start=1)}

@@ -74,7 +74,6 @@ class System:
     """A candidate on disk.
 
     Attributes:
-        name: Its name.
         folder: The name of its folder below ``members``.
         parts: The systems whose rankings are fused; none: it is no fusion.
         models: Base models that it searches with.
@@ -218,7 +217,7 @@ class FitCandidates:
         """The best so far; the output opens as it from now on."""
         candidates = [self.candidate(system) for system in self.systems.values()]
         choice = choose(candidates, self.options.decides, self.options.prefer)
-        write_link(self.output, self.member(self.systems[choice.kept.name].folder))
+        write_link(self.output, self.member(self.systems[choice.chosen.name].folder))
         return choice
 
     def is_there(self, system: System) -> bool:
@@ -236,10 +235,10 @@ class FitCandidates:
     def keep(self, name: str, best: Choice) -> Choice:
         """Keep a candidate that the user names; see :meth:`system`."""
         system = self.system(name)
-        kept, _ = level([self.candidate(system), best.kept])
+        chosen, _ = level([self.candidate(system), best.chosen])
         write_link(self.output, self.member(system.folder))
-        shown = f"{100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
-        return Choice(kept, best.best, f"as was asked: {self.options.decides} {shown}")
+        shown = f"{100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
+        return Choice(chosen, best.best, f"as was asked: {self.options.decides} {shown}")
 
     def rank_dev(self) -> JudgedQueries:
         """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""

@@ -66,7 +66,7 @@ def level(candidates: Sequence[Candidate]) -> list[Candidate]:
 class Choice(NamedTuple):
     """The candidate that is kept (on the queries that all have ranked), the best by the measure, and why."""
 
-    kept: Candidate
+    chosen: Candidate
     best: Candidate
     why: str
 
@@ -93,9 +93,9 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     ]
     most = _AS_CHEAP[prefer] * min(candidate.cost for candidate in ordered)
     cheap = [candidate for candidate in ordered if candidate.cost <= most]
-    kept = max(cheap, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
-    shown = f"{measure} {100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
-    if kept.name == best.name:
-        return Choice(kept, best, f"the best: {shown}")
+    chosen = max(cheap, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
+    shown = f"{measure} {100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
+    if chosen.name == best.name:
+        return Choice(chosen, best, f"the best: {shown}")
     why = f"{shown}, within chance of {best.name} ({100 * best.value:.1f})"
-    return Choice(kept, best, f"{why}, and {'cheaper' if kept.cost < best.cost else 'better ordered'}")
+    return Choice(chosen, best, f"{why}, and {'cheaper' if chosen.cost < best.cost else 'better ordered'}")

@@ -165,7 +165,7 @@ class FitProgress:
         self._clock, self._drawn = clock, monotonic()
         self._lines, self._stream = sys.stdout, sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
-        self._name = self._what = ""
+        self._name = self._work = ""
         self._end: float | None = None
         self._telling = 0.0
 
@@ -183,7 +183,7 @@ class FitProgress:
         that where their pace leaves no hope; None: no limit.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._name, self._what = name, ""
+        self._name, self._work = name, ""
         self.limit(allowance)
         log = self.logs / f"{name.replace(' ', '-')}.log"
         with log.open("a", encoding="utf-8") as stream:
@@ -206,20 +206,20 @@ class FitProgress:
         self._end = None if allowance is None else monotonic() + allowance
         self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
 
-    def at(self, what: str) -> None:
+    def at(self, work: str) -> None:
         """Say how far a stage is that keeps to its time itself, such as a training."""
-        self._what, self._end = what, None
+        self._work, self._end = work, None
         self._show()
 
     def line(self) -> str:
         """The line of progress."""
         left = self._clock.left
-        parts = [f"{self._name}: {self._what}" if self._what else self._name, self.best]
+        parts = [f"{self._name}: {self._work}" if self._work else self._name, self.best]
         parts += [] if left is None else [f"{duration(left)} left"]
         return "; ".join(filter(None, parts))
 
     def _heard(self, loop: Progress) -> None:
-        self._what = loop.standing()
+        self._work = loop.standing()
         self._show()
         if self._end is None:
             return

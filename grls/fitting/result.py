@@ -112,11 +112,11 @@ def write_outcome(
     compared = {split: sum(len(part.queries) for part in parts) for split, parts in golds.items()}
     costs = {name: round(system.cost, 6) for name, system in candidates.systems.items()}
     fitted = Fitted(
-        stages.output, choice.kept.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
+        stages.output, choice.chosen.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
         costs, done, skipped,
     )  # fmt: skip
     _write_page(fitted, stages, gold, names)
-    kept = candidates.systems[fitted.kept]
+    system = candidates.systems[fitted.kept]
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -126,7 +126,7 @@ def write_outcome(
         "why": fitted.why,
         "best_on_dev": choice.best.name,
         "measure": options.decides,
-        "retriever": f"members/{kept.folder}",
+        "retriever": f"members/{system.folder}",
         "weights": {name: system.weights for name, system in candidates.systems.items() if system.weights},
         "metrics": metrics,
         "query_seconds": costs,
@@ -138,7 +138,7 @@ def write_outcome(
             "notes": data.notes,
             "pseudo": data.pseudo,
         },
-        "base_models": kept.models,
+        "base_models": system.models,
         "language": stages.facts.language,
         "options": asdict(options),
         "account": {"done": done, "skipped": [stage._asdict() for stage in skipped]},
@@ -146,7 +146,7 @@ def write_outcome(
         "versions": versions,
     }
     write_json(stages.output / "fit.json", content)
-    _write_card(fitted, stages, kept.models)
+    _write_card(fitted, stages, system.models)
     return fitted
 
 

@@ -43,7 +43,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
     stages, lines = _stages(Path(output), options, divide(source, options.seed), progress)
-    todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
+    todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
@@ -146,14 +146,14 @@ class _FitRun:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
         if TEST in self.data.qrels:
-            gold, ranked = self._rank_test(best.kept.name)
+            gold, ranked = self._rank_test(best.chosen.name)
         else:
             gold, ranked = self.candidates.rank_dev(), [*systems]
         done = []
         for stage in (stage for stage in stages if self.known[stage.name] is None):
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.records[stage.name]["seconds"]
-            done.append((stage.what if note is None else f"{stage.what}, {note}", seconds))
+            done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
         fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, self.clock.seconds)
         self.clock.write()
         self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
@@ -204,7 +204,7 @@ class _FitRun:
         if left is None or whole is None or self.best is None:
             return None
         queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
-        ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.kept.cost, 0.1 * whole)
+        ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.chosen.cost, 0.1 * whole)
         return max(0.0, left - (1 - _AIM) * whole - ending)
 
     def _do(self, stage: Stage, allowance: float | None) -> str | None:
@@ -242,21 +242,21 @@ class _FitRun:
         if not self.candidates.systems:
             return
         before, self.best = self.best, self.candidates.choose()
-        kept = self.best.kept
-        shown = f"{kept.name}, dev {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)}"
+        chosen = self.best.chosen
+        shown = f"{chosen.name}, dev {self.options.decides} {100 * chosen.value:.1f} on {len(chosen.values)}"
         self.progress.best = f"best so far {shown}"
-        if before is None or before.kept.name != kept.name:
+        if before is None or before.chosen.name != chosen.name:
             left = self.clock.left
             rest = "" if left is None else f"; {duration(left)} left"
-            self.progress.say(f"best so far: {shown}, {kept.cost:.2g} s a query{rest}")
+            self.progress.say(f"best so far: {shown}, {chosen.cost:.2g} s a query{rest}")
 
-    def _rank_test(self, kept: str) -> tuple[JudgedQueries, list[str]]:
+    def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.
 
         Returns the queries, and the names of the systems that have ranked them.
         """
         candidates, systems, whole = self.candidates, self.candidates.systems, self.whole
-        parts = systems[kept].parts or (kept,)
+        parts = systems[chosen].parts or (chosen,)
         count = fits = len(candidates.gold(TEST).queries)
 
         def name_of(size: int) -> str:
@@ -264,7 +264,7 @@ class _FitRun:
 
         if whole is not None:
             room = (self.clock.left or 0.0) - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole)
-            fits = max(1, int(max(0.01 * whole, room) / max(1e-9, systems[kept].cost)))
+            fits = max(1, int(max(0.01 * whole, room) / max(1e-9, systems[chosen].cost)))
             files = self.output.glob(f"data/qrels/{TEST}-*.tsv")
             for size in (count, *(int(file.stem.partition("-")[2]) for file in files)):
                 if all(self._tested(name_of(size), part) for part in parts):  # by an earlier call

@@ -56,7 +56,7 @@ class Stage:
 
     Args:
         name: Its name; no other stage has it.
-        what: What it does, in one line, for people.
+        work: What it does, in one line, for people.
         run: Does it within so many seconds (None: no limit); returns why it came to nothing, or None. It
             raises :class:`TimeIsUp` where it cannot.
         needs: Names of the stages whose results it uses.
@@ -68,7 +68,7 @@ class Stage:
     """
 
     name: str
-    what: str
+    work: str
     run: Callable[[float | None], str | None]
     needs: tuple[str, ...] = ()
     seconds: Callable[[], float] = lambda: 0.0
@@ -148,4 +148,4 @@ def search_stages(
             ended[name] = f"left out: {end}"
         if ended[name] is not None:
             say(f"{name}: {ended[name]}")
-    return [Skipped(stage.name, stage.what, why) for stage in stages if (why := ended[stage.name])]
+    return [Skipped(stage.name, stage.work, why) for stage in stages if (why := ended[stage.name])]

@@ -71,8 +71,6 @@ class SplitData:
     Attributes:
         folder: The folder it was read from.
         name: What results call it.
-        corpus: The passages.
-        queries: All queries.
         qrels: Split -> judgements.
         fingerprint: Of all that a run depends on, as it was given.
         notes: What counts as gold where that is not the qrels, and what was changed, for people.

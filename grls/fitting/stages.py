@@ -114,9 +114,9 @@ class FitStages:
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
         if encoder is not None:
-            what = f"embed {corpus} with {encoder.title} as it is"
+            work = f"embed {corpus} with {encoder.title} as it is"
             run = partial(self._embedded, "base", encoder.name)
-            stages.append(Stage("base", what, run, (), self._embedding, share=lambda _: 0.35))
+            stages.append(Stage("base", work, run, (), self._embedding, share=lambda _: 0.35))
         if facts.hops:
             stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
         if facts.hops and encoder is not None:
@@ -132,21 +132,21 @@ class FitStages:
                 """Half of the time that is left where the other half is enough for a generator."""
                 return 0.5 if writer is not None and 2 * self._writer_seconds() < room else 0.8
 
-            what = f"fine-tune {encoder.title}, and embed {corpus}"
-            stages.append(Stage("dense", what, self._dense, ("base",), least, self._dense_follows, share))
+            work = f"fine-tune {encoder.title}, and embed {corpus}"
+            stages.append(Stage("dense", work, self._dense, ("base",), least, self._dense_follows, share))
             if facts.hops:
                 stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
             stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and not facts.few:
-            what = f"fine-tune {writer.title} to write spans, and index them"
+            work = f"fine-tune {writer.title} to write spans, and index them"
             times = self._writer_seconds, self._hybrid_seconds
-            stages.append(Stage("generator", what, self._generator, ("bm25",), *times))
-            what = "the generator with its priors, tuned"
-            stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
+            stages.append(Stage("generator", work, self._generator, ("bm25",), *times))
+            work = "the generator with its priors, tuned"
+            stages.append(Stage("hybrid", work, self._hybrid, ("generator",), self._hybrid_seconds))
             stages.append(self._fusion_stage(3, "hybrid"))
         if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
-            what = "candidates that may be kept rank more dev queries"
-            stages.append(Stage(MORE, what, self._more_dev, ("bm25",), share=lambda _: 0.0, aside=True))
+            work = "candidates that may be kept rank more dev queries"
+            stages.append(Stage(MORE, work, self._more_dev, ("bm25",), share=lambda _: 0.0, aside=True))
         return stages
 
     # What candidates cost, by what was measured; 0: nothing was.
@@ -224,7 +224,7 @@ class FitStages:
                 break
             self.candidates.rank(system, found)
 
-    def _hops_stage(self, of: str, what: str, share: float) -> Stage:
+    def _hops_stage(self, of: str, work: str, share: float) -> Stage:
         name, most = f"{of}-hops", self.facts.most_hops
 
         def seconds(queries: int = 0) -> float:
@@ -247,7 +247,7 @@ class FitStages:
             self._ranked(System(name, name, models=models, more=(of,)), allowance, found)
             return None
 
-        return Stage(name, what, run, (of,), seconds, share=lambda _: share, aside=of in (BM25, "base"))
+        return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=of in (BM25, "base"))
 
     def _tuned(
         self,
@@ -279,7 +279,7 @@ class FitStages:
             choices = tune()
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-            self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.what})")
+            self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.words})")
         return found
 
     def _fusion_stage(self, number: int, need: str) -> Stage:

@@ -29,7 +29,6 @@ class Cell(NamedTuple):
     """One cell.
 
     Attributes:
-        text: The text.
         strong: Whether the text is marked, as the best or as important.
         shade: Depth of the background in [0, 1]; None for no background.
     """
@@ -51,11 +50,9 @@ class Table(NamedTuple):
 
     Attributes:
         name: Short name, unique on the page.
-        caption: The caption.
         groups: A first line of headings, over several columns each; empty for none.
         heads: One heading a column.
         stubs: Number of leading columns that head their row.
-        rows: The cells.
         note: How to read the table.
         heat: Whether it is a heat map.
     """
@@ -75,7 +72,6 @@ class Picture(NamedTuple):
 
     Attributes:
         name: Short name, unique on the page; also the file name.
-        caption: The caption.
         svg: An ``<svg>`` element whose dark parts have the colour :data:`INK`.
         alt: The picture in words, for readers who do not see it.
     """
@@ -133,7 +129,6 @@ class Column(NamedTuple):
     """A column of values.
 
     Attributes:
-        head: The heading.
         kind: How values are printed.
         best: The value to mark: the highest, the lowest, or none.
         group: A heading shared with neighbouring columns.

@@ -110,7 +110,17 @@ def build_page(
     sections = []
     for group in groups:
         recall, *rest = _common_parts([group], ks, k)
-        lead = (*_headline(group, k), *_warnings([group]))
+        # The run with the best recall, in a sentence.
+        recalls = [(fmean(found), run.label) for run in group.runs if (found := group.values(run, f"R@{k}"))]
+        lead = _warnings([group])
+        if len(recalls) > 1:
+            (first, label), (second, other), *_ = sorted(recalls, key=lambda pair: -pair[0])
+            best, next_best = printed(first, "percent"), printed(second, "percent")
+            count = counted(len(group.gold), "query")
+            text = f"{label} finds most: R@{k} {best} over {count}; next {other} with {next_best}."
+            if best == next_best:
+                text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
+            lead.insert(0, Text(text))
         parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(recall_curves(group))))]
         price = price_table(group, seed)
         more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
@@ -155,19 +165,6 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
         ("Ensembles", ensemble_table(groups, ks)),
     )
     return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
-
-
-def _headline(group: MeasuredGroup, k: int) -> list[Block]:
-    """A sentence on the run with the best recall; empty for fewer than two runs with recall."""
-    recalls = [(fmean(values), run.label) for run in group.runs if (values := group.values(run, f"R@{k}"))]
-    ranked = sorted(recalls, key=lambda pair: -pair[0])
-    if len(ranked) < 2:
-        return []
-    best, second = (printed(share, "percent") for share, _ in ranked[:2])
-    label, other, count = ranked[0][1], ranked[1][1], counted(len(group.gold), "query")
-    if best == second:
-        return [Text(f"{label} and {other} find most: R@{k} {best} each, over {count}.")]
-    return [Text(f"{label} finds most: R@{k} {best} over {count}; next {other} with {second}.")]
 
 
 def _gallery(pictures: Sequence[Picture]) -> list[Block]:
@@ -431,11 +428,8 @@ def draw_proof(proof: Proof, name: str) -> str:
 
     Straight arrows join neighbours, arcs at the left join other boxes. A fault is a broken frame with its
     reason in words, red for a missing or wrong statement, blue for a statement that is left over (the colours
-    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there.
-
-    Args:
-        proof: The proof.
-        name: Prefix of the ids inside, unique on the page.
+    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there. ``name`` is
+    the prefix of the ids inside, unique on the page.
     """
     items: list[_Item] = []
 
@@ -456,7 +450,10 @@ def draw_proof(proof: Proof, name: str) -> str:
     if proof.steps and not proof.errors.end_node:
         links.append((len(proof.steps), len(proof.steps) + 1))
     arcs = [link for link in links if link[1] - link[0] > 1]
-    lanes = _lanes(arcs)
+    lanes: dict[tuple[int, int], int] = {}  # from the boxes outward; arcs that overlap have different ones
+    for arc in sorted(arcs, key=lambda a: (a[1] - a[0], a)):
+        taken = {lane for other, lane in lanes.items() if other[0] <= arc[1] and arc[0] <= other[1]}
+        lanes[arc] = next(lane for lane in range(len(arcs)) if lane not in taken)
     left = 8 + _LANE * (1 + max(lanes.values())) if lanes else 8
     width, height = left + _BOX + 8, items[-1].bottom + 8
     tip = f"{escape(name)}-tip"
@@ -502,15 +499,6 @@ def describe_proof(proof: Proof) -> str:
         sentences.append(f"Step {n}: {step.text}{origin}{wrong}")
     sentences.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
     return " ".join(sentences)
-
-
-def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Arc -> lane, counted from the boxes outward; arcs that overlap have different lanes."""
-    lanes: dict[tuple[int, int], int] = {}
-    for arc in sorted(arcs, key=lambda a: (a[1] - a[0], a)):
-        taken = {lane for other, lane in lanes.items() if other[0] <= arc[1] and arc[0] <= other[1]}
-        lanes[arc] = next(lane for lane in range(len(arcs)) if lane not in taken)
-    return lanes
 
 
 def _wrapped(text: str) -> list[str]:

@@ -23,8 +23,6 @@ class ProofFault(NamedTuple):
     """A fault, with the check that it fails.
 
     Attributes:
-        check: The failed check.
-        reason: The reason in words.
         left: Whether the fault is a statement that is left over; otherwise a statement is missing or wrong.
     """
 
@@ -34,12 +32,7 @@ class ProofFault(NamedTuple):
 
 
 class ProofStep(NamedTuple):
-    """One retrieved passage.
-
-    Attributes:
-        text: Its text.
-        faults: Its faults.
-    """
+    """One retrieved passage."""
 
     text: str
     faults: tuple[ProofFault, ...]
@@ -50,7 +43,6 @@ class Proof(NamedTuple):
 
     Attributes:
         start: Texts of the start facts.
-        goal: Text of the goal.
         steps: The passages in retrieval order.
         edges: (earlier step, later step), counted from 0: the later step uses the statement of the earlier
             one.

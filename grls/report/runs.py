@@ -43,7 +43,6 @@ class Entry:
     """One run.
 
     Attributes:
-        run: The run.
         label: The name of the run on the page, unique in its data set.
     """
 
@@ -119,8 +118,6 @@ class DataGroup:
     Attributes:
         name: Name of the data set's folder.
         split: The split of the qrels, and how many first queries of it.
-        corpus: All passages.
-        queries: The judged queries.
         qrels: Their judgements; every list of values follows this order.
         seen: Passages that are gold of a training query; None if unknown.
         entries: The runs, by system and steps, else in the order of the command.

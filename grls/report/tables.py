@@ -293,14 +293,14 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     bounds = ""
     for run, other in ((group.runs[ended], group.runs[unended]) for ended, unended in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
-        price = price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
+        price = price_of_end(ended, other.retrieved, group.gold, end=what_ends(run.entry.info), seed=seed)
         every = price.groups["all"]
         lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
         rows.append(
             (
                 Cell(run.label),
                 Cell(other.label),
-                Cell(price.what),
+                Cell(price.end),
                 Cell(f"{100 * every.ended:.1f}"),
                 Cell(f"{100 * every.known:.1f}"),
                 *_compared(every.price, every.price.p)[:3],

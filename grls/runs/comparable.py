@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_queries, read_split
+from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
@@ -109,6 +109,23 @@ def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
                 "data set that was retrieved from.",
                 run.path,
             )
+
+
+def judged_queries(
+    runs: Sequence[Run], data: str | Path, split: str, corpus: Corpus
+) -> tuple[list[Query], Qrels]:
+    """The queries of a split that runs answer, and their qrels.
+
+    Raises:
+        DataError: A run is empty, answers no query of the split, or has a query or a passage that the data
+            set does not have.
+    """
+    queries, qrels = read_split(data, split, corpus, shared_limit(runs))
+    every = {query.id for query in read_queries(data)}
+    for run in runs:
+        refuse_unrelated(run, data, split, qrels, every)
+    refuse_unknown_passages(runs, corpus)
+    return queries, qrels
 
 
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:

@@ -207,56 +207,47 @@ class Portions(NamedTuple):
 
 
 class KeptResults:
-    """The results in a file, read anew whenever they are walked.
+    """The results in files, read anew whenever they are walked.
 
     Args:
-        file: A record a query, in their order; more may follow.
+        files: Files with a record a query, in their order: of a run, where more may follow, or of its shards
+            (:func:`write_retrieved`).
         queries: The queries.
         read: The results of a query by its record; None: as :func:`in_portions` keeps them.
     """
 
     def __init__(
         self,
-        file: GrowingFile,
+        files: GrowingFile | Sequence[Path],
         queries: Sequence[Query],
         read: Callable[[str, Record], Retrieved] | None = None,
     ):
-        self._file = file
+        self._files = files
         self._queries = queries
         self._read = read or _retrieved
 
+    def _records(self) -> Iterator[tuple[Path, Record]]:
+        if isinstance(self._files, GrowingFile):
+            yield from ((self._files.path, record) for record in self._files.each())
+        else:
+            yield from ((file, record) for file in self._files for _, record in read_jsonl(file))
+
     def __iter__(self) -> Iterator[Retrieved]:
-        records = islice(self._file.each(), len(self._queries))
-        for query, record in zip(self._queries, records, strict=True):
+        records = islice(self._records(), len(self._queries))
+        for query, (file, record) in zip(self._queries, records, strict=True):
             try:
                 result = self._read(query.id, record)
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
                     f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
                     "command again.",
-                    self._file.path,
+                    file,
                 ) from None
             yield result
 
 
-class FiledResults:
-    """The results in files of :func:`write_retrieved`, read anew whenever they are walked.
-
-    The files are of shards, in the order of the queries.
-    """
-
-    def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
-        self._files = files
-        self._queries = queries
-
-    def __iter__(self) -> Iterator[Retrieved]:
-        records = (record for file in self._files for _, record in read_jsonl(file))
-        for query, record in zip(self._queries, records, strict=True):
-            yield _retrieved(query.id, record)
-
-
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
-    """Write results to a file that :class:`FiledResults` reads, a query a line."""
+    """Write the results of a shard to a file, a query a line."""
     with file.open("w", encoding="utf-8") as stream:
         for result in retrieved:
             write_line(stream, _record(result))
@@ -341,12 +332,12 @@ def save_retrieved(
         if missing > len(done) / 2:  # most chains were ended by the limit of hops
             log.warning(
                 "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-                "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find %s, or raise %s.",
+                "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find the bias on DONE, or "
+                "raise %s.",
                 missing,
                 len(done),
                 Option("data.done", True),
                 Option("fit.done", True),
-                Option("hops.done_bias"),
                 Option("hops.max"),
             )
     unfit = next(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from grls.retrieve.hops.options import HopSteps
+from grls.retrieve.hops.options import BIAS, HopSteps
 from grls.serve.answers.options import AnswerMethod
 
 QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
@@ -272,7 +272,11 @@ class TracedBody(Body):
     early_stop: bool = Field(description="A unique prefix ends a beam.")
     vocabulary: int = Field(description="Number of tokens of the model.")
     passages: int = Field(description="Number of different passages that may be found.")
-    done_bias: float = Field(description="Bias on DONE, which hops add after the search.")
+    bias: float = Field(
+        validation_alias=BIAS,
+        serialization_alias=BIAS,
+        description="Bias on DONE, which hops add after the search.",
+    )
     rescored: int = Field(description="Number of results that are rescored after the search.")
     steps: list[TracedStepBody]
     cut: bool = Field(description="The search has further steps.")

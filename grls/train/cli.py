@@ -200,9 +200,7 @@ def _model(output: str) -> str:
 def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """Run one training stage.
 
-    Args:
-        arguments: The arguments of Lightning's ``fit``.
-        called: The command as it is typed, for its errors.
+    ``called`` is the command as it is typed, for errors.
 
     Raises:
         SystemExit: SIGTERM ended the run. The status is 143, as in a shell; Lightning would exit with 0.
@@ -222,10 +220,7 @@ def fit_stage(
 ) -> TrainCLI:
     """Train a stage, and return the trainer, the model and the data with their options.
 
-    Args:
-        arguments: The arguments of Lightning's ``fit``.
-        called: The command as it is typed, for errors.
-        clock: Counts the steps and limits the time; its reports replace lines and bars; None: no limit.
+    ``clock`` limits the time, and its reports replace lines and bars.
 
     Raises:
         SIGTERMException: SIGTERM ended the run.

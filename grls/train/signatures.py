@@ -76,13 +76,13 @@ class ClassOption(NamedTuple):
         name: The whole name, with the options around it: ``mix.memorise.reads``.
         kind: Its type, as written in the source.
         usual: Its default, as written in the source; :data:`REQUIRED`; empty where its fields have defaults.
-        what: Its help text.
+        help: Its help text.
     """
 
     name: str
     kind: str
     usual: str
-    what: str
+    help: str
 
 
 class _Class(NamedTuple):
@@ -95,9 +95,7 @@ class _Class(NamedTuple):
 def class_options(path: str, prefix: str = "") -> list[ClassOption]:
     """The options of a class, with the fields of options that are dataclasses.
 
-    Args:
-        path: ``module.Class``.
-        prefix: Prefix of the names.
+    ``path`` is ``module.Class``.
     """
     module, _, name = path.rpartition(".")
     owner = _class(module, name)
@@ -113,7 +111,7 @@ def class_summary(path: str) -> str:
 
 
 def _options(owner: _Class, prefix: str) -> Iterator[ClassOption]:
-    for module, argument, default, what in _parameters(owner):
+    for module, argument, default, text in _parameters(owner):
         inner: list[_Class] = []  # the dataclasses of grls that the type names
         for node in [] if argument.annotation is None else ast.walk(argument.annotation):
             if isinstance(node, ast.Name) and node.id[0].isupper():
@@ -124,7 +122,7 @@ def _options(owner: _Class, prefix: str) -> Iterator[ClassOption]:
         usual = REQUIRED if default is None else _written(module, default)
         if inner and usual not in (REQUIRED, "null"):
             usual = ""  # each field has its default
-        yield ClassOption(f"{prefix}{argument.arg}", kind, usual, what)
+        yield ClassOption(f"{prefix}{argument.arg}", kind, usual, text)
         for nested in inner:
             yield from _options(nested, f"{prefix}{argument.arg}.")
 

@@ -30,9 +30,8 @@ from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import CHOICES, FEATURES, Choice, HopOptions
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, RankedHops
 from grls.retrieve.hops.search import HopSearch
-from grls.retrieve.hops.stop import Onward, SeenHop
-from grls.retrieve.options import stored_hops
-from grls.retrieve.spec import MANIFEST, recorded
+from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
+from grls.retrieve.spec import recorded
 from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
 
 _FOLDS = 5
@@ -138,23 +137,9 @@ class TriedHops(NamedTuple):
         return self.recall, self.complete
 
 
-def ranks_by_hops(tuning: Tuning) -> bool:
-    """Whether the folder ranks by hops."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    return hops is not None and hops.steps == "ranked"
-
-
-def ends_chains(tuning: Tuning) -> bool:
-    """Whether the folder goes hop by hop until DONE."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    return hops is not None and hops.steps == "dynamic"
-
-
 def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find number of hops, temperature and use of DONE; before is the single step."""
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    assert hops is not None
-    hops = replace(hops, onward=None)
+    hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
     grid = tuning.grid
@@ -275,7 +260,7 @@ def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
 
 
-HOPS = Step("hops", tune_hops, ranks_by_hops)
+HOPS = Step("hops", tune_hops, lambda tuning: tuning.hops.steps == "ranked")
 
 
 class TriedEnd(NamedTuple):
@@ -283,12 +268,12 @@ class TriedEnd(NamedTuple):
 
     Attributes:
         f1s: Set F1 of each development query.
-        bias: The bias on DONE.
+        stop: The stop rule, with a bias on DONE.
         choose: How a chain is chosen.
     """
 
     f1s: list[float]
-    bias: float
+    stop: StopRule
     choose: Choice
 
     @property
@@ -297,7 +282,8 @@ class TriedEnd(NamedTuple):
         return mean(self.f1s)
 
     def __str__(self) -> str:
-        return f"done_bias {self.bias:g}, {self.choose}"
+        options = (f"{name} {value:g}" for name, value in self.stop.options.items())
+        return ", ".join([*options, self.choose])
 
 
 def chosen_end(tried: Sequence[TriedEnd], bias: float, choose: Choice) -> TriedEnd:
@@ -309,11 +295,11 @@ def chosen_end(tried: Sequence[TriedEnd], bias: float, choose: Choice) -> TriedE
     near = [
         setting for setting in tried if best.f1 - setting.f1 <= paired_error(best.f1s, setting.f1s) + 1e-9
     ]
-    return min(near, key=lambda setting: (abs(setting.bias - bias), setting.choose != choose, -setting.f1))
+    return min(near, key=lambda row: (abs(row.stop.bias - bias), row.choose != choose, -row.f1))
 
 
 def _best_of(tried: Sequence[TriedEnd]) -> TriedEnd:
-    return max(tried, key=lambda setting: (setting.f1, -abs(setting.bias)))
+    return max(tried, key=lambda setting: (setting.f1, -abs(setting.stop.bias)))
 
 
 def tune_chains(tuning: Tuning) -> TuneChoice:
@@ -324,27 +310,26 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     Raises:
         ConfigError: A choice needs log-probabilities of chains.
     """
-    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
-    assert hops is not None
-    retriever = inner(tuning)
-    walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
+    hops, retriever = tuning.hops, inner(tuning)
+    walk = HopsRetriever(retriever, replace(hops, choose="likeliest"))
     search = walk.hop_search
     if walk.probable:
         search.memory = {}
-    biases = search.stop.biases if tuning.grid.done_biases is None else tuning.grid.done_biases
+    own = search.stop
+    biases = tuning.grid.biases_of(own)
     choices = _choices(tuning.grid.choose, walk.probable)
-    stored = hops.done_bias in biases and hops.choose in choices
+    stored = own.bias in biases and hops.choose in choices
     tried: list[TriedEnd] = []
     with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
         before: list[TriedEnd] = []
         if not stored:
             choice = _choices([hops.choose], walk.probable)
-            before = _measured_ends(tuning, search, hops.done_bias, choice)
+            before = _measured_ends(tuning, search, own.bias, choice)
             bar.update()
         for bias in biases:
             tried += _measured_ends(tuning, search, bias, choices)
             bar.update()
-    best = chosen_end(tried, hops.done_bias, hops.choose)
+    best = chosen_end(tried, own.bias, hops.choose)
     highest = _best_of(tried)
     print(f"  best: {100 * highest.f1:.1f} ({highest})", end="")
     if best != highest:
@@ -352,9 +337,9 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
     print(flush=True)
     _tell_price(tuning, search, best)
-    f1s = {(setting.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
-    chosen = replace(hops, done_bias=best.bias, choose=best.choose)
-    f1 = f1s[hops.done_bias, hops.choose]
+    f1s = {(setting.stop.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
+    chosen = replace(hops, **best.stop.options, choose=best.choose)
+    f1 = f1s[own.bias, hops.choose]
     return TuneChoice({"hops": recorded(chosen)}, "set F1", f1, best.f1, str(best))
 
 
@@ -377,10 +362,13 @@ def _measured_ends(
 
     setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
     measures = tuning.journal.measured(setting, measure)
-    for choose, (f1s, missing) in measures.items():
+    ends = []
+    for choose in choices:
+        f1s, missing = measures[choose]
+        ends.append(TriedEnd(f1s, search.stop.biased(bias), choose))
         line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
-        print(f"  {line}, done_bias {bias:g}, {choose}", flush=True)
-    return [TriedEnd(measures[choose][0], bias, choose) for choose in choices]
+        print(f"  {line}, {ends[-1]}", flush=True)
+    return ends
 
 
 def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
@@ -402,12 +390,14 @@ def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
     tell_price(known, best.f1, "DONE")
 
 
-CHAINS = Step("chains", tune_chains, ends_chains)
+CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynamic")
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
     """The fields that chains depend on, beside the models."""
-    hops = {name: value for name, value in spec["hops"].items() if name not in ("done_bias", "choose")}
+    hops = {
+        name: value for name, value in spec["hops"].items() if name not in (*StopRule().options, "choose")
+    }
     return {**earlier_choices(spec), "hops": hops}
 
 

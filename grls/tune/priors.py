@@ -38,7 +38,6 @@ from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run
-from grls.tune.hops import ends_chains, ranks_by_hops
 from grls.tune.step import DevHops, Step, TuneChoice, Tuning, tell_price
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -52,7 +51,7 @@ def _inputs(tuning: Tuning, corpus: Callable[[], Corpus]) -> tuple[DevHops, int,
     What ranks in one step does so in every hop, too. So if the folder ranks by hops, every gold passage is a
     hop with the gold passages before it as evidence, and the first hit counts.
     """
-    if ranks_by_hops(tuning):
+    if tuning.hops.steps == "ranked":
         return tuning.dev.by_hop(corpus()), 1, "recall@1 of a hop"
     return tuning.dev.at_once(), tuning.grid.k, f"recall@{tuning.grid.k}"
 
@@ -214,7 +213,7 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     depth = max(length, stored.passages, *grid.cross_encoder_passages)
     readings = _readings(tuning, opened, dev, depth)
     weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
-    weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
+    weights += [] if tuning.hops.steps == "dynamic" else [None]  # logits alone compare with no DONE
     best: list[tuple[Quality, int, float, Rereading]] = []
     for passages in sorted(set(grid.cross_encoder_passages)):
         tried = []

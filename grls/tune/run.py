@@ -83,7 +83,7 @@ def tune_folder(
             begun = perf_counter()
             choice = step.tune(tuning)
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-            print(f"{step.name}: {gain} ({choice.what}), {duration(perf_counter() - begun)}", flush=True)
+            print(f"{step.name}: {gain} ({choice.words}), {duration(perf_counter() - begun)}", flush=True)
             tuning.spec = {**tuning.spec, **choice.changes}
             changes |= choice.changes
             chosen.append(choice)

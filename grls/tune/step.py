@@ -18,8 +18,9 @@ from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.tuning import Quality
-from grls.retrieve.options import stored_search
+from grls.retrieve.options import stored_hops, stored_search
 from grls.retrieve.registry import Opening, open_member, open_spec
 from grls.retrieve.spec import MANIFEST, Member
 from grls.tune.options import TuneOptions
@@ -33,18 +34,17 @@ class TuneChoice(NamedTuple):
 
     Attributes:
         changes: Fields of the folder's ``grls.json``.
-        measure: The name of the measure.
         before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
             without priors, rescoring or cut.
         after: Its value with the choice.
-        what: The choice, in words.
+        words: The choice, in words.
     """
 
     changes: dict[str, Any]
     measure: str
     before: float
     after: float
-    what: str
+    words: str
 
 
 def tell_price(known: float, ended: float, ending: str) -> None:
@@ -83,12 +83,7 @@ class Tuning:
     """A folder under tuning.
 
     Args:
-        folder: The retriever folder.
         spec: What stands in its ``grls.json``, with what earlier steps have chosen.
-        dev: The development queries.
-        grid: The settings to try.
-        opening: How the folder is opened.
-        journal: The measurements.
         memory: The hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
@@ -99,6 +94,11 @@ class Tuning:
     opening: Opening
     journal: Journal
     memory: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def hops(self) -> HopOptions:
+        """The hops that the folder stores; a single step where it stores none."""
+        return stored_hops(self.spec, self.folder / MANIFEST) or USUAL_HOPS
 
     def open(self, **search: Any) -> Retriever:
         """The retriever as it is so far, in a single step, with some options of search."""
@@ -130,7 +130,6 @@ class Journal:
     """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
 
     Args:
-        path: The file.
         settings: The settings of all measurements, as JSON values.
 
     Raises:
@@ -190,7 +189,6 @@ class DevQueries:
     """Q queries to tune on.
 
     Attributes:
-        data: The data set folder.
         split: Which queries.
         queries: ``[Q]``.
         gold: ``[Q]`` ids of the gold passages.

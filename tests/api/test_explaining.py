@@ -99,7 +99,7 @@ def test_hops_are_explained_one_by_one(kinds: Path) -> None:
     assert [(one.gold, one.hop) for one in explained] == [("otter-calm", 1), ("r0", 2)]
     assert all(isinstance(one.details, Explanation) for one in explained)
     biased = explained[1].details
-    assert biased.done_bias == 0.5  # type: ignore[union-attr]  # that of the folder
+    assert biased.stop.bias == 0.5  # type: ignore[union-attr]  # that of the folder
 
 
 def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
             assert chain.done or results[0].id == chain.hits[1].id
             for e in said:
                 assert e.done is not None
-                assert e.done_bias == bias
+                assert e.stop.bias == bias
                 assert e.verdict != "done first" or "DONE" in [r.id for r in e.results]
                 assert e.verdict != "done first" or e.done.score > (e.score or 0.0)
                 assert not chain.done or e.verdict not in ("found", "duplicate")
@@ -403,7 +403,7 @@ def test_done_may_be_written_after_evidence_of_dynamic_hops(generator: Generativ
     first, second = trace_beam(hops, QUERY), trace_beam(hops, QUERY, ["otter-calm"])
     assert second.passages == first.passages  # one passage less, and DONE
     assert "otter-calm" not in [one.id for one in second.results]
-    assert (first.done_bias, second.done_bias) == (0.0, 0.5)
+    assert (first.stop.bias, second.stop.bias) == (0.0, 0.5)
     assert trace_beam(hop_by_hop(generator, HopOptions(steps="fixed", max=2)), QUERY, ["r0"]).k == 4
     found = {name for step in second.steps for token in step.tokens for name in token.found}
     assert "DONE" in found | {one.id for one in trace_beam(hops, QUERY, ["otter-calm"], k=12).results}

@@ -20,9 +20,9 @@ def test_the_cheapest_of_those_that_chance_does_not_tell_apart_is_kept() -> None
     better = candidate("hybrid", [1.0, 1.0, 0.5, 1.0], 9, "dense")
     assert paired_error(better.values, near.values) == pytest.approx(0.125)
     choice = choose([worse, near, better])
-    assert (choice.kept.name, choice.best.name) == ("dense", "hybrid")
+    assert (choice.chosen.name, choice.best.name) == ("dense", "hybrid")
     assert choice.why == "recall 75.0 on 4 dev queries, within chance of hybrid (87.5), and cheaper"
-    assert choose([worse, near, better], prefer="quality").kept.name == "hybrid"
+    assert choose([worse, near, better], prefer="quality").chosen.name == "hybrid"
 
 
 def test_speed_takes_what_is_within_two_standard_errors() -> None:
@@ -32,23 +32,23 @@ def test_speed_takes_what_is_within_two_standard_errors() -> None:
     assert error < gap < 3 * error
     slow = dear._replace(values=[*dear.values[:-8], *cheap.values[-8:]])
     assert 1 < (slow.value - cheap.value) / paired_error(slow.values, cheap.values) < 2
-    assert choose([cheap, slow]).kept.name == "dense"
-    assert choose([cheap, slow], prefer="speed").kept.name == "bm25"
+    assert choose([cheap, slow]).chosen.name == "dense"
+    assert choose([cheap, slow], prefer="speed").chosen.name == "bm25"
 
 
 def test_of_two_that_cost_nearly_the_same_the_better_is_kept() -> None:
     """Hops were kept, and not their fusion with BM25 that was better by 1.3 points and cost 5 % more."""
     hops = candidate("dense-hops", [1.0, 1.0, 0.5, 0.5], 228)
     fused = candidate("bm25-hops + dense-hops", [1.0, 1.0, 0.5, 1.0], 240, "dense-hops")
-    assert choose([hops, fused]).kept.name == "bm25-hops + dense-hops"
-    assert choose([hops, fused._replace(cost=457)]).kept.name == "dense-hops"
-    assert choose([hops, fused], prefer="speed").kept.name == "dense-hops"
+    assert choose([hops, fused]).chosen.name == "bm25-hops + dense-hops"
+    assert choose([hops, fused._replace(cost=457)]).chosen.name == "dense-hops"
+    assert choose([hops, fused], prefer="speed").chosen.name == "dense-hops"
 
 
 def test_a_clear_winner_is_kept_whatever_it_costs() -> None:
     best = candidate("hybrid", [1.0] * 20 + [0.0], 99)
     other = candidate("bm25", [0.0] * 20 + [0.1], 1)
-    assert choose([other, best]).kept.name == "hybrid"
+    assert choose([other, best]).chosen.name == "hybrid"
     assert choose([best], "R@5").why == "the best: R@5 95.2 on 21 dev queries"
 
 
@@ -57,17 +57,17 @@ def test_where_recall_is_level_the_order_of_passages_decides() -> None:
     words = candidate("bm25", [1.0] * 30, 1, orders=[0.8, 0.7] * 15)
     fused = candidate("bm25 + base", [1.0] * 30, 5, "bm25", orders=[0.9, 0.8] * 15)
     choice = choose([words, fused])
-    assert (choice.kept.name, choice.best.name) == ("bm25 + base", "bm25 + base")
+    assert (choice.chosen.name, choice.best.name) == ("bm25 + base", "bm25 + base")
     dear = candidate("hybrid", [1.0] * 30, 100, orders=[0.9, 0.81, 0.9, 0.79] * 7 + [0.9, 0.8])
-    assert choose([words, fused, dear]).kept.name == "bm25 + base"  # 20 times the cost within chance
+    assert choose([words, fused, dear]).chosen.name == "bm25 + base"  # 20 times the cost within chance
 
 
 def test_candidates_are_compared_on_the_queries_that_all_have_ranked() -> None:
     slow = candidate("hybrid", [1.0] * 30, 9)
     quick = candidate("bm25", [1.0] * 30 + [0.0] * 30, 1)
     choice = choose([slow, quick])
-    assert choice.kept.name == "bm25"
-    assert len(choice.kept.values) == 30
+    assert choice.chosen.name == "bm25"
+    assert len(choice.chosen.values) == 30
 
 
 def test_what_is_near_the_best_but_worse_than_its_member_is_not_kept() -> None:
@@ -76,8 +76,8 @@ def test_what_is_near_the_best_but_worse_than_its_member_is_not_kept() -> None:
     member = candidate("member", [0.91] * 10, 3)  # a sure difference: no standard error
     fused = candidate("fused", [1.0] * 9 + [0.0], 5, "member", "x")  # a wide one
     assert fused.value < member.value
-    assert choose([best, member, fused]).kept.name == "best"
-    assert choose([best, member, candidate("fused", [1.0] * 9 + [0.0], 4)]).kept.name == "fused"
+    assert choose([best, member, fused]).chosen.name == "best"
+    assert choose([best, member, candidate("fused", [1.0] * 9 + [0.0], 4)]).chosen.name == "fused"
 
 
 def test_what_is_kept_is_never_beaten_by_a_member_nor_by_more_than_chance() -> None:
@@ -97,6 +97,6 @@ def test_what_is_kept_is_never_beaten_by_a_member_nor_by_more_than_chance() -> N
         ]
         choice = choose(candidates)
         by_name = {one.name: one for one in candidates}
-        assert all(by_name[name].value <= choice.kept.value + 1e-9 for name in choice.kept.members)
+        assert all(by_name[name].value <= choice.chosen.value + 1e-9 for name in choice.chosen.members)
         best = max(candidates, key=lambda one: one.value)
-        assert best.value - choice.kept.value <= paired_error(best.values, choice.kept.values) + 1e-9
+        assert best.value - choice.chosen.value <= paired_error(best.values, choice.chosen.values) + 1e-9

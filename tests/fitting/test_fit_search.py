@@ -104,7 +104,7 @@ def test_a_thousand_machines_keep_the_budget_and_the_best(changing: bool) -> Non
         assert machine.now <= 1.05 * BUDGET, seed
         assert machine.candidates, seed  # never nothing
         assert set(skipped).isdisjoint(machine.candidates)
-        kept = choose(list(machine.candidates.values())).kept
+        kept = choose(list(machine.candidates.values())).chosen
         for other in machine.candidates.values():
             gap = other.value - kept.value
             assert gap <= 0.2, (seed, kept.name, other.name)  # within one standard error of 60 queries

@@ -142,7 +142,7 @@ def test_a_damaged_checkpoint(
             callback["dirpath"] = str(folder)
     torch.save(state, folder / "last.ckpt")
     assert main(["train", *given]) == 0
-    assert f"{folder / file} is damaged" in caplog.text
+    assert f"{folder / file} cannot be read as a checkpoint" in caplog.text
 
 
 def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

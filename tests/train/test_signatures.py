@@ -20,7 +20,7 @@ def test_the_names_are_those_of_the_parser(path: str) -> None:
     found = class_options(path)
     assert {option.name.split(".")[0] for option in found} == expected
     assert class_summary(path)
-    assert all(option.what for option in found if not path.startswith("lightning")), path
+    assert all(option.help for option in found if not path.startswith("lightning")), path
 
 
 def test_kinds_and_defaults_are_spelled_out() -> None:

@@ -19,7 +19,7 @@ from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.options import FEATURES, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.hops.stop import SeenHop, onward_probability
+from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
@@ -112,35 +112,39 @@ def test_the_first_hit_of_every_hop_counts_alike() -> None:
 LIKELIEST, EXPECTED = get_args(Choice)
 
 
+def ended(f1s: list[float], bias: float, choose: Choice) -> TriedEnd:
+    return TriedEnd(f1s, DoneByLogOdds(bias), choose)
+
+
 def test_a_gain_on_one_query_of_few_moves_nothing() -> None:
     """One query of four gains all: 25 points, and so is the standard error."""
-    own = TriedEnd([0.0, 1.0, 1.0, 1.0], 0.0, LIKELIEST)
-    lucky = TriedEnd([1.0, 1.0, 1.0, 1.0], -2.0, EXPECTED)
+    own = ended([0.0, 1.0, 1.0, 1.0], 0.0, LIKELIEST)
+    lucky = ended([1.0, 1.0, 1.0, 1.0], -2.0, EXPECTED)
     assert paired_error(lucky.f1s, own.f1s) == pytest.approx(0.25)
     assert chosen_end([lucky, own], 0.0, LIKELIEST) == own
     assert chosen_end([lucky, own], -2.0, LIKELIEST) == lucky, "the folder has that bias"
 
 
 def test_a_gain_on_most_queries_is_taken_by_the_nearest_bias() -> None:
-    own = TriedEnd([0.0, 0.2, 0.1, 0.3] * 5, 0.0, LIKELIEST)
-    near = TriedEnd([0.5, 0.7, 0.6, 0.7] * 5, -1.0, EXPECTED)
-    far = TriedEnd([0.5, 0.7, 0.6, 0.9] * 5, -2.0, LIKELIEST)
+    own = ended([0.0, 0.2, 0.1, 0.3] * 5, 0.0, LIKELIEST)
+    near = ended([0.5, 0.7, 0.6, 0.7] * 5, -1.0, EXPECTED)
+    far = ended([0.5, 0.7, 0.6, 0.9] * 5, -2.0, LIKELIEST)
     assert far.f1 - near.f1 == pytest.approx(0.05)
     assert chosen_end([own, near, far], 0.0, LIKELIEST) == far, "5 points on a quarter: above the error of 2"
-    twice = TriedEnd([0.5, 0.7, 0.6, 0.8, *[0.5, 0.7, 0.6, 0.7] * 4], -2.0, LIKELIEST)
+    twice = ended([0.5, 0.7, 0.6, 0.8, *[0.5, 0.7, 0.6, 0.7] * 4], -2.0, LIKELIEST)
     assert chosen_end([own, near, twice], 0.0, LIKELIEST) == near
 
 
 def test_with_one_bias_the_choice_of_the_folder_stays_where_it_is_as_good() -> None:
-    both = [TriedEnd([0.5, 0.5, 0.6], -1.0, EXPECTED), TriedEnd([0.5, 0.5, 0.5], -1.0, LIKELIEST)]
+    both = [ended([0.5, 0.5, 0.6], -1.0, EXPECTED), ended([0.5, 0.5, 0.5], -1.0, LIKELIEST)]
     assert chosen_end(both, 0.0, LIKELIEST) == both[1]
     assert chosen_end(both, 0.0, EXPECTED) == both[0]
 
 
 def test_of_one_query_and_of_equally_near_biases_the_best_is_taken() -> None:
     tried = [
-        TriedEnd([0.4], -1.0, LIKELIEST), TriedEnd([0.5], 1.0, LIKELIEST),
-        TriedEnd([0.5], -1.0, LIKELIEST),
+        ended([0.4], -1.0, LIKELIEST), ended([0.5], 1.0, LIKELIEST),
+        ended([0.5], -1.0, LIKELIEST),
     ]  # fmt: skip
     assert chosen_end(tried, 0.0, LIKELIEST) == tried[1]
 
@@ -245,7 +249,7 @@ def test_a_folder_learns_which_questions_take_one_more_hop(
     (chosen,) = tune_folder(folder, DEV, GRID, Opening(), "x")
     assert chosen.before == pytest.approx(0.75)
     assert chosen.after == 1.0
-    assert chosen.what == "2 hops, with an onward model"
+    assert chosen.words == "2 hops, with an onward model"
     assert "recall@2  75.0, complete  50.0, 2 hops\n" in capsys.readouterr().out
     spec = json.loads((folder / "grls.json").read_text())["hops"]
     assert len(spec["onward"]) == len(FEATURES) + 1

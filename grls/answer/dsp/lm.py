@@ -39,7 +39,6 @@ class LocalEngine:
 
     Args:
         model: A causal model or an encoder-decoder.
-        tokenizer: Its tokenizer.
         max_new_tokens: Length limit of a request without one.
         batch_size: Most requests written together.
         chat: Write the prompt with the model's chat template; else the messages become one text.

@@ -390,8 +390,6 @@ class Branch(dspy.Module):
     Args:
         program: The program; a predictor with its own LM is not sampled.
         n: Number of runs; 1 runs the program as it is.
-        temperature: Temperature of the model.
-        vote: How the answer is found.
 
     Raises:
         ConfigError: ``n`` is below 1, the temperature is not above 0, or the vote is ``choice`` and the

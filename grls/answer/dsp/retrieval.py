@@ -28,12 +28,13 @@ Scale = Literal["softmax", "log"]
 DEEPER = 3
 """Factor of the depth of a query that is fused with others, as in DSP."""
 
+_BATCH = 32  # most queries of a batch
+
 
 class RetrievedPassage(NamedTuple):
     """A retrieved passage.
 
     Attributes:
-        id: Its id.
         text: The text as a model reads it: on one line, with its title.
         score: The retriever's score; for fused queries, the sum of probabilities.
         probability: See the module; for fused queries, the sum, which is not normalised.
@@ -54,14 +55,11 @@ class Retrieval(dspy.Module):
     """A retriever as a DSPy module; copies of a program share it.
 
     Args:
-        retriever: The retriever.
-        corpus: The passages.
         k: Passages a query.
         scale: Meaning of the retriever's scores; ``log`` for a generator.
-        batch_size: Most queries of a batch.
 
     Raises:
-        ConfigError: A count is below 1.
+        ConfigError: ``k`` is below 1.
     """
 
     def __init__(
@@ -70,15 +68,14 @@ class Retrieval(dspy.Module):
         corpus: Corpus,
         k: int = 3,
         scale: Scale = "softmax",
-        batch_size: int = 32,
     ):
         super().__init__()
-        check_counts(k=k, batch_size=batch_size)
+        check_counts(k=k)
         self.retriever = retriever
         self.corpus = corpus
         self.k = k
         self.scale = scale
-        self._find = Gathered(self._batch, batch_size)
+        self._find = Gathered(self._batch, _BATCH)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Retrieval:
         return self
@@ -127,11 +124,7 @@ class Retrieval(dspy.Module):
         return passages
 
     def _batch(self, requests: Sequence[_Request]) -> list[list[RetrievedPassage]]:
-        """Retrieve for several requests at once; the same thread also reads the texts.
-
-        Only requests of the same depth share a batch: a generator's beam is as wide as the depth, so results
-        would otherwise depend on the other requests of the batch.
-        """
+        # Only requests of one depth share a batch: a generator's beam is as wide as the depth.
         rankings: dict[int, list[Hit]] = {}
         for k in sorted({request.k for request in requests}):
             numbers = [n for n, request in enumerate(requests) if request.k == k]

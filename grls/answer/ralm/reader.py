@@ -115,7 +115,6 @@ class TextScorer:
 
     Args:
         model: A transformers causal language model.
-        document: Returns the token ids of a document by its name.
         window: How the text is cut to the window.
         begin: Token ids that stand before every input.
         batch_tokens: Tokens of a batch, padding included.
@@ -161,10 +160,6 @@ class TextScorer:
 
     def log_probabilities(self, text: Sequence[int], stretches: Sequence[Wanted]) -> list[Floats]:
         """Log-probability (nats) of each token of stretches.
-
-        Args:
-            text: Token ids of the text.
-            stretches: The stretches.
 
         Returns:
             ``[last - first]`` for each.
@@ -273,7 +268,6 @@ class ZeroShot:
     Args:
         scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
         tokens: Number of predicted tokens at the end of the prefix, s'.
-        candidates: Documents to choose from.
     """
 
     scorer: TextScorer
@@ -306,7 +300,6 @@ class Oracle:
 
     Args:
         scorer: Scores under the language model.
-        candidates: Documents to choose from.
     """
 
     scorer: TextScorer
@@ -461,10 +454,7 @@ class InContextRalm:
 
     Args:
         model: A transformers causal language model.
-        tokenizer: Its tokenizer.
         options: Strides, documents and window.
-        retriever: Finds documents; None if ``options.documents`` is 0.
-        corpus: The retriever's corpus.
         chooser: Orders the retrieved documents; the retriever's order by default.
         allow: Filter of the documents, to keep the text itself out (see :mod:`grls.data.filters`).
 

@@ -58,7 +58,6 @@ class Reranker:
 
     Args:
         model: A transformers sequence classification model with one label.
-        tokenizer: Its tokenizer.
         prefix_tokens: Length of the prefix, in tokens of the language model.
         max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
             cut.
@@ -157,22 +156,17 @@ class Reranker:
 
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
         """``f(x, d)`` of pairs, ``[R]``, with gradients if the model is in training."""
-        if self.evidence_words is None:
-            texts, cut = self._ends(prefixes), "only_second"
-        else:
-            texts, cut = list(prefixes), "longest_first"
+        texts, cut = list(prefixes), "longest_first"
+        if (
+            self.evidence_words is None
+        ):  # prefixes lose their start, so that the document gets half the tokens
+            length, cut = self.max_tokens // 2, "only_second"
+            read = zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
+            texts = [p if len(spans) <= length else p[spans[-length][0] :] for p, (_, spans) in read]
         encoded = padded(self.tokenizer, texts, documents, truncation=cut, max_length=self.max_tokens)
         encoded = encoded.to(self.model.device)
         scores: Tensor = self.model(**encoded).logits[:, 0].float()
         return scores
-
-    def _ends(self, prefixes: Sequence[str]) -> list[str]:
-        """Prefixes cut at their start to half of ``max_tokens``, so that the document gets the other half."""
-        length = self.max_tokens // 2
-        return [
-            prefix if len(spans) <= length else prefix[spans[-length][0] :]
-            for prefix, (_, spans) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
-        ]
 
     @torch.inference_mode()
     def scores(self, prefixes: Sequence[str], documents: Sequence[str]) -> np.ndarray:

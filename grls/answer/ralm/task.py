@@ -302,12 +302,8 @@ def collect(
 ) -> Iterator[list[RerankExample | None]]:
     """Score the candidates of the strides of a text, block by block: examples for :mod:`grls.train.reranker`.
 
-    Args:
-        ralm: Model, retriever and options; its chooser sets the number of candidates.
-        text: Token ids.
-        prefix_tokens: Tokens before a stride that a reranker will read.
-        every: Take one stride out of this many.
-        begin: Strides to skip, because an earlier run has done them.
+    The chooser of ``ralm`` sets the number of candidates. One stride out of ``every`` is taken, without the
+    first ``begin`` ones, which an earlier run has done.
 
     Yields:
         An example for each stride of a block; None if nothing was retrieved.
@@ -338,7 +334,6 @@ class RalmContinuation(NamedTuple):
     """The continuation of a prompt.
 
     Attributes:
-        text: The text.
         passages: For each stride the ids of the documents before it.
         ended: False if the length limit cut the text.
     """

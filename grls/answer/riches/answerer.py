@@ -156,11 +156,7 @@ class Riches:
 
     Args:
         model: A transformers model, causal or encoder-decoder.
-        tokenizer: Its tokenizer.
-        corpus: The passages.
         keys: The keys of the corpus, made with this tokenizer.
-        prompt: Makes the prompts.
-        options: Options of the search.
 
     Raises:
         MismatchError: The keys were made with another tokenizer, for another corpus, or for other markers.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args, overload
+from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 
@@ -91,25 +91,9 @@ class _Stored(Sequence[_Entry], Generic[_Entry]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> _Entry: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[_Entry, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> _Entry | tuple[_Entry, ...]:
-        if isinstance(index, slice):
-            return tuple(self[n] for n in range(*index.indices(len(self))))
+    def __getitem__(self, index: int) -> _Entry:  # type: ignore[override]
         number = range(len(self))[index]
         return self._read(self._parts[int(self._offsets[number]) : int(self._offsets[number + 1])])
-
-
-def _text(part: Array) -> str:
-    return part.tobytes().decode()
-
-
-def _numbers(part: Array) -> tuple[int, ...]:
-    return tuple(part.tolist())
 
 
 def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
@@ -131,7 +115,6 @@ class Keys:
     Attributes:
         texts: The text of each key.
         passages: Numbers of the passages that each key stands for, ascending.
-        index: The constraint index over the keys.
         origin: The data and options that the keys were made from.
     """
 
@@ -195,8 +178,12 @@ class Keys:
         except (IndexFormatError, DataError) as error:
             problem = str(error).removesuffix(f"; {REBUILD}").removesuffix("; build it again.")
             raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
-        texts = _Stored(arrays["texts"], arrays["text_offsets"], _text)
-        passages = _Stored(arrays["passages"], arrays["passage_offsets"], _numbers)
+        texts: _Stored[str] = _Stored(
+            arrays["texts"], arrays["text_offsets"], lambda part: part.tobytes().decode()
+        )
+        passages: _Stored[tuple[int, ...]] = _Stored(
+            arrays["passages"], arrays["passage_offsets"], lambda part: tuple(part.tolist())
+        )
         if not len(index) == len(texts) == len(passages) == manifest.get("keys"):
             raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {_REMEDY}.")
         return cls(texts, passages, index, origin)
@@ -254,7 +241,13 @@ def build_keys(
                 """other markers, as '["⟦", "⟧"]'.""",
                 source,
             )
-    rows = list(_tokenized(tokenizer, texts))
+    rows = [
+        np.array(row, dtype=np.int64)
+        for first in range(0, len(texts), _BATCH)
+        for row in encoded_texts(tokenizer, [f" {text}" for text in texts[first : first + _BATCH]])[
+            "input_ids"
+        ]
+    ]
     barred = {*controls(tokenizer), tokenizer.unk_token_id}
     decoded = tokenizer.batch_decode(rows)
     for (text, numbers), row, written in zip(passages_of.items(), rows, decoded, strict=True):
@@ -358,7 +351,7 @@ def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
                 yield " ".join(text.split()), number
         return
     for number, passage in enumerate(corpus):
-        text = f"{passage.title}: {passage.text}" if kind == "titled" and passage.title else passage.text
+        text = passage.titled if kind == "titled" else passage.text
         texts = [passage.title] if kind == "title" else [text]
         for text in sentences(passage.text) if kind == "sentence" else texts:
             if text.strip():
@@ -392,10 +385,3 @@ def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
             "%s: %d of %d passages have no line, so nothing can quote them; `grls prepare propositions` goes "
             "on where it stopped.", file, len(corpus) - len(seen), len(corpus),
         )  # fmt: skip
-
-
-def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
-    for first in range(0, len(texts), _BATCH):
-        batch = [f" {text}" for text in texts[first : first + _BATCH]]
-        for row in encoded_texts(tokenizer, batch)["input_ids"]:
-            yield np.array(row, dtype=np.int64)

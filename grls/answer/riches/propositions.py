@@ -204,13 +204,8 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
     """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
     If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
-    propositions.
-
-    Args:
-        text: The output of the model.
-        ended: Whether the output is complete; otherwise the last line is left out.
-        passage: The passage.
-        longest: Most characters of a proposition.
+    propositions. If the output has not ended, the last line is left out. A longer proposition than
+    ``longest`` characters is left out, too.
     """
     stripped = text.strip()
     lines = stripped.split("\n")
@@ -268,8 +263,6 @@ class Propositions(NamedTuple):
     """The propositions of a passage.
 
     Attributes:
-        passage: Its id.
-        texts: The propositions.
         by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
         dropped: Reason -> number of lines of the model that were left out (see
             :class:`Parsed`); ``unread`` if the passage is too long.
@@ -289,7 +282,6 @@ class Propositionizer:
 
     Args:
         model: A transformers model, causal or encoder-decoder.
-        tokenizer: Its tokenizer.
         prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
         max_new_tokens: Length limit of the output for a passage.
         longest: Most characters of a proposition.
@@ -639,7 +631,7 @@ class PropositionWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
 
 
-def open_work(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
+def proposition_shards(options: PropositionWork, origin: dict[str, Any], first: int) -> Work:
     """What writes propositions on a worker, which must read the model and corpus of ``origin``.
 
     ``first`` is the passage, in the order of writing, that is item 0 of the shards.
@@ -679,7 +671,7 @@ def propositions_by_workers(
             shards_folder(file.path), settings, opened.passages, done, size, options.batch_size
         )
         if done < opened.passages:
-            maker = partial(open_work, options.elsewhere(), opened.origin, plan.settings["first"])
+            maker = partial(proposition_shards, options.elsewhere(), opened.origin, plan.settings["first"])
             for shard in done_by_workers(plan, maker, workers, "propositions", "passages"):
                 file.append(read_propositions(shard.folder / _WRITTEN))
         plan.remove()

@@ -52,8 +52,6 @@ class Targets:
     """Writes targets.
 
     Args:
-        tokenizer: The model's tokenizer.
-        corpus: The passages.
         keys: The keys, made with this tokenizer and with the markers to write.
         thoughts: The words before a quote. ``shared``: the content words of the key that occur in the
             question or in a key quoted before, because a model can know these before it finds the passage;
@@ -152,23 +150,20 @@ class Targets:
             new = list(dict.fromkeys(texts))
         if new:
             for text, tokens in zip(new, foreign_ids(self.tokenizer, new), strict=True):
-                self._refuse_unwritable(query, text, tokens)
+                # A text before a quote ends with its only opening marker.
+                opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
+                expected = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
+                if opened != expected or self._barred.intersection(tokens):
+                    raise DataError(
+                        f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."
+                    )
+                if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tokens:
+                    raise DataError(
+                        f"query {query.id!r}: the tokenizer cannot write {text!r}. Take its unknown "
+                        "characters out (ScratchT5: name them in `texts`), or take another model."
+                    )
                 self._written[text] = tokens
         return [self._written[text] for text in texts]
-
-    def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
-        """Refuse a free text before a quote that does not end with its only opening marker."""
-        opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
-        expected = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
-        if opened != expected or self._barred.intersection(tokens):
-            raise DataError(
-                f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."
-            )
-        if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tokens:
-            raise DataError(
-                f"query {query.id!r}: the tokenizer cannot write {text!r}. Take its unknown characters out "
-                "(ScratchT5: name them in `texts`), or take another model."
-            )
 
     def _words(self, text: str) -> set[str]:
         """The content words of a text."""

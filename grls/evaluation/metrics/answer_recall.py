@@ -11,18 +11,20 @@ accepted answer scores 0, and an answer without a token is never contained.
 
 from __future__ import annotations
 
-import re
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+import regex
+
 from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
+
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")  # DPR's
 
 
 def padded_tokens(text: str) -> str:
     """The tokens of a text with one space before and after each; a single space for a text without tokens."""
-    return " ".join(["", *_token_pattern().findall(unicodedata.normalize("NFD", text).lower()), ""])
+    return " ".join(["", *_TOKEN.findall(unicodedata.normalize("NFD", text).lower()), ""])
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
@@ -50,25 +52,6 @@ def answer_recall(
 
 def _any_within(text: str, answers: Sequence[str]) -> bool:
     return any(answer in text for answer in answers if answer.strip())
-
-
-@cache
-def _token_pattern() -> re.Pattern[str]:
-    r"""DPR's ``[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]``, which the standard library's syntax lacks."""
-    return re.compile(f"[{_ranges('LNM')}]+|[^{_ranges('ZC')}]")
-
-
-def _ranges(categories: str) -> str:
-    """The characters of these Unicode categories (first letters) as ranges of a character class."""
-    parts, start = [], None
-    for code in range(sys.maxunicode + 2):
-        inside = code <= sys.maxunicode and unicodedata.category(chr(code))[0] in categories
-        if inside and start is None:
-            start = code
-        elif not inside and start is not None:
-            parts.append(f"\\U{start:08x}-\\U{code - 1:08x}")
-            start = None
-    return "".join(parts)
 
 
 AnswerRecall = metric_class(answer_recall, __name__, predictions=["string"], references=["string"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from grls.data.inputs.arguments import fit_fields
 from grls.data.types import Steps
@@ -27,6 +27,12 @@ FEATURES = (
 )
 """What the onward model reads of a hop. Scores are divided by T. The second one is 0 where a retriever has no
 DONE; a DONE that is not among the best of a hop counts as its last hit, which it is below."""
+
+BIAS = "done_bias"
+"""The name of the bias on DONE, in folders, runs and bodies."""
+
+END_OPTIONS = ("hops", BIAS, "choose", "pool", "stop")
+"""What a record of hops says of the end and the choice of a chain; all else is of the search for chains."""
 
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
@@ -93,6 +99,21 @@ class HopOptions:
     def chained(self) -> Steps:
         """The kind of hops within ``steps``: ``ranked`` has a fixed number of hops."""
         return "fixed" if self.steps == "ranked" else self.steps
+
+    def record(self) -> dict[str, Any]:
+        """The options for manifests, beside the numbers; those without a default only if they are set."""
+        ranked = self.steps == "ranked"
+        names = (BIAS, "evidence", "done") if ranked else (BIAS, "repeat", "sets", "choose", "pool")
+        chosen = [name for name in ("per_first", "onward", "stop") if getattr(self, name) is not None]
+        return {name: getattr(self, name) for name in (*names, *chosen)}
+
+    def refuse_bias(self) -> None:
+        """Refuse (ConfigError) a bias on DONE where single hops do not end with DONE."""
+        if self.done_bias and self.steps != "dynamic":
+            raise ConfigError(
+                f"{Option('hops.done_bias', self.done_bias)} weighs DONE, which only "
+                f"{Option('hops.steps', 'dynamic')} writes."
+            )
 
     def __post_init__(self) -> None:
         fit_fields(self, "hops.")

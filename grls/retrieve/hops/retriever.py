@@ -41,7 +41,7 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
 from grls.retrieve.hops.finders import Finder, SearchesAgain, Writes, usual_temperature
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.options import END_OPTIONS, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
@@ -53,9 +53,6 @@ _HITS = 20
 
 _CHAINS = 5
 """Default number of chains kept for a ranking."""
-
-_END = ("hops", "done_bias", "choose", "pool", "stop")
-"""Options of the end and the choice of a chain; all others are of the search for chains."""
 
 NEEDS_PROBABILITIES = (
     f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
@@ -103,9 +100,8 @@ class _HopByHop:
             yield queries[start : start + size], filters[start : start + size]
 
     def record(self) -> dict[str, Any]:
-        """The options with their values, for manifests; here the options that are recorded only if set."""
-        names = ("per_first", "onward", "stop")
-        return {name: value for name in names if (value := getattr(self.hops, name)) is not None}
+        """The options with their values, for manifests."""
+        raise NotImplementedError
 
     def fingerprint(self) -> str:
         """Fingerprint of the retriever and the options of hops."""
@@ -226,8 +222,7 @@ class HopsRetriever(_HopByHop):
             "hops": self.hops.count,
             "chains": self.chains,
             "branch": self.branch,
-            **{name: getattr(self.hops, name) for name in ("done_bias", "repeat", "sets", "choose", "pool")},
-            **super().record(),
+            **self.hops.record(),
         }
 
     def untuned(self) -> str:
@@ -236,7 +231,7 @@ class HopsRetriever(_HopByHop):
 
     def unended(self) -> str:
         """The fingerprint without the number of hops, DONE, its bias, and the choice of a chain."""
-        search = {name: value for name, value in self.record().items() if name not in _END}
+        search = {name: value for name, value in self.record().items() if name not in END_OPTIONS}
         return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
     @checked
@@ -292,8 +287,8 @@ class RankedHops(_HopByHop):
 
     Args:
         retriever: Retrieves the passages of a hop.
-        hops: The options ``max``, ``chains`` (null: 5), ``per_first``, ``temperature``, ``done_bias``,
-            ``evidence``, ``done``, ``onward`` and ``stop``.
+        hops: The options ``max``, ``chains`` (null: 5), ``per_first``, ``temperature``, ``evidence``,
+            ``done``, ``onward``, ``stop`` and the bias on DONE.
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
             options; None: no cache.
         stop: The stop rule; None: that of the options.
@@ -354,10 +349,8 @@ class RankedHops(_HopByHop):
             "hops": self.hops.count,
             "chains": self.chains,
             "temperature": self.temperature,
-            "done_bias": self.hops.done_bias,
-            "evidence": self.hops.evidence,
+            **self.hops.record(),
             "done": self.ends,
-            **super().record(),
         }
 
     @checked

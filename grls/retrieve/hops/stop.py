@@ -26,7 +26,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from grls.io.recipes import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesHops, DecodesPassages, Retriever, ScoresDoneAfter, has_log_probabilities
 from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.options import BIAS, HopOptions
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,14 @@ class StopRule:
     least_bias: float = 0.0
     deep: bool = True
     least: float = 0.0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options of ``hops``, with their values."""
+        return {BIAS: self.bias}
+
+    def __str__(self) -> str:
+        return f"bias on DONE {self.bias:+.2f}" if self.bias else ""
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> Self:
@@ -355,6 +363,11 @@ def register_stop(name: str, rule: type[StopRule]) -> None:
     if RULES.get(name, rule).__qualname__ != rule.__qualname__:  # a notebook's cell may run twice
         raise ConfigError(f"the stop rule {name!r} is there already; choose another name.")
     RULES[name] = rule
+
+
+def stop_of_hop(retriever: Retriever, hops: HopOptions) -> StopRule:
+    """The rule for a hop alone, of a retriever of single steps: DONE comes only where chains end with it."""
+    return stop_rule(retriever, hops) if hops.steps == "dynamic" else Never()
 
 
 def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:

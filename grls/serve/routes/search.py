@@ -289,8 +289,10 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
             tokens.append(TracedTokenBody(**token._asdict() | numbers | {"found": list(token.found)}))
         steps.append(TracedStepBody(beams=beams, tokens=tokens, candidates=step.candidates))
     results = [TracedResultBody(**hit._asdict() | {"score": json_score(hit.score)}) for hit in trace.results]
+    facts = trace._asdict()
+    facts |= facts.pop("stop").options
     lists = {"evidence": list(trace.evidence), "steps": steps, "results": results}
-    return TracedBody(retriever=version.name, version=version.number, **trace._asdict() | lists)
+    return TracedBody(retriever=version.name, version=version.number, **facts | lists)
 
 
 _LOGARITHMS = ("full", "constrained", "prior", "score")

@@ -28,13 +28,7 @@ _DEV = "dev"
 
 
 class Split(NamedTuple):
-    """Queries with their judgements, over a corpus.
-
-    Attributes:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: All passages.
-    """
+    """Queries with their judgements, over a corpus."""
 
     queries: Sequence[Query]
     qrels: Qrels
@@ -88,12 +82,6 @@ def dev_evaluator(
     encoder: BiEncoderModel, dev: Split, options: BiEncoderOptions, multistep: bool
 ) -> HopEvaluator:
     """The evaluation after each epoch.
-
-    Args:
-        encoder: The bi-encoder in training.
-        dev: The dev queries and the corpus.
-        options: ``dev_size``, ``dev_passages``, ``by_hop``, ``k``.
-        multistep: Hops are trained.
 
     Raises:
         DataError: No dev query has a gold passage.

@@ -33,7 +33,7 @@ from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
 from grls.train.biencoder.options import PairOptions as PairOptions
-from grls.train.core.examples import drawn_chain, gold_chains
+from grls.train.core.examples import drawn_chain, gold_chains, gold_rows
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,6 @@ class _Mined(NamedTuple):
 
     Attributes:
         query: Index of the query.
-        hop: The hop.
         first: The evidence of the second hop; empty: the evidence is that of the file.
     """
 
@@ -100,11 +99,7 @@ class BiEncoderExamples:
     of all proofs are gold.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
         encoder: Makes texts from query, evidence and passages.
-        options: The options of the pairs.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
             passages are left out, and a short ranking is filled up at random; None: all are random.
         teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
@@ -157,21 +152,9 @@ class BiEncoderExamples:
             for query, chains in zip(queries, self.chains, strict=True):
                 for chain in chains:
                     teacher.of(query.id, chain)
-        self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
+        gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
+        self._passages = {DONE_ID: DONE_PASSAGE, **gold}
         self._numbers: dict[str, int] = {}
-        users = {
-            passage: query.id
-            for query, proofs in zip(queries, self.chains, strict=True)
-            for chain in proofs
-            for passage in chain
-        }
-        self._add(corpus, users)
-        missing = next((passage for passage in users if passage not in self._passages), None)
-        if missing is not None:
-            raise DataError(
-                f"gold passage {missing!r} of query {users[missing]!r} is not in {corpus.source}; add the "
-                "passage or remove the reference."
-            )
         self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
         self.done = options.done and multistep
@@ -294,11 +277,6 @@ class TeacherScores:
     def read(cls, file: str | Path, queries: Sequence[Query], corpus: Corpus) -> TeacherScores:
         """Read ``{"query": id, "passage": id, "score": number}``, one object a line.
 
-        Args:
-            file: The file.
-            queries: The training queries.
-            corpus: The passages.
-
         Raises:
             DataError: The file is missing; a line is malformed, names an unknown query or passage, has a
                 score that is not a finite number, or scores a pair again.
@@ -364,7 +342,6 @@ class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
     Attributes:
-        retriever: Ranks the passages.
         name: Its name, for the error.
         words: The most words of a passage's text in the evidence; 0: all.
         remedy: What to do if it finds nothing, for the error.
@@ -410,13 +387,8 @@ def miner_of(
 ) -> RetrieverMiner:
     """What ranks passages for hard negatives.
 
-    Args:
-        negatives: A retriever folder of any kind over the corpus, or ``bm25``.
-        corpus: The passages.
-        words: The most words of a passage's text in the evidence; 0: all.
-        analyzer: How BM25 splits texts into words.
-        option: The option that names the retriever, for errors.
-        remedy: What to do if it finds nothing, for the error.
+    ``words`` are the most words of a passage's text in the evidence (0: all); ``option`` names the option,
+    and ``remedy`` what to do if nothing is found, for errors.
 
     Raises:
         MismatchError: The retriever is over another corpus.

@@ -60,8 +60,6 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     its G gold keys.
 
     Args:
-        model: The model of sentence-transformers.
-        scale: The scale s.
         similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
         options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives``, ``matryoshka`` and
             ``teacher_share`` (w).

@@ -56,7 +56,6 @@ class BiEncoderModule(TrainingModule):
 
     Args:
         encoder: The bi-encoder; it is trained in place.
-        options: The options of the training.
         steps: Optimizer steps of the whole training.
         evaluator: Measures dev after each epoch; None: nothing does.
         state: Settings and files of the run, for checkpoints.
@@ -165,17 +164,8 @@ def fit_biencoder(
 ) -> TrainingResult:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
-    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
-
-    Args:
-        encoder: The bi-encoder; it is trained in place.
-        examples: The training pairs.
-        dev: Queries whose recall is measured after each epoch; None: no measurement.
-        options: The options of the training.
-        output: Folder for everything that the run writes.
-        state: Settings of the run beside ``options``, and fingerprints of the data.
-        resume: Resume from the last checkpoint in ``output/checkpoints``.
-        clock: Counts the steps and limits the time.
+    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one. The encoder
+    is trained in place. ``dev`` is measured after each epoch; None: nothing is.
 
     Raises:
         ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss, gradient
@@ -211,7 +201,13 @@ def fit_biencoder(
     best = BestCheckpoint(
         **checkpoints, filename="best", monitor="dev_recall", mode="max", finer=("dev_ndcg", "max")
     )
-    loggers = _loggers(options.logger, folder)
+    loggers: list[Any] = [CSVLogger(folder, name="logs")]
+    if options.logger is not None:
+        kind: Any = locate(options.logger)
+        if not (isinstance(kind, type) and issubclass(kind, Logger)):
+            raise ConfigError(f"fit.logger: {options.logger} is no logger of Lightning that is installed.")
+        make: Any = kind
+        loggers.append(make(save_dir=str(folder)))
     trainer = EncoderTrainer(
         torch.device("cpu") if options.device == "cpu" else accelerator(),
         options.precision,
@@ -254,19 +250,3 @@ def fit_biencoder(
         None if best.best_model_score is None else float(best.best_model_score),
         trainer.global_step, len(examples), clock.seconds, clock.time_is_up,
     )  # fmt: skip
-
-
-def _loggers(name: str | None, folder: Path) -> list[Any]:
-    """The table of losses and recall, and the logger of Lightning with this name beside it.
-
-    Raises:
-        ConfigError: There is no such logger.
-    """
-    loggers: list[Any] = [CSVLogger(folder, name="logs")]
-    if name is not None:
-        kind: Any = locate(name)
-        if not (isinstance(kind, type) and issubclass(kind, Logger)):
-            raise ConfigError(f"fit.logger: {name} is no logger of Lightning that is installed.")
-        make: Any = kind
-        loggers.append(make(save_dir=str(folder)))
-    return loggers

@@ -93,8 +93,6 @@ class ChainCollator:
     """Makes batches of chains.
 
     Args:
-        pad_token: Padding.
-        index: The constraint index.
         teaching: Makes the targets and paths of hops.
         decay: See :func:`grls.train.chains.decisions.walk_paths`.
         start_token: First token of the decoder; None for a causal model.
@@ -169,10 +167,8 @@ class ChainCollator:
 def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[int, int]) -> Rescored:
     """The passages as tensors.
 
-    Args:
-        passages: The passages, those of a hop side by side.
-        states: ``[n]`` index of the model's state behind each.
-        tokens: See :func:`grls.models.head.readout`.
+    Passages of a hop stand side by side; ``states [n]`` are indexes of the model's states behind them,
+    ``tokens`` those of :func:`grls.models.head.readout`.
     """
     owners = np.array([passage.hop for passage in passages], dtype=np.int64)
     _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
@@ -189,10 +185,8 @@ def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[in
 def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
     """Decisions as tensors, with the pairs of right and wrong passages of each hop.
 
-    Args:
-        decisions: The decisions.
-        states: ``[D]`` index of the model's state at each decision.
-        paths: The paths; the first path of a hop is the right passage of its pairs.
+    ``states [D]`` are indexes of the model's states. The first path of a hop is the right passage of its
+    pairs.
     """
     first: dict[int, int] = {}
     for n, path in enumerate(paths):
@@ -335,14 +329,8 @@ def group(
 ) -> tuple[HopBatch, list[list[int]]]:
     """Group inputs of similar length, and the paths of a group into stretches of similar length.
 
-    Most paths end after a few tokens, where a passage is unique, but a few are long.
-
-    Args:
-        sources: The input of each hop; equal inputs are encoded once.
-        hops: The hop of each path.
-        written: Decoder tokens of each path, after the start token.
-        pad_token: Padding.
-        start_token: First token of the decoder.
+    Most paths end after a few tokens, where a passage is unique, but a few are long. ``hops`` are those of
+    the paths, ``written`` the decoder's tokens of each path after the start token.
 
     Returns:
         The batch, and for each path the numbers of its states.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
-from grls.data.types import Hit, Query
+from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
 from grls.models.head import RESCORE, RescoreInput
 from grls.models.seq2seq.slots import start_token
@@ -232,19 +233,14 @@ class RetrieverTeacher:
                 min(self.passages + max(len(hop.evidence) for hop in new), len(self.corpus)),
             )
             for hop, ranking in zip(new, rankings, strict=True):
-                self._known[_key(hop)] = self._softmax(ranking.hits, hop)
+                numbers = self.corpus.numbers([hit.id for hit in ranking.hits])
+                scores = {
+                    number: hit.score
+                    for number, hit in zip(numbers, ranking.hits, strict=True)
+                    if number is not None and number not in hop.evidence
+                }
+                best = dict(islice(scores.items(), self.passages))
+                logits = np.array([*best.values()]) / self.temperature
+                weights = np.exp(logits - logits.max(initial=-np.inf))
+                self._known[_key(hop)] = dict(zip(best, (weights / weights.sum()).tolist(), strict=True))
         return [self._known[_key(hop)] for hop in hops]
-
-    def _softmax(self, hits: Sequence[Hit], hop: HopExample) -> Mapping[int, float]:
-        numbers = self.corpus.numbers([hit.id for hit in hits])
-        scores = [
-            (number, hit.score)
-            for number, hit in zip(numbers, hits, strict=True)
-            if number is not None and number not in hop.evidence
-        ][: self.passages]
-        if not scores:
-            return {}
-        logits = np.array([score for _, score in scores]) / self.temperature
-        weights = np.exp(logits - logits.max())
-        weights /= weights.sum()
-        return {number: float(value) for (number, _), value in zip(scores, weights, strict=True)}

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.index import ConstraintIndex
-from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
@@ -145,7 +144,10 @@ def walk_paths(
         group = group.reshape(-1)
         allowed = index.allowed(prefixes[:, 1])
         owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
-        taken = _find(allowed, group, np.array([rows[n][depth] for n in live.tolist()]))
+        taken = np.empty(len(group), dtype=np.int64)  # the token of each path among the allowed ones
+        for n, (path, prefix) in enumerate(zip(live.tolist(), group.tolist(), strict=True)):
+            begin, end = allowed.offsets[prefix], allowed.offsets[prefix + 1]
+            taken[n] = begin + np.searchsorted(allowed.tokens[begin:end], rows[path][depth])
         gained: Floats = np.zeros(len(owners))
         if gains is not None:
             gained = gains(prefixes[:, 0], allowed.states, allowed.offsets)
@@ -197,12 +199,3 @@ def _conditional(
     total = np.bincount(owners, mass, minlength=len(hops))[owners]
     shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
     return shares
-
-
-def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
-    """Index of each path's token among the allowed tokens of its state (``group``)."""
-    entries = np.empty(len(group), dtype=np.int64)
-    for n, (at, token) in enumerate(zip(group.tolist(), tokens.tolist(), strict=True)):
-        begin, end = allowed.offsets[at], allowed.offsets[at + 1]
-        entries[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
-    return entries

@@ -63,10 +63,6 @@ class ChainExamples:
     """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        codec: Text to tokens.
         kwargs: The options of :class:`~grls.train.stages.examples.RetrieveExamples`.
     """
 
@@ -151,7 +147,6 @@ class Teaching:
     """Makes the targets and paths of hops.
 
     Args:
-        index: The constraint index.
         done: The number of DONE.
         teacher: The teacher; None: only gold passages are learned.
         share: Share of the teacher in a target.
@@ -312,7 +307,6 @@ class SpanTargets:
     their first six letters, ignoring case. In a hop, words of the evidence count as words of the query.
 
     Args:
-        spans: The spans.
         temperature: The temperature T (nats).
         evidence: Words of the evidence passages count as words of the query.
         evidence_words: Words of each evidence passage that a hop reads (:func:`grls.data.evidence.excerpt`);
@@ -371,8 +365,8 @@ class SpanTargets:
     def _common(self, query: str, evidence: Sequence[int], spans: Ints) -> Floats:
         """``[n]`` overlap of the first words of spans with query and evidence (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
-        asked = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
-        worth[asked] = self._worth[asked]
+        stems = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
+        worth[stems] = self._worth[stems]
         for passage in self.spans.corpus.passages(evidence) if evidence else ():
             words = self.spans.pieces(excerpt(query, passage, self.evidence_words))
             held = [self._stems[stem] for stem in map(stem_key, words) if stem in self._stems]

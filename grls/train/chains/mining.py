@@ -176,7 +176,6 @@ class Read(NamedTuple):
     Attributes:
         hop: The number of the hop before it.
         tokens: Its tokens, the end token last.
-        right: Whether it is right.
     """
 
     hop: int
@@ -220,9 +219,6 @@ class Proposals:
 
     Args:
         options: The numbers of passages.
-        sources: The retrievers that propose passages.
-        corpus: The passages.
-        codec: Text to tokens.
     """
 
     def __init__(self, options: Rescore, sources: Sequence[RetrieverPrior], corpus: Corpus, codec: Codec):

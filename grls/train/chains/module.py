@@ -75,8 +75,7 @@ class RetrieveChains(GeneratorModule):
         self.rescore_weight = rescore_weight
         self.freeze_layers = freeze_layers
         if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
-            for parameter in self.model.get_input_embeddings().parameters():
-                parameter.requires_grad = False
+            self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
@@ -154,7 +153,9 @@ class RetrieveChains(GeneratorModule):
         inputs: TreeBatch | HopBatch = batch.read
         states = self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
         scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
-        loss = target_loss(scores, batch.decisions)
+        chosen = batch.decisions
+        # The cross-entropies of target and model, weighed and summed over the decisions.
+        loss = -(scores * chosen.probabilities * chosen.weights[chosen.owners]).sum()
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         loss = weighed(loss / len(batch.labels), len(batch.labels))
@@ -228,11 +229,6 @@ def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tens
     gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
     scores = (logits + gains).log_softmax(-1)
     return scores[decisions.owners, columns]
-
-
-def target_loss(scores: Tensor, decisions: DecisionTensors) -> Tensor:
-    """Weighted sum over decisions of the cross-entropy of target and model, from ``scores [A]``."""
-    return -(scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
 
 
 def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Tensor:

@@ -102,8 +102,6 @@ class TrainingPrior:
     """Computes the priors' gains for the allowed tokens of hops.
 
     Args:
-        priors: The priors.
-        corpus: The corpus of the generator.
         spans: The spans that the generator writes; None: it writes passages from their beginning.
     """
 

@@ -61,9 +61,7 @@ class RunState(NamedTuple):
     def refuse_other(self, last: Path, sharded: bool) -> None:
         """Refuse to resume from a checkpoint of a run with other settings or other files.
 
-        Args:
-            last: The checkpoint.
-            sharded: Both runs shard their weights (``fit.strategy``).
+        ``sharded``: both runs shard their weights.
 
         Raises:
             ConfigError: The checkpoint is missing or damaged.
@@ -74,8 +72,7 @@ class RunState(NamedTuple):
                 f"{last.parent} holds no checkpoint to resume from (one is written every epoch): leave out "
                 f"{Option('resume')} to start anew."
             )
-        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
-        before = torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last)
+        before = check_checkpoint(str(last), shards=sharded, option="fit.strategy")
         folder = last.parent.parent
         for name in sorted(self.settings.keys() - _FREE):
             earlier, now = before.get("settings", {}).get(name), self.settings[name]
@@ -176,12 +173,7 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
     """Refuse to begin a new run in the output folder of an unfinished one.
 
     An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
-    that its model will be replaced.
-
-    Args:
-        output: The output folder of the run that begins.
-        warn: Warn of a finished run.
-        model: A file that every finished model has.
+    that its model will be replaced. ``model`` is a file that every finished model has.
 
     Raises:
         ConfigError: The folder holds an unfinished run.
@@ -257,8 +249,8 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
 
 def check_checkpoint(
     path: str, output: str | None = None, shards: bool = False, option: str = "trainer.strategy"
-) -> None:
-    """Refuse to resume from a checkpoint that is missing or damaged, or holds no state of such a run.
+) -> Any:
+    """The content of a checkpoint to resume from; of a sharded one without the shards.
 
     Args:
         path: A file, or one of Lightning's keywords (``last``, ``best``, …); the file of a keyword is checked
@@ -267,8 +259,11 @@ def check_checkpoint(
         shards: The run shards its weights; its checkpoints are folders.
         option: The option that says so.
 
+    Returns:
+        None for a keyword.
+
     Raises:
-        ConfigError: There is no such file, or it is not a checkpoint of such a run.
+        ConfigError: There is no such file, or it is damaged, or not a checkpoint of such a run.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
         here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")
@@ -278,12 +273,12 @@ def check_checkpoint(
         )
     if shards and Path(path).is_dir():
         refuse_damaged_folder(Path(path))
-        return
+        return torch.load(Path(path) / META, weights_only=True)
     if path in _WORDS or path.startswith("registry:"):
         file = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
         if output is not None and file.is_file():
             read_checkpoint(file)
-        return
+        return None
     if not Path(path).is_file():
         raise ConfigError(
             f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt after each epoch; if "
@@ -294,6 +289,7 @@ def check_checkpoint(
     content = read_checkpoint(path)
     if not (isinstance(content, dict) and {"state_dict", "loops", "optimizer_states"} <= content.keys()):
         raise ConfigError(f"{path} {_WEIGHTS}")
+    return content
 
 
 def read_checkpoint(path: str | Path) -> Any:

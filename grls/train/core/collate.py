@@ -66,7 +66,6 @@ class Collator:
     """Pads examples into a batch.
 
     Args:
-        pad_token: Padding of inputs.
         start_token: First token of the decoder.
         index: The constraint index for the ``allowed`` loss; None for the full loss.
     """

@@ -225,16 +225,9 @@ class FitData(L.LightningDataModule):
 Draw = tuple[int, int]
 """Example number, epoch."""
 
-_Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
-"""Numbers of examples."""
-
 
 class DrawnExamples(Dataset[Example]):
-    """Examples as a torch data set; an item is indexed by (number, epoch).
-
-    Args:
-        examples: What to draw from.
-    """
+    """Examples as a torch data set; an item is indexed by (number, epoch)."""
 
     def __init__(self, examples: Examples):
         self.examples = examples
@@ -247,14 +240,7 @@ class DrawnExamples(Dataset[Example]):
 
 
 def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -> int:
-    """How often each example of a batch in file order is there: once, or by each rank that has no share.
-
-    Args:
-        examples: All examples.
-        batch_size: Examples of a batch of all ranks together.
-        batch: The number of the batch.
-        ranks: Number of processes.
-    """
+    """How often each example of a batch in file order is there: once, or by each rank that has no share."""
     size = min(batch_size, examples - batch * batch_size)
     return max(1, 1 + ranks - size)
 
@@ -270,10 +256,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
     Args:
         lengths: The length of each example.
         batch_size: Examples of a batch, of all ranks together.
-        seed: Seed of the order.
         shuffle: Draw a new order each epoch; otherwise every pass is epoch 0, in file order.
-        rank: The rank of this process.
-        ranks: Number of processes.
         pool: Batches that are sorted by length together; 1 mixes all lengths.
         lengths_in: Gives the lengths in an epoch, where they vary from epoch to epoch.
     """
@@ -312,21 +295,17 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         # code after the loop would never run.
         epoch, skip = self.epoch, self.skip
         self.epoch, self.skip = epoch + self.shuffle, 0
-        for batch in self._batches(epoch)[skip:]:
-            own = batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
-            yield [(int(n), epoch) for n in own]
-
-    def _batches(self, epoch: int) -> list[_Numbers]:
-        """The batches of an epoch, each for all ranks together."""
         rng = np.random.default_rng([self.seed, epoch])
         count, step = len(self.lengths), self.batch_size
-        order = rng.permutation(count) if self.shuffle else np.arange(count)
-        if not self.shuffle:
-            return [order[i : i + step] for i in range(0, len(order), step)]
-        lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
-        batches = []
-        for start in range(0, len(order), step * self.pool):
-            pool = order[start : start + step * self.pool]
-            pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches += [pool[i : i + step] for i in range(0, len(pool), step)]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        batches: Sequence[Sequence[int]] = [range(count)[i : i + step] for i in range(0, count, step)]
+        if self.shuffle:
+            order, pooled = rng.permutation(count), []
+            lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
+            for start in range(0, count, step * self.pool):
+                pool = order[start : start + step * self.pool]
+                pool = pool[np.argsort(lengths[pool], kind="stable")]
+                pooled += [pool[i : i + step].tolist() for i in range(0, len(pool), step)]
+            batches = [pooled[i] for i in rng.permutation(len(pooled))]
+        for batch in batches[skip:]:  # each is for all ranks together
+            own = batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
+            yield [(n, epoch) for n in own]

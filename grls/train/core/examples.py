@@ -110,10 +110,6 @@ def gold_rows(
     return dict(zip(users, rows, strict=True))
 
 
-# The paper's front teaches the model to continue a text, but does not look like a query. A few words of the
-# passage, or a similar passage, do. So the model can retrieve passages that were gold for no training query.
-
-
 Reads = Literal["front", "whole", "keywords", "neighbour"]
 TokenRow = list[int]
 
@@ -123,6 +119,8 @@ _ENGLISH = Analyzer("en")
 @dataclass(frozen=True)
 class PassageInput:
     """The model input for a passage that is memorised.
+
+    The front teaches to continue a text, but does not look like a query. A few words or a similar passage do.
 
     Args:
         reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it; ``keywords``: a few
@@ -175,11 +173,8 @@ class PassageReader:
     A passage without a content word, or without a neighbour, is read by its front.
 
     Args:
-        corpus: The passages.
-        codec: Text to tokens.
         reading: The options of the input.
         row: Gives the target sequence of a passage, by its number.
-        seed: Seed of the draws.
 
     Raises:
         ConfigError: See :meth:`PassageInput.check`.

@@ -280,8 +280,7 @@ class GeneratorModule(TrainingModule):
             if "pooler" in name:  # no training here uses it
                 parameter.requires_grad = False
         if freeze_encoder and not is_causal(self.model):
-            for parameter in self.model.get_encoder().parameters():
-                parameter.requires_grad = False
+            self.model.get_encoder().requires_grad_(False)
         self._asked_to_freeze = freeze_encoder
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None

@@ -227,10 +227,6 @@ def largest(counts: Sequence[int]) -> list[int]:
     return [max(column) for column in zip_longest(*counts_of_all, fillvalue=0)]
 
 
-# Weights, gradients and states of the optimizer in shards (FSDP2 of torch): a process has the whole weights
-# of one layer at a time. A loss is computed within :class:`Within`, so that all of it sees whole weights.
-
-
 META = "meta.pt"
 """The file of a checkpoint folder with everything but weights and states of the optimizer."""
 _LAYERS = ("block", "blocks", "h", "layer", "layers")
@@ -239,11 +235,7 @@ _WEIGHTS = "state_dict"
 
 
 class Within(nn.Sequential):
-    """A model whose weights are whole while a function runs.
-
-    Args:
-        model: The model, the only member.
-    """
+    """A model whose weights are whole while a function runs."""
 
     def __init__(self, model: nn.Module):
         super().__init__(model)
@@ -254,7 +246,7 @@ class Within(nn.Sequential):
 
 
 class FullyShard(ModelParallelStrategy):
-    """Shards a model over all processes.
+    """Shards weights, gradients and states of the optimizer over all processes (FSDP2 of torch).
 
     A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number of
     processes. It holds pickles, as torch writes them, so do not share it.
@@ -318,7 +310,8 @@ class FullyShard(ModelParallelStrategy):
             super().save_checkpoint(checkpoint, folder, storage_options)
             self.barrier()
             if self.is_global_zero:
-                write_hashes(Path(folder))
+                names = sorted(f.relative_to(folder) for f in Path(folder).rglob("*") if f.is_file())
+                write_json(f"{folder}/{HASHES}", {str(name): sha256(Path(folder, name)) for name in names})
         self.barrier()
 
     def load_checkpoint(
@@ -350,7 +343,12 @@ class FullyShard(ModelParallelStrategy):
         return super().load_checkpoint(path, weights_only)
 
     def load_weights(self, path: str | Path) -> int:
-        """Read the weights of a checkpoint into the model; returns the step of the checkpoint."""
+        """Read the weights of a checkpoint into the model; returns the step of the checkpoint.
+
+        Raises:
+            ConfigError: The checkpoint is damaged.
+        """
+        refuse_damaged_folder(Path(path))
         assert self.model is not None
         weights = {_WEIGHTS: get_model_state_dict(self.model)}
         load(weights, checkpoint_id=str(path))
@@ -379,11 +377,8 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
     """A context in which a sharded model can be used as any other, by each process on its own.
 
-    Each process needs memory for all weights. All processes enter and leave together.
-
-    Args:
-        model: The model.
-        whole: What :meth:`FullyShard.shard` returned; None: the model is not sharded.
+    Each process needs memory for all weights. All processes enter and leave together. ``whole`` is what
+    :meth:`FullyShard.shard` returned; None: the model is not sharded.
     """
     parts: list[FSDPModule] = []
     if whole is not None:
@@ -420,15 +415,14 @@ def refuse_damaged_folder(path: Path) -> None:
     """
     if not all((path / name).is_file() for name in (META, ".metadata")):
         raise ConfigError(f"{path} is no checkpoint of a sharded run: give the last.ckpt of one.")
-    damaged = folder_damage(path)
-    if damaged is not None:
-        raise ConfigError(
-            f"{path} is damaged ({damaged}): resume from another checkpoint, or begin a new run."
-        )
-
-
-# torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of
-# torch is a zip archive with a checksum of each part; a checkpoint that is a folder gets a file of hashes.
+    try:
+        hashes = read_json(path / HASHES)
+        changed = (f"{name} has changed" for name, digest in hashes.items() if sha256(path / name) != digest)
+        fault = next(changed, None)
+    except (AttributeError, DataError, OSError, TypeError, ValueError) as error:
+        fault = str(error)
+    if fault is not None:
+        raise ConfigError(f"{path} is damaged ({fault}): resume from another checkpoint, or begin a new run.")
 
 
 HASHES = "hashes.json"
@@ -442,28 +436,13 @@ _UNREADABLE = (
 
 
 def damage(path: Path) -> str | None:
-    """The damage of a file written by ``torch.save``, in words; None: the file is whole."""
+    """The damage of a file written by ``torch.save``, in words; None: the file is whole.
+
+    torch does not check what it reads. The file is a zip archive with a checksum of each part.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
     except _UNREADABLE as error:
         return str(error) or type(error).__name__
     return None if broken is None else f"the checksum of its part {broken} does not match"
-
-
-def write_hashes(folder: Path) -> None:
-    """Write the hashes of a folder's files."""
-    names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    write_json(folder / HASHES, {str(name): sha256(folder / name) for name in names if str(name) != HASHES})
-
-
-def folder_damage(folder: Path) -> str | None:
-    """The damaged file of a checkpoint folder, with the reason; None: all files are whole."""
-    try:
-        known = read_json(folder / HASHES)
-        for name, digest in known.items():
-            if sha256(folder / name) != digest:
-                return f"{name} has changed"
-    except (AttributeError, DataError, OSError, TypeError, ValueError) as error:
-        return str(error)
-    return None

@@ -87,7 +87,6 @@ class EncoderTrainer(Trainer):
     """The trainer of a bi-encoder or a reranker, on one process or on those of torchrun.
 
     Args:
-        device: The device of the model.
         precision: ``float32``, ``bfloat16`` (mixed) or ``auto``.
         strategy: ``ddp``, ``fsdp`` or ``fsdp_cpu_offload``.
         unused: Some weights have no gradient, which ``ddp`` must know.
@@ -228,9 +227,6 @@ class RefuseNaN(L.Callback):
     One such step spoils every weight, and the next checkpoint would replace the last good one.
     A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
     that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
-
-    Args:
-        remedy: The options to change, for the error text.
     """
 
     def __init__(self, remedy: str = GENERATOR):
@@ -271,11 +267,7 @@ class RefuseNaN(L.Callback):
         loss: Tensor | None = None,
         broken: str | None = None,
     ) -> None:
-        """Check the loss, the gradient and the weights of all processes together.
-
-        Raises:
-            ConfigError: One of them is not finite on a process; all processes raise.
-        """
+        """Check loss, gradient and weights; all processes raise if one of them is not finite on a process."""
         bad = torch.zeros(3, device=pl_module.device)
         if self._norm is not None:
             bad[0] = ~torch.isfinite(self._norm)
@@ -287,15 +279,15 @@ class RefuseNaN(L.Callback):
         gradient, of_loss, weights = bad.bool().tolist()
         self._norm = None
         if gradient:
-            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
-        if of_loss:
+            problem = f"the gradient is not finite at step {self._step}"
+        elif of_loss:
             value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
-            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
-        if weights:
+            problem = f"the loss is {value} at step {trainer.global_step + 1}"
+        elif weights:
             which = "" if broken is None else f" of {broken}"
-            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
-
-    def _refuse(self, trainer: L.Trainer, problem: str) -> None:
+            problem = f"weights{which} are not finite after step {trainer.global_step}"
+        else:
+            return
         checkpoint = kept_checkpoint(trainer)
         before = "" if checkpoint is None else f" The checkpoint {checkpoint}, from before, is intact."
         raise ConfigError(f"the training has diverged: {problem}.{before} Lower {self.remedy}.")
@@ -307,7 +299,6 @@ class TimeLimit(L.Callback):
     It ends as it would after its last step: dev is measured once more, and the best weights are kept.
 
     Args:
-        clock: The clock of the training.
         steps: Optimizer steps of the whole training; None: as many as the trainer makes.
     """
 

@@ -104,11 +104,7 @@ class QueryExamples:
     counted in a warning.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
         prompt: Makes input and output of the generator.
-        seed: Seed of the draws.
         split: Name of the split, for messages.
 
     Raises:

@@ -123,7 +123,6 @@ class QueryPrompt:
 
     Args:
         tokenizer: The tokenizer of the model, with an end token.
-        causal: Whether the model is causal.
         form: Length limits.
 
     Raises:
@@ -143,7 +142,7 @@ class QueryPrompt:
         if self.form.plain:
             texts = [f"{p.title} {p.text}".strip() for p in passages]
         else:
-            texts = [f"passage: {p.title}: {p.text}" if p.title else f"passage: {p.text}" for p in passages]
+            texts = [f"passage: {passage.titled}" for passage in passages]
         return [row[: self.form.passage_tokens] for row in self._ids(texts)]
 
     def source(self, rows: Sequence[Sequence[int]]) -> list[int]:
@@ -183,11 +182,6 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
 
     A chain has no passage twice. A passage without a chain of the full length has no query.
 
-    Args:
-        numbers: The first passages of the chains.
-        links: The neighbours with which a chain may continue; needed for more than one hop.
-        drawing: Number of queries and hops, and the seed.
-
     Raises:
         ConfigError: There are several hops and no links, or no passage has a chain.
     """
@@ -216,14 +210,7 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
 
 
 class QueryWriter:
-    """Writes the queries of tasks.
-
-    Args:
-        writer: The query generator.
-        prompt: Makes its inputs.
-        corpus: The passages.
-        drawing: How queries are drawn.
-    """
+    """Writes the queries of tasks."""
 
     def __init__(self, writer: TextWriter, prompt: QueryPrompt, corpus: Corpus, drawing: Drawing):
         self.writer = writer
@@ -237,10 +224,7 @@ class QueryWriter:
         """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
 
         A chain that is too long for the model has no text; its record has the reason under ``failed``.
-
-        Args:
-            batch: The tasks.
-            decided: Called with the number of queries that a batch has finished.
+        ``decided`` is called with the number of queries that a batch has finished.
 
         Raises:
             ConfigError: The model has no room for any prompt.
@@ -288,9 +272,7 @@ class OpenedQueries(NamedTuple):
     """A run's query generator, corpus and tasks.
 
     Attributes:
-        corpus: The passages.
         tasks: The queries to write, in order.
-        writer: Writes them.
         origin: The fingerprints and options that the queries depend on.
         portion: Queries that are written together.
     """
@@ -357,38 +339,26 @@ class QueryWork:
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
 
 
-@dataclass(frozen=True)
-class QueryWriterMaker:
-    """Opens what writes queries on a worker.
+def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
+    """What writes queries on a worker, which must read the query generator and corpus of ``origin``.
 
-    Attributes:
-        work: The options.
-        origin: The fingerprints and options that the command has read, and the worker must read, too.
-        first: The query that is item 0 of the shards.
+    ``first`` is the query that is item 0 of the shards.
+
+    Raises:
+        MismatchError: The worker reads another query generator or corpus.
     """
+    opened = work.opened()
+    sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
+    sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
+    refuse_other_reading(opened.origin, origin, sources)
 
-    work: QueryWork
-    origin: dict[str, Any]
-    first: int
+    def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
+        file = GrowingFile(folder / _WRITTEN, {}, keep=False)
+        opened.write(first + shard.first, first + shard.end, file, None)
+        file.close()
+        return {}
 
-    def __call__(self) -> Work:
-        """Open the query generator and the corpus.
-
-        Raises:
-            MismatchError: The worker reads another query generator or corpus.
-        """
-        opened, work = self.work.opened(), self.work
-        sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
-        sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
-        refuse_other_reading(opened.origin, self.origin, sources)
-        return partial(_write_shard, opened, self.first)
-
-
-def _write_shard(opened: OpenedQueries, before: int, shard: Shard, folder: Path) -> dict[str, Any]:
-    file = GrowingFile(folder / _WRITTEN, {}, keep=False)
-    opened.write(before + shard.first, before + shard.end, file, None)
-    file.close()
-    return {}
+    return write_shard
 
 
 def write_by_workers(
@@ -396,12 +366,7 @@ def write_by_workers(
 ) -> None:
     """Let workers write the queries that a file lacks, and add them in order.
 
-    Args:
-        opened: The run, as this process opened it.
-        work: Its options.
-        file: The file; it holds the first queries of the run.
-        workers: The workers.
-        output: Path of the results; the shards stand beside it.
+    The file holds the first queries of the run; the shards stand beside ``output``.
 
     Raises:
         ConfigError: The cluster cannot be used.
@@ -415,7 +380,7 @@ def write_by_workers(
         )
         if file.count < len(opened.tasks):
             first = plan.settings["first"]
-            maker = QueryWriterMaker(work.elsewhere(), opened.origin, first)
+            maker = partial(query_shards, work.elsewhere(), opened.origin, first)
             for share in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
                 written = GrowingFile(share.folder / _WRITTEN, {})
                 known = max(file.count - first - share.shard.first, 0)
@@ -438,19 +403,19 @@ class Sifted(NamedTuple):
     """Filtered pseudo-queries.
 
     Attributes:
-        kept: The kept queries with evidence, in order.
+        queries: The queries that are left, with evidence, in order.
         dropped: Number of dropped queries by reason.
-        asked: Number of queries for which the retriever was asked.
+        searched: Number of queries that were searched for.
     """
 
-    kept: list[Query]
+    queries: list[Query]
     dropped: Counter[str]
-    asked: int
+    searched: int
 
     @property
     def rate(self) -> float:
-        """Share of the queries asked for that led back to their passage."""
-        return 1 - self.dropped[ASTRAY] / self.asked if self.asked else 0.0
+        """Share of the queries searched for that led back to their passage."""
+        return 1 - self.dropped[ASTRAY] / self.searched if self.searched else 0.0
 
 
 def sift(
@@ -463,13 +428,8 @@ def sift(
 
     Such a query is answered by another passage or by none, or is too vague to learn from. A query leads back
     if the first passage of its chain is among its k best passages; later passages are retrieved from the
-    earlier ones. A copy with the same title and text counts as the passage.
-
-    Args:
-        records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
-        corpus: The passages.
-        retriever: A retriever over this corpus; None: every query leads back.
-        k: Lowest rank at which the passage may be retrieved.
+    earlier ones. A copy with the same title and text counts as the passage. Without a retriever every query
+    leads back.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -482,11 +442,20 @@ def sift(
     numbers = [number for number in corpus.numbers(names) if number is not None]
     texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
     for record in records:
-        reason = _fault(record, texts, seen)
-        if reason is None:
-            usable.append(record)
+        text = plain_words(record["text"])
+        key = (record["chain"][0], text)
+        faults = {
+            LONG: "failed" in record,
+            EMPTY: not text,
+            CUT: not record["ended"],
+            COPY: any(text == texts.get(name) for name in record["chain"]),
+            TWICE: key in seen,
+        }
+        if any(faults.values()):
+            dropped[next(fault for fault, there in faults.items() if there)] += 1
         else:
-            dropped[reason] += 1
+            usable.append(record)
+            seen.add(key)
     queries = [
         Query(f"pseudo-{record['chain'][0]}-{record['draw']}", record["text"], tuple(record["chain"]))
         for record in usable
@@ -514,21 +483,3 @@ def sift(
     if len(accepted) < len(queries):
         dropped[ASTRAY] = len(queries) - len(accepted)
     return Sifted(accepted, dropped, len(queries))
-
-
-def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
-    """The reason to drop a record; None: it is usable, and is added to ``seen``."""
-    text = plain_words(record["text"])
-    if "failed" in record:
-        return LONG
-    if not text:
-        return EMPTY
-    if not record["ended"]:
-        return CUT
-    if any(text == texts[name] for name in record["chain"]):
-        return COPY
-    key = (record["chain"][0], text)
-    if key in seen:
-        return TWICE
-    seen.add(key)
-    return None

@@ -45,13 +45,6 @@ class RerankHops(Sequence[RerankExample]):
     the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
     arXiv 2101.08751).
 
-    Args:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        options: The options of the examples.
-        seed: Seed of all draws.
-
     Raises:
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
             corpus has too few other passages for the hard negatives.
@@ -123,7 +116,6 @@ class _Shuffled(torch.utils.data.Sampler[int]):
 
     Args:
         count: Number of examples.
-        seed: The seed.
         anew: Example n is another one in each epoch e, with the number n + e * ``count``.
     """
 
@@ -254,15 +246,8 @@ def fit_reranker(
 ) -> float:
     """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
 
-    Args:
-        reranker: The reranker; it is trained in place.
-        corpus: The passages; None: examples hold texts of passages in place of ids.
-        train: The training examples; hops are drawn anew each epoch.
-        dev: Examples for the choice of the best epoch.
-        output: Folder for model, checkpoints and logs.
-        options: The options of the training.
-        resume: Resume from OUTPUT/checkpoints/last.ckpt.
-        state: Settings and fingerprints that a resumed run must have in common.
+    The reranker is trained in place. Without ``corpus``, examples hold texts of passages in place of ids;
+    hops are drawn anew each epoch.
 
     Returns:
         The best dev loss (nats a stride).

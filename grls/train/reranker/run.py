@@ -121,12 +121,7 @@ class _Examples(NamedTuple):
 def _of_files(
     train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
 ) -> _Examples:
-    """Examples of files.
-
-    Raises:
-        ConfigError: One of the files is not named, or there are options of hops.
-        MismatchError: The examples were collected with another length of prefixes or another corpus.
-    """
+    """Examples of files; MismatchError if they have another length of prefixes than ``wanted``."""
     if train is None or dev is None:
         raise ConfigError(
             f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
@@ -166,12 +161,7 @@ def _of_files(
 
 
 def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Examples:
-    """The hops of a data set.
-
-    Raises:
-        ConfigError: ``wanted`` is set.
-        DataError: A split is missing.
-    """
+    """The hops of a data set, which have no length of prefixes that could be ``wanted``."""
     if wanted is not None:
         raise ConfigError(
             f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "

@@ -41,7 +41,6 @@ class InterlacedCollator:
     """Pads examples into a batch.
 
     Args:
-        pad_token: Padding.
         start_token: First token of the decoder; None for a causal model.
         constraint: The constraint for the ``allowed`` loss; None for the full loss.
     """
@@ -99,7 +98,11 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
     parts: list[tuple[Ints, Ints, Ints, Ints]] = [(empty, empty, empty, empty)]
     step = 0
     while len(live):
-        tokens, after, owner = _allowed(index, states[live])
+        following, closes = index.follow(states[live]), np.flatnonzero(index.closes(states[live]))
+        owner = np.repeat(np.arange(len(live)), np.diff(following.offsets))
+        ends = following.offsets[closes + 1]  # where a key may close
+        tokens, owner = np.insert(following.tokens, ends, -1), np.insert(owner, ends, closes)
+        after = np.insert(following.states, ends, -1, axis=0)
         wanted = np.array([written[n][step] for n in live.tolist()])
         entries = np.flatnonzero(tokens == wanted[owner])
         if not np.array_equal(owner[entries], np.arange(len(live))):
@@ -116,16 +119,3 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
     owners = np.repeat(np.arange(len(sizes)), sizes)
     arrays = (empty, allowed, owners, positions, np.cumsum(sizes) - sizes + targets)
     return Choices(*(torch.from_numpy(array) for array in arrays))
-
-
-def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
-    """The allowed tokens of each state (-1 closes a key), their next states, and their state's number."""
-    following = index.follow(states)
-    owner = np.repeat(np.arange(len(states)), np.diff(following.offsets))
-    closes = np.flatnonzero(index.closes(states))
-    ends = following.offsets[closes + 1]
-    return (
-        np.insert(following.tokens, ends, -1),
-        np.insert(following.states, ends, -1, axis=0),
-        np.insert(owner, ends, closes),
-    )

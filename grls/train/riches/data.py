@@ -147,13 +147,10 @@ class InterlacedExamples:
     a chain makes its target too long, the order of the file is used.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
         prompts: Model input of each query.
         targets: Writes the targets.
         lengths: Length limits.
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        seed: Seed of the draws.
         split: Name of the split, for messages.
 
     Raises:

@@ -44,8 +44,7 @@ class Interlace(GeneratorModule):
     ):
         super().__init__(generator, optimizer=optimizer, learning_rate=learning_rate, **kwargs)
         if freeze_embeddings:
-            for parameter in self.model.get_input_embeddings().parameters():
-                parameter.requires_grad = False
+            self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).

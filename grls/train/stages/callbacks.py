@@ -29,7 +29,6 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.processes import damage, folder_damage
 from grls.train.core.trainer import is_metered, load_weights, spoiled
 from grls.train.stages.data import StageData
 
@@ -130,10 +129,7 @@ class ConstrainedRecall(L.Callback):
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
     """Refuse a checkpoint callback that monitors a metric which this run does not measure.
 
-    Args:
-        trainer: The trainer with its checkpoint callbacks.
-        measured: Names of the metrics that are measured.
-        hint: The remedy, for the error.
+    ``hint`` is the remedy.
 
     Raises:
         ConfigError: A callback monitors another metric.
@@ -194,9 +190,15 @@ class SaveModel(L.Callback):
         checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint))
         best = next((c for c in checkpoints if c.monitor), None)
         taken, measured = trainer.global_step, ""
-        trouble = _trouble(best)
-        if best is not None and trouble is None:
-            taken = load_weights(trainer, module, best.best_model_path)
+        trouble = ""
+        if best is None or not best.best_model_path:
+            trouble = f"{best.monitor if best is not None else 'dev'} was never measured"
+        else:
+            try:
+                taken = load_weights(trainer, module, best.best_model_path)
+            except ConfigError as error:
+                trouble = error.text.removesuffix(".")
+        if best is not None and not trouble:
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
@@ -255,14 +257,3 @@ class SaveModel(L.Callback):
                     f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), "
                     "so start it again."
                 )
-
-
-def _trouble(best: ModelCheckpoint | None) -> str | None:
-    """Why the best checkpoint cannot be used; None: it can."""
-    if best is None or not best.best_model_path:
-        return f"{best.monitor if best is not None else 'dev'} was never measured"
-    path = Path(best.best_model_path)
-    if not path.exists():
-        return f"{best.best_model_path} is gone"
-    reason = folder_damage(path) if path.is_dir() else damage(path)
-    return None if reason is None else f"{best.best_model_path} is damaged ({reason})"

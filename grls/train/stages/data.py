@@ -33,14 +33,6 @@ from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, Examples, PassageInput
 from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
-# Mixes other examples into a stage, as shares of every epoch, so that the model forgets less.
-#
-# Each kind of example is an endless stream: all of its examples in a random order, then all of them again in
-# another order. An epoch takes its share from each stream, from where the epoch before stopped. So no example
-# comes twice before all have come once, even if shares change, and an epoch is a function of (seed, epoch)
-# alone. The module does not know what is mixed.
-
-
 Ints = npt.NDArray[np.int64]
 
 Shares = float | tuple[float, float]
@@ -77,7 +69,6 @@ class MixturePart(NamedTuple):
     """Examples with their share.
 
     Attributes:
-        examples: The examples to mix in.
         shares: Their share; see :data:`Shares`.
     """
 
@@ -91,14 +82,16 @@ class MixturePart(NamedTuple):
 
 
 class Mixture:
-    """The examples of a stage with other examples mixed in.
+    """The examples of a stage with other examples mixed in, so that the model forgets less.
+
+    Each kind of example is an endless stream: all of its examples in a random order, then all again in
+    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no example
+    comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
-        parts: The examples to mix in.
         epochs: Number of epochs over which shares change from first to last; later epochs keep the last.
         size: Examples an epoch; None: as many as ``main`` has.
-        seed: Seed of the orders.
 
     Raises:
         ConfigError: A share is out of range, shares sum to more than 1, a part is empty, or a count is not
@@ -185,13 +178,8 @@ def mixed(
 ) -> Examples:
     """Apply the ``mix`` option to the examples of a stage; returns ``main`` where nothing is mixed in.
 
-    Args:
-        main: The examples of the stage.
-        mix: The option.
-        pseudo: Makes examples from pseudo-queries.
-        memorise: Makes examples of passages to memorise.
-        epochs: Epochs of the run (:func:`planned_epochs`); None: unknown.
-        seed: Seed of the orders.
+    ``pseudo`` and ``memorise`` make examples of pseudo-queries, and of passages to memorise; ``epochs`` are
+    those of the run (None: unknown).
 
     Raises:
         ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
@@ -220,10 +208,7 @@ def mixed(
 def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
-    Args:
-        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it; None without a trainer.
-        examples: Examples an epoch.
-        batch_size: Examples of a batch of all processes together.
+    ``batch_size`` counts the examples of all processes together.
     """
     if trainer is None:
         return None
@@ -541,7 +526,6 @@ class Chosen:
     """A subset of examples.
 
     Args:
-        examples: All examples.
         numbers: The numbers of the subset.
     """
 

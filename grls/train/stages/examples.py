@@ -23,8 +23,6 @@ class MemoriseExamples:
     """Stage one: the model reads the front of a passage, or another input, and writes the rest or the whole.
 
     Args:
-        corpus: The passages.
-        codec: Text to tokens.
         front: Share of a passage's tokens in its front.
         unit: ``text``: the front is a share of the tokens; ``path``: the front of
             ``subject; relation; object`` is subject and relation, and ``front`` has no effect.
@@ -105,10 +103,6 @@ class RetrieveExamples:
     ids), each epoch draws one.
 
     Args:
-        queries: The training queries.
-        qrels: Their judgements.
-        corpus: The passages.
-        codec: Text to tokens.
         multistep: Learn hop by hop; otherwise learn every gold passage from the query alone.
         done: Learn DONE after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.

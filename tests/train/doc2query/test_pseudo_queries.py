@@ -186,12 +186,12 @@ def test_what_is_no_query_is_dropped_and_counted() -> None:
         record("The otter is calm!", "r0", "otter-calm"),
     ]
     found = sift(records, CORPUS, None)
-    assert found.kept == [
+    assert found.queries == [
         Query("pseudo-otter-calm-0", "is it calm ?", ("otter-calm",)),
         Query("pseudo-lynx-calm-0", "is it calm ?", ("lynx-calm",)),
     ]
     assert found.dropped == {"written before": 1, "empty": 1, "cut off": 1, "copies a passage": 2}
-    assert (found.asked, found.rate) == (0, 0.0)
+    assert (found.searched, found.rate) == (0, 0.0)
 
 
 def test_a_query_must_lead_back_to_its_first_passage() -> None:
@@ -199,9 +199,9 @@ def test_a_query_must_lead_back_to_its_first_passage() -> None:
     records = [record(*one) for one in asked]
     finds = Finds("DONE", "lynx-calm", "otter-calm")
     found = sift(records, CORPUS, finds, k=2)
-    assert [query.id for query in found.kept] == ["pseudo-lynx-calm-0"]
+    assert [query.id for query in found.queries] == ["pseudo-lynx-calm-0"]
     assert finds.asked == ["who ?", "what ?", "why ?"]
-    assert (found.asked, found.rate) == (3, pytest.approx(1 / 3))
+    assert (found.searched, found.rate) == (3, pytest.approx(1 / 3))
     assert found.dropped == {"empty": 1, "not found again": 2}
     again = sift(records, CORPUS, finds, k=3).kept
     assert [q.id for q in again] == ["pseudo-otter-calm-0", "pseudo-lynx-calm-0"]
