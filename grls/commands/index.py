@@ -71,14 +71,13 @@ def make_index(
     """
     from grls.cluster.options import workers_of
     from grls.io.ending import quiet
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.build import Building, build
     from grls.retrieve.spec import MANIFEST
 
     quiet()
     sharing = workers_of(ray, workers)
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     print(
         build(model, corpus, Building(output, kind, index, limits, batch_size, device, similarity, sharing))
     )
@@ -104,13 +103,12 @@ def split_index(
     from grls.cluster.options import workers_of
     from grls.index.ranges.ranged import PrefixRanges
     from grls.io.ending import quiet
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.generative.retriever import GenerativeRetriever
     from grls.retrieve.spec import MANIFEST, followed
 
     quiet()
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
     opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
@@ -133,12 +131,11 @@ def make_bm25(
     from dataclasses import asdict
 
     from grls.data.corpus import Corpus
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.bm25 import BM25Retriever
     from grls.retrieve.spec import MANIFEST
 
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     passages = Corpus.read(corpus)
     BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")

@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from weakref import WeakValueDictionary
 
 from grls.errors import DataError, MismatchError, WriteError
-from grls.io.files import refuse_unwritable, text_lines
+from grls.io.files import HAS_LOCKS, lock, refuse_unwritable, text_lines, unlock
 
 log = logging.getLogger(__name__)
 
@@ -312,14 +312,6 @@ def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int |
         ) from None
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    _ALONE = None
-else:
-    _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
-
-
 _held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
 """Device and inode of a file -> the object that writes it in this process."""
 
@@ -425,8 +417,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
             for parent in new:
                 parent.rmdir()
         if descriptor is not None:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
+            unlock(descriptor)
             os.close(descriptor)
 
 
@@ -441,7 +432,7 @@ def _locked_folder(path: Path) -> int | None:
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)
-        if _ALONE is None:
+        if not HAS_LOCKS:
             return None
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY)
@@ -466,10 +457,8 @@ def _number(status: os.stat_result) -> tuple[int, int]:
 
 def _lock(descriptor: int, path: Path) -> bool:
     """Whether the lock was acquired; True if the file system has no locks."""
-    if _ALONE is None:
-        return True
     try:
-        fcntl.flock(descriptor, _ALONE)
+        lock(descriptor)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -46,7 +46,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array import asked_to_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import PartTimer, atomic_folder, scratch_folder, sha256
+from grls.io.files import PartTimer, atomic_folder, sha256, temporary
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in
@@ -546,7 +546,7 @@ class EncodedRetriever(ABC):
         opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
         corpus, numbers = changes.over(opened.corpus)
         encoder, before = opened.encoder, len(opened.corpus)
-        with scratch_folder(output) as scratch:
+        with temporary(output) as scratch:
             added = Shard(0, 0, 0 if changes.add is None else len(changes.add))
             if changes.add is not None:
                 with Progress(added.end, "embed", "passages") as bar, encoder.telling(bar.update):

@@ -45,7 +45,7 @@ from grls.index.ranges.ranged import RANGES, PrefixRanges, open_ranges, write_ra
 from grls.index.rows import Form, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
-from grls.io.files import atomic_folder, other_format, read_json, scratch_folder, sha256, write_json
+from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
 from grls.io.progress import counted
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained, checked_stages
@@ -151,7 +151,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
             span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
         spans = Spans(passages, span_words) if span_words else None
         alone = nullcontext() if building.workers is None else alone_at_shards(building.output)
-        with alone, scratch_folder(building.output) as scratch:
+        with alone, temporary(building.output) as scratch:
             index: Segment
             options, listed = building.index, spans or passages
             plan = None
