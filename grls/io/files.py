@@ -404,7 +404,7 @@ def clean(final: Path) -> None:
         match = _OURS.fullmatch(folder.name.removeprefix(begin))
         if match is None:
             continue
-        # The name of a container changes, and the id of the boot does at a restart: either tells this machine.
+        # A container changes its name, a restart changes the id of the boot: either tells this machine.
         here = _machine() in (match["host"] + _machine()[4:], _machine()[:4] + match["boot"])
         if not here or not _is_dead(folder, int(match["pid"])):
             continue
