@@ -79,13 +79,9 @@ class ShardPlan:
     ) -> ShardPlan:
         """The items that a growing output lacks; ``settings["first"]`` is the first of them.
 
-        Args:
-            folder: The folder of the finished shards.
-            settings: The settings that the results depend on.
-            items: Number of items of the whole output.
-            done: Items that it holds. A killed run may have begun at an earlier item, and added shards since.
-            size: Items of a shard; it is raised to a multiple of ``step``.
-            step: Items that are made together, so that the results are those of one process.
+        The output holds ``done`` of all ``items``. A killed run may have begun at an earlier item, and added
+        shards since. ``size`` is raised to a multiple of ``step``, the items that are made together, so that
+        the results are those of one process.
         """
         plan = _read_plan(folder / PLAN)
         begun = plan.get("settings") if isinstance(plan, dict) else None
@@ -222,24 +218,19 @@ def seen_elsewhere(path: str) -> str:
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 
-def other_on_worker(path: str, kind: str) -> str:
-    """The error text for a worker that reads another file under the same name."""
-    return f"{path}: a worker reads another {kind} there; all machines must see the same files."
-
-
 def refuse_other_reading(
     read: Mapping[str, Any], expected: Mapping[str, Any], paths: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Refuse work on a worker that reads other files than the command.
+    """Refuse work on a worker that reads other files than the command, by fingerprints and options.
 
-    Args:
-        read: Fingerprints and options, as the worker has read them.
-        expected: The fingerprints and options of the command.
-        paths: Name of a fingerprint -> the path, and the kind of its content.
+    ``paths``: name of a fingerprint -> the path, and the kind of its content.
 
     Raises:
         MismatchError: A fingerprint or an option differs.
     """
     for name, value in expected.items():
         if read.get(name) != value:
-            raise MismatchError(other_on_worker(*paths.get(name, (name, name))))
+            path, kind = paths.get(name, (name, name))
+            raise MismatchError(
+                f"{path}: a worker reads another {kind} there; all machines must see the same files."
+            )

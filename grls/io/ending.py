@@ -59,18 +59,11 @@ def reported(
     stands: str = WHOLE,
     signals: Sequence[str] = SIGNALS,
 ) -> int:
-    """Run a command and report in one line what ended it.
+    """Run a command and report in one line what ended it; returns the exit code.
 
-    Args:
-        run: The command.
-        saving: Returns a sentence on how to save memory; called when memory has run out.
-        again: The remedy once there is enough disk space.
-        stands: The end of the line that reports an interruption: what the command leaves on disk.
-        signals: The signals that end the command cleanly. A signal that is ignored (``nohup``) or has a
-            handler already is left alone.
-
-    Returns:
-        The exit code.
+    ``saving`` returns a sentence on how to save memory, if that has run out; ``again`` is the remedy once
+    there is enough disk space; ``stands`` says what is left on disk after an interruption. ``signals`` end
+    the command cleanly; one that is ignored (``nohup``) or has a handler already is left alone.
     """
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())

@@ -100,10 +100,7 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
 def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``path`` when the block ends without an error.
 
-    Args:
-        path: Destination.
-        marker: The file by which an earlier folder of the same kind is recognized. A folder with other
-            content is never replaced.
+    A folder there of another kind, without the file ``marker``, is never replaced.
 
     Raises:
         ConfigError: ``path`` exists and is neither empty nor of this kind.
@@ -242,11 +239,8 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
     """The lines of a file that names passages, with their numbers. All such files are read here.
 
     A name is the whole line, white space at its edges included. Blank lines are skipped. Lines end as in
-    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end.
-
-    Args:
-        path: The file.
-        expected: What its lines are, for the error text.
+    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end. ``expected``
+    says what the lines are, for the error text.
 
     Raises:
         DataError: The file is missing, holds no name or is not UTF-8, or a line holds a carriage return.

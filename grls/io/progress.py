@@ -203,13 +203,10 @@ _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
-    """A number with its noun: ``1 query``, ``1,200 queries``.
+    """A number with its noun: ``1 query``, ``1,200 queries``; the last word of the noun changes.
 
-    Args:
-        count: The number.
-        noun: The noun in the singular, of one word or several; its last word changes.
-        several: The words after other numbers than 1, where more than the last word changes
-            (``counted(n, "query is", "queries are")``); None: the plural of the noun.
+    ``several`` are the words after other numbers than 1, where more than the last word changes
+    (``counted(n, "query is", "queries are")``).
     """
     return f"{count:,} {noun if count == 1 else several or plural(noun)}"
 

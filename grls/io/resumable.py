@@ -110,9 +110,7 @@ class GrowingFile:
     def refuse_other(self, fields: Sequence[str], expected: Iterable[Sequence[Any]]) -> None:
         """Refuse records that are not the first ones of the expected records, each once and in order.
 
-        Args:
-            fields: The fields that identify a record.
-            expected: The values of these fields, for all records of the whole run.
+        ``fields`` identify a record; ``expected`` has their values for all records of the whole run.
 
         Raises:
             DataError: A record is repeated, missing, or of another run.
@@ -263,15 +261,9 @@ def string_of(
     default: str | None = None,
     empty: bool = False,
 ) -> str:
-    """A field that is a string.
+    """A field that is a string, of an object in a line of a file.
 
-    Args:
-        record: The object.
-        key: The field.
-        file: The file of the object, for the error.
-        line: Its line in the file.
-        default: The value of a missing field, or of null; None requires the field.
-        empty: Whether a required field may be empty.
+    A missing field, or null, has the ``default``; None requires the field, which may be empty if ``empty``.
 
     Raises:
         DataError: The field is no string, or a required field is missing or empty.
