@@ -66,12 +66,9 @@ class SubstringIndex(KeyIndex):
 
     @classmethod
     def build(cls, keys: Iterable[Array]) -> Self:
-        """Sort the suffixes of N keys.
+        """Sort the suffixes of N keys: the tokens of each, at least one, without an end token.
 
         Memory while sorting: 12 bytes a token with at most 65,535 distinct tokens, 24 bytes otherwise.
-
-        Args:
-            keys: The tokens of each key, at least one, without an end token.
 
         Raises:
             DataError: There is no key, or a key is empty.

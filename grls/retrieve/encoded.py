@@ -43,7 +43,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index.array import asked_to_verify
+from grls.index.array import chosen_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
 from grls.io.files import PartTimer, atomic_folder, sha256, temporary
@@ -466,7 +466,7 @@ class EncodedRetriever(ABC):
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
         """
         options = cls._search_options(folder, opening)
-        verify = asked_to_verify(opening.verify) is not False
+        verify = chosen_verify(opening.verify) is not False
         return cls.from_pretrained(folder, opening.device, opening.precision, verify, **options)
 
     shared_by = staticmethod(folder_key)
