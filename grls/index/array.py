@@ -214,9 +214,8 @@ def branches(rows: int, shared: Array) -> Iterator[BranchingNodes]:
             before = int(ends[first - 1]) if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
             lows, highs = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
-            if (
-                int(ends[last - 1]) - before > _BLOCK
-            ):  # one range of many rows: as _branch, with little memory
+            if int(ends[last - 1]) - before > _BLOCK:
+                # One range of many rows: as _branch, with little memory.
                 inside = shared[int(lows[0]) + 1 : int(highs[0])]
                 depth = int(inside.min())
                 opens = np.flatnonzero(inside == depth) + int(lows[0]) + 1

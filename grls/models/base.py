@@ -10,9 +10,8 @@ device of the model a :class:`GridGenerator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -181,9 +180,4 @@ def cache_argument(model: Any) -> str:
 
     It is ``cache`` since transformers 5.24, and ``past_key_values`` before; 5.40 takes the new name alone.
     """
-    return _cache_argument(type(model).forward)
-
-
-@cache
-def _cache_argument(forward: Callable[..., Any]) -> str:
-    return "cache" if "cache" in signature(forward).parameters else "past_key_values"
+    return "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"

@@ -8,6 +8,7 @@ too long, the end of the premise is cut, never the hypothesis. The module does n
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -44,14 +45,11 @@ class Entailment(Protocol):
 def load_entailment(
     name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = _MAX_TOKENS
 ) -> Entailment:
-    """Load a model of entailment, in float32 and eval mode.
+    """Load a model of entailment, in float32 and eval mode: a folder or a hub name.
 
-    Args:
-        name: A folder or hub name: a sequence classifier with a label ``entailment``, or an encoder-decoder
-            that reads ``premise: … hypothesis: …`` and writes 1 or 0.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
-        batch_size: Pairs in a batch.
-        max_tokens: The longest pair in tokens; at most the positions of the model.
+    It is a sequence classifier with a label ``entailment``, or an encoder-decoder that reads
+    ``premise: … hypothesis: …`` and writes 1 or 0. Pairs have at most ``max_tokens`` tokens, or as many as
+    the model has positions.
 
     Raises:
         ConfigError: There is no such model, it has no label ``entailment``, or a number is below 1.
@@ -82,7 +80,7 @@ def load_entailment(
     return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
 
 
-class _Judge:
+class _Judge(ABC):
     """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
     _pair: bool
@@ -115,9 +113,9 @@ class _Judge:
                 follows[n] = follow
         return [follows[number] for number in numbers]
 
+    @abstractmethod
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
         """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
-        raise NotImplementedError
 
 
 class ClassifyingJudge(_Judge):

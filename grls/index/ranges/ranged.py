@@ -308,9 +308,9 @@ class RangedIndex(ConstraintIndex):
 
 FORMAT = 1
 RANGES = "ranges.json"
-"""The manifest. Beside it are a folder for each part (``part-0``, …), an index of consecutive rows that numbers
-its passages from 0, and ``numbers-0.npy``, …, their numbers in the whole index. As its corpus a part names the
-whole and its number, so that it is not taken for a whole index."""
+"""The manifest. Beside it are a folder for each part (``part-0``, …), an index of consecutive rows that
+numbers its passages from 0, and ``numbers-0.npy``, …, their numbers in the whole index. As its corpus a part
+names the whole and its number, so that it is not taken for a whole index."""
 
 
 class PrefixRanges(NamedTuple):

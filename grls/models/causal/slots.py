@@ -199,11 +199,9 @@ def refuse_windows(model: Any) -> None:
 
 
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
-    """Trees of a causal language model, tested against the forward pass of the model.
+    """Trees of a causal language model in eval mode, tested against its forward pass.
 
-    Args:
-        model: The model; it is used in eval mode.
-        prompt: Token ids before every input.
+    ``prompt``: token ids before every input.
 
     Raises:
         ConfigError: The model does not support trees (it attends within a window, or ignores positions), or

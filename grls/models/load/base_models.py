@@ -32,13 +32,10 @@ PACKAGED_ENCODER = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A model to begin with.
+    """A model to begin with: its name, for the options of a training, and its source.
 
-    Args:
-        name: Its name, for the options of a training.
-        place: Its source: an installed package, a folder, or the hub.
-        causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
-        positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
+    ``causal``: it is a causal language model, not an encoder-decoder (of a generator). ``positions``: the
+    longest text in tokens (of a bi-encoder); None: no limit is known.
     """
 
     name: str
@@ -48,7 +45,7 @@ class BaseModel:
 
     @property
     def title(self) -> str:
-        """Its name for people, also on another machine: of a folder without its place."""
+        """Its name for people, also on another machine: of a folder without its path."""
         return title_of(self.name)
 
     @property

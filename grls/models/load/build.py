@@ -284,12 +284,9 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
 
 
 def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()) -> PreTrainedTokenizerBase:
-    """Train a BPE tokenizer on the corpus and queries of a data set.
+    """Train a BPE tokenizer on the corpus and queries of a data set, and on further texts.
 
-    Args:
-        data: Folder of the data set.
-        vocabulary: Number of pieces, special tokens included; fewer if the texts have fewer.
-        texts: Further texts that the tokenizer must be able to write.
+    ``vocabulary``: number of pieces, special tokens included; fewer if the texts have fewer.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
