@@ -21,7 +21,14 @@ from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.registry import BM25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
 from grls.retrieve.spec import MANIFEST
-from grls.runs.portions import PORTION, FiledResults, Portions, fingerprint_queries, write_retrieved
+from grls.runs.portions import (
+    PORTION,
+    KeptResults,
+    Portions,
+    fingerprint_queries,
+    records_of,
+    write_retrieved,
+)
 
 
 def retrieve(
@@ -193,6 +200,7 @@ def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, o
         make = partial(options.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [shard.folder / _FILE for shard in done]
-        return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)
+        kept = KeptResults(partial(records_of, files), run.queries, plan.folder)
+        return Portions(kept, perf_counter() - begun, plan)
 
     return share

@@ -127,13 +127,7 @@ def info_file(run: str | Path) -> Path:
 
 
 def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDINGS) -> None:
-    """Write ``OUTPUT.info.json`` for the run files of that name.
-
-    Args:
-        output: Path of the run files without ending.
-        info: The manifest.
-        endings: Endings of the files that were written; a file with another one is unknown to the manifest.
-    """
+    """Write ``OUTPUT.info.json`` for the run files of that name, those with ``endings``."""
     files = {end: Path(f"{output}{end}") for end in endings}
     sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
     write_json(f"{output}.info.json", {"format": FORMAT, **asdict(replace(info, files=sums))})
@@ -207,26 +201,29 @@ class Portions(NamedTuple):
 
 
 class KeptResults:
-    """The results in a file, read anew whenever they are walked.
+    """Results on disk, read anew whenever they are walked.
 
     Args:
-        file: A record a query, in their order; more may follow.
+        records: Returns a record a query, in their order; more may follow.
         queries: The queries.
+        path: The file or folder of the records, for errors.
         read: The results of a query by its record; None: as :func:`in_portions` keeps them.
     """
 
     def __init__(
         self,
-        file: GrowingFile,
+        records: Callable[[], Iterable[Record]],
         queries: Sequence[Query],
+        path: Path,
         read: Callable[[str, Record], Retrieved] | None = None,
     ):
-        self._file = file
+        self._records = records
         self._queries = queries
+        self._path = path
         self._read = read or _retrieved
 
     def __iter__(self) -> Iterator[Retrieved]:
-        records = islice(self._file.each(), len(self._queries))
+        records = islice(self._records(), len(self._queries))
         for query, record in zip(self._queries, records, strict=True):
             try:
                 result = self._read(query.id, record)
@@ -234,29 +231,19 @@ class KeptResults:
                 raise DataError(
                     f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
                     "command again.",
-                    self._file.path,
+                    self._path,
                 ) from None
             yield result
 
 
-class FiledResults:
-    """The results in files of :func:`write_retrieved`, read anew whenever they are walked.
-
-    The files are of shards, in the order of the queries.
-    """
-
-    def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
-        self._files = files
-        self._queries = queries
-
-    def __iter__(self) -> Iterator[Retrieved]:
-        records = (record for file in self._files for _, record in read_jsonl(file))
-        for query, record in zip(self._queries, records, strict=True):
-            yield _retrieved(query.id, record)
+def records_of(files: Sequence[Path]) -> Iterator[Record]:
+    """The records of files of :func:`write_retrieved`, one file after the other."""
+    for file in files:
+        yield from (record for _, record in read_jsonl(file))
 
 
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
-    """Write results to a file that :class:`FiledResults` reads, a query a line."""
+    """Write results to a file, a query a line; see :func:`records_of`."""
     with file.open("w", encoding="utf-8") as stream:
         for result in retrieved:
             write_line(stream, _record(result))
@@ -291,7 +278,7 @@ def in_portions(
             file.add(records)
             bar.update(end - first)
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    return Portions(KeptResults(file, queries), seconds, file)
+    return Portions(KeptResults(file.each, queries, file.path), seconds, file)
 
 
 def _record(result: Retrieved) -> Record:

@@ -25,7 +25,7 @@ from grls.models.load.opening import (
 )
 from grls.models.load.sentence_folder import MODULES, file_of, module_folders
 
-Place = Literal["package", "folder", "hub"]
+Source = Literal["package", "folder", "hub"]
 
 PACKAGED_ENCODER = "all-MiniLM-L6-v2"
 
@@ -39,7 +39,7 @@ class BaseModel:
     """
 
     name: str
-    place: Place
+    source: Source
     causal: bool = True
     positions: int | None = None
 
@@ -95,16 +95,16 @@ def find_writer(name: str) -> BaseModel:
     if name == PACKAGED:
         language_source(name)
         return BaseModel(name, "package")
-    place: Place = "folder" if Path(name).expanduser().exists() else "hub"
-    if place == "hub":
+    source: Source = "folder" if Path(name).expanduser().exists() else "hub"
+    if source == "hub":
         _refuse_unreachable(name, "generator", PACKAGED)
-    source, options = language_source(name)
+    file, options = language_source(name)
     with opening(
         "a generator", name, "Give a causal language model or an encoder-decoder: a folder or a hub name."
     ):
-        config: Any = open_config(source, **options)
+        config: Any = open_config(file, **options)
         refuse_encoder(config)
-    return BaseModel(name, place, not config.is_encoder_decoder)
+    return BaseModel(name, source, not config.is_encoder_decoder)
 
 
 def _refuse_unreachable(name: str, kind: str, package: str) -> None:
