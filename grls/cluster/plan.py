@@ -12,8 +12,8 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Done(NamedTuple):
 
 
 class ShardPlan:
-    """Items cut into shards.
+    """Items cut into shards of ``size`` items.
 
     Args:
         folder: The folder of the finished shards; it is made by :meth:`begin`.
@@ -173,10 +173,6 @@ class ShardPlan:
             done.append(Done(shard, folder, receipt["result"]))
         return done
 
-    def remove(self) -> None:
-        """Remove the folder, once its shards are saved elsewhere."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     @property
     def _digest(self) -> str:
         """SHA-256 of the settings, for the receipts."""
@@ -204,13 +200,19 @@ def shards_folder(output: str | Path) -> Path:
     return path.with_name(f".{path.name}.shards")
 
 
-def alone_at_shards(output: str | Path) -> AbstractContextManager[None]:
-    """Hold the folder of the shards of an output, from before the plan until the shards are saved elsewhere.
+@contextmanager
+def held_shards(output: str | Path) -> Iterator[Path]:
+    """The folder of the shards of an output, held from before the plan until they are saved elsewhere.
+
+    The folder is removed when the block ends without an error.
 
     Raises:
         WriteError: Another run of any process holds the folder, or it cannot be made.
     """
-    return alone_in(shards_folder(output))
+    folder = shards_folder(output)
+    with alone_in(folder):
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def seen_elsewhere(path: str) -> str:

@@ -69,9 +69,7 @@ def is_write_failure(error: BaseException) -> bool:
 def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
-    Args:
-        path: The destination, or the common prefix of several file names.
-        folder: Whether ``path`` is a folder, whose name may end in a slash.
+    ``path`` may be the common prefix of several file names; or a ``folder``, whose name may end in a slash.
 
     Raises:
         ConfigError: ``path`` is no file name, or its name is too long.

@@ -123,12 +123,7 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        """Open a cross-encoder.
-
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
-            precision: ``float32`` or ``bfloat16``.
+        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``.
 
         Raises:
             ConfigError: There is no such model, it is incomplete or of another kind, or the device does not

@@ -31,10 +31,9 @@ from grls.cluster.plan import (
     Shard,
     ShardPlan,
     Work,
-    alone_at_shards,
+    held_shards,
     refuse_other_reading,
     seen_elsewhere,
-    shards_folder,
 )
 from grls.cluster.work import done_by_workers
 from grls.data.codec import CUT_QUERIES
@@ -353,11 +352,11 @@ class EncodedRetriever(ABC):
         # A killed process loses a part; each shard of workers has a request, so theirs are larger.
         workers = building.workers or Workers(None, USUAL_WORKERS)
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
-        with alone_at_shards(building.output):
+        with held_shards(building.output) as folder:
             text = json.dumps(encoder.settings(), sort_keys=True, default=str)
             settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
             drops = building.workers is None  # a run by workers is too dear to be dropped for a wrong option
-            plan = ShardPlan(shards_folder(building.output), settings, len(passages), count, drops)
+            plan = ShardPlan(folder, settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
             if cut := sum(finished.result["cut"] for finished in done):
@@ -369,7 +368,6 @@ class EncodedRetriever(ABC):
                 yield from cls._last_rows(encoder)
 
             cls._put(building.output, encoder, passages, prints["model"], parts)
-            plan.remove()
         rows = cls.read(Path(building.output) / cls.file, len(passages), encoder.dimension)
         size = cls.size(rows, len(passages))
         seconds = perf_counter() - start

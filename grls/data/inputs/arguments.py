@@ -98,11 +98,7 @@ Count = Annotated[int, _at_least_1]
 
 
 def checked(call: Call, options: Sequence[type] = ()) -> Call:
-    """A function that checks its arguments first.
-
-    Args:
-        call: The function.
-        options: The dataclasses whose fields its ``**options`` are.
+    """A function that checks its arguments first; its ``**options`` are the fields of dataclasses.
 
     Raises:
         ConfigError: (of the function) An argument is unknown, or not of its type.
@@ -222,12 +218,9 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
 
 
 def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> None:
-    """Check the fields of a frozen dataclass by their types, and set them to the values that fit.
+    """Check fields of a frozen dataclass by their types, and set them to what fits; no ``names``: all.
 
-    Args:
-        options: The dataclass.
-        section: The section of the options with its dot, as in ``hops.``.
-        names: The fields; none: all.
+    ``section`` is the section of the options with its dot, as in ``hops.``.
 
     Raises:
         ConfigError: A value is not of its type; the error names class and field.

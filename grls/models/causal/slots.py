@@ -160,14 +160,9 @@ def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, s
     """Attention of m tokens a slot, ``[S, m, H, c]``, by matrix products, a few slots at a time.
 
     On a CPU, the attention of torch with a mask is as slow in bfloat16 as in float32. Matrix products in
-    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor.
-
-    Args:
-        query: ``[S, m, H, c]``.
-        key: ``[S, h, u, c]``, h groups of heads.
-        value: ``[S, h, u, c]``.
-        bias: ``[S, 1, m, u]``, added to the scores.
-        scale: The factor of the scores; None: one over the root of c.
+    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor. ``key`` and
+    ``value``: ``[S, h, u, c]``, h groups of heads; ``bias [S, 1, m, u]`` is added to the scores; ``scale`` is
+    their factor, one over the root of c if None.
     """
     slots, new, heads, width = query.shape
     groups, used = key.shape[1:3]
