@@ -296,17 +296,16 @@ def needing(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if _package(error) == "grls":  # a fault of ours
+        if (error.name or "").partition(".")[0] == "grls":  # a fault of ours
             raise
         raise ConfigError(_remedy(extra, feature, EXTRAS[extra], str(error))) from None
 
 
 def missing(error: ImportError) -> str | None:
     """The error line for an import that failed because an extra is not installed; None for others."""
-    for extra in EXTRAS:
-        if _package(error) in _lacking(extra):
-            return _remedy(extra, "this", [_package(error)], "not installed")
-    return None
+    package = (error.name or "").partition(".")[0]
+    extra = next((extra for extra in EXTRAS if package in _lacking(extra)), None)
+    return None if extra is None else _remedy(extra, "this", [package], "not installed")
 
 
 def lacking_extras() -> list[str]:
@@ -322,10 +321,6 @@ def _lacking(extra: str) -> list[str]:
                 continue
         lacking.append(package)
     return lacking
-
-
-def _package(error: ImportError) -> str:
-    return (error.name or "").partition(".")[0]
 
 
 def _remedy(extra: str, feature: str, packages: Sequence[str], reason: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -29,17 +29,6 @@ LABEL = "entailment"
 _MAX_TOKENS = 512
 _WRITTEN = 4
 """The most tokens that an encoder-decoder may write for 1 or 0."""
-
-
-class Entailment(Protocol):
-    """A model of entailment."""
-
-    def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """Whether each hypothesis follows from its premise.
-
-        A hypothesis that leaves no room for any premise counts as not following, with a warning.
-        """
-        ...
 
 
 def load_entailment(
@@ -80,7 +69,7 @@ def load_entailment(
     return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
 
 
-class _Judge(ABC):
+class Entailment(ABC):
     """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
     _pair: bool
@@ -96,7 +85,10 @@ class _Judge(ABC):
 
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """See :class:`Entailment`."""
+        """Whether each hypothesis follows from its premise.
+
+        A hypothesis that leaves no room for any premise counts as not following, with a warning.
+        """
         ends = [f"{self._lead}{text}" for text in hypotheses]
         pairs, numbers = once_each(list(zip(premises, ends, strict=True)))
         room = self.max_tokens - self.tokenizer.num_special_tokens_to_add(pair=self._pair)
@@ -118,7 +110,7 @@ class _Judge(ABC):
         """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
 
 
-class ClassifyingJudge(_Judge):
+class ClassifyingJudge(Entailment):
     """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
     _pair = True
@@ -137,7 +129,7 @@ class ClassifyingJudge(_Judge):
         return [label == self.label for label in logits.argmax(-1).tolist()]
 
 
-class WritingJudge(_Judge):
+class WritingJudge(Entailment):
     """An encoder-decoder that writes 1 if a hypothesis follows."""
 
     _pair, _lead = False, "hypothesis: "
