@@ -56,12 +56,10 @@ def evaluate(
     from grls.evaluation.measures import measure_names
     from grls.evaluation.price import format_price, price_of_run
     from grls.evaluation.significance import compare_runs, format_comparison
-    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.option_errors import visible
     from grls.runs.run import Run
 
-    quiet()
     if isinstance(ks, int | str):
         raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
     answers = [run for run in runs if run.endswith(ENDING)]

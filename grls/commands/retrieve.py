@@ -87,11 +87,9 @@ def retrieve(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
-    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable
     from grls.retrieve.queries import check_counts
 
-    quiet()
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
