@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,10 +176,7 @@ class Codec:
 
         A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces; these are removed.
         """
-        if not texts:
-            return []
-        rows = encoded_texts(self.tokenizer, texts)["input_ids"]
-        return [[token for token in row if token not in self._barred] for row in rows]
+        return _ids(self.tokenizer, texts, self._barred)
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
         """One target sequence per passage: at most ``limits.passage`` tokens, then the end token."""
@@ -326,12 +323,14 @@ def foreign_ids(
     ordinary tokens. Special tokens that remain are removed: a Unigram vocabulary may hold ``</s>`` and
     ``<pad>`` as ordinary pieces. ``wrapped``: with the tokenizer's special tokens around each text.
     """
-    if not texts:
-        return []
-    rows = encoded_texts(tokenizer, texts)["input_ids"]
-    barred = controls(tokenizer)
-    before, behind = wrapping(tokenizer) if wrapped else ([], [])
-    return [[*before, *(int(token) for token in row if token not in barred), *behind] for row in rows]
+    before, behind = wrapping(tokenizer) if wrapped and texts else ([], [])
+    return [[*before, *row, *behind] for row in _ids(tokenizer, texts, controls(tokenizer))]
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], barred: Set[int]) -> list[list[int]]:
+    """Token ids of texts without the barred tokens."""
+    rows = encoded_texts(tokenizer, texts)["input_ids"] if texts else []
+    return [[int(token) for token in row if token not in barred] for row in rows]
 
 
 def foreign_offsets(

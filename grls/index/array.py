@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from grls.errors import IndexFormatError, MismatchError
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows, unsigned
 from grls.io.files import sha256
+from grls.io.progress import value_of
 
 _DEPTH_BITS = 16
 _DEPTH_MASK = (1 << _DEPTH_BITS) - 1
@@ -266,14 +267,9 @@ _SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
 _verify: ContextVar[bool | None] = ContextVar("verify", default=None)
 
 
-@contextmanager
-def verifying(verify: bool | None) -> Iterator[None]:
+def verifying(verify: bool | None) -> AbstractContextManager[None]:
     """A context that sets ``verify`` for all loads that do not set it."""
-    before = _verify.set(verify)
-    try:
-        yield
-    finally:
-        _verify.reset(before)
+    return value_of(_verify, verify)
 
 
 def chosen_verify(verify: bool | None) -> bool | None:

@@ -207,13 +207,12 @@ class WarmStart(GeneratorSpec):
         tokenizer = load_tokenizer(source)
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             config = open_config(source)
-        if config.model_type != "bert":
-            raise ConfigError(
-                f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
-            )
-        bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
-        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            if config.model_type != "bert":
+                raise ConfigError(
+                    f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
+                )
+            bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
+            config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
         shape: Any = AutoConfig.for_model(**encoder.config.to_dict())
