@@ -21,14 +21,7 @@ from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.registry import BM25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
 from grls.retrieve.spec import MANIFEST
-from grls.runs.portions import (
-    PORTION,
-    KeptResults,
-    Portions,
-    fingerprint_queries,
-    records_of,
-    write_retrieved,
-)
+from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
 
 def retrieve(
@@ -197,6 +190,6 @@ def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, f
         make = partial(options.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [shard.folder / _FILE for shard in done]
-        return Portions(KeptResults(partial(records_of, files), run.queries, folder), perf_counter() - begun)
+        return Portions(KeptResults(files, run.queries), perf_counter() - begun)
 
     return share

@@ -333,7 +333,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], barred: Set[i
     return [[int(token) for token in row if token not in barred] for row in rows]
 
 
-def foreign_offsets(
+def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """Like :func:`foreign_ids`, with the first character of each token and its end (exclusive)."""

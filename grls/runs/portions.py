@@ -194,49 +194,47 @@ class Portions(NamedTuple):
 
 
 class KeptResults:
-    """Results on disk, read anew whenever they are walked.
+    """The results in files, read anew whenever they are walked.
 
     Args:
-        records: Returns a record a query, in their order; more may follow.
+        files: Files with a record a query, in their order: of a run, where more may follow, or of its shards
+            (:func:`write_retrieved`).
         queries: The queries.
-        path: The file or folder of the records, for errors.
         read: The results of a query by its record; None: as :func:`in_portions` keeps them.
     """
 
     def __init__(
         self,
-        records: Callable[[], Iterable[Record]],
+        files: GrowingFile | Sequence[Path],
         queries: Sequence[Query],
-        path: Path,
         read: Callable[[str, Record], Retrieved] | None = None,
     ):
-        self._records = records
+        self._files = files
         self._queries = queries
-        self._path = path
         self._read = read or _retrieved
+
+    def _records(self) -> Iterator[tuple[Path, Record]]:
+        if isinstance(self._files, GrowingFile):
+            yield from ((self._files.path, record) for record in self._files.each())
+        else:
+            yield from ((file, record) for file in self._files for _, record in read_jsonl(file))
 
     def __iter__(self) -> Iterator[Retrieved]:
         records = islice(self._records(), len(self._queries))
-        for query, record in zip(self._queries, records, strict=True):
+        for query, (file, record) in zip(self._queries, records, strict=True):
             try:
                 result = self._read(query.id, record)
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
                     f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
                     "command again.",
-                    self._path,
+                    file,
                 ) from None
             yield result
 
 
-def records_of(files: Sequence[Path]) -> Iterator[Record]:
-    """The records of files of :func:`write_retrieved`, one file after the other."""
-    for file in files:
-        yield from (record for _, record in read_jsonl(file))
-
-
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
-    """Write results to a file, a query a line; see :func:`records_of`."""
+    """Write the results of a shard to a file, a query a line."""
     with file.open("w", encoding="utf-8") as stream:
         for result in retrieved:
             write_line(stream, _record(result))
@@ -271,7 +269,7 @@ def in_portions(
             file.add(records)
             bar.update(end - first)
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    return Portions(KeptResults(file.each, queries, file.path), seconds, file)
+    return Portions(KeptResults(file, queries), seconds, file)
 
 
 def _record(result: Retrieved) -> Record:

@@ -74,7 +74,7 @@ def written(file: Path, *lines: Any) -> Path:
 def kept_results(file: Path) -> None:
     kept = GrowingFile(file, {}, keep=False)
     try:
-        list(KeptResults(kept.each, [Query("q", "text")], kept.path))
+        list(KeptResults(kept, [Query("q", "text")]))
     finally:
         kept.close()
 

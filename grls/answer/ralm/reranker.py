@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from grls.answer.ralm.reader import Candidates, Stride, by_score
-from grls.data.codec import foreign_offsets, reset_tokenizer
+from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
 from grls.io.resumable import read_jsonl
@@ -171,7 +171,7 @@ class Reranker:
         length = self.max_tokens // 2
         return [
             prefix if len(spans) <= length else prefix[spans[-length][0] :]
-            for prefix, (_, spans) in zip(prefixes, foreign_offsets(self.tokenizer, prefixes), strict=True)
+            for prefix, (_, spans) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
         ]
 
     @torch.inference_mode()

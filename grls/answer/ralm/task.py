@@ -34,7 +34,7 @@ from grls.answer.ralm.reader import (
 )
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, prefixes_of
 from grls.answer.writer import model_settings
-from grls.data.codec import foreign_offsets, tokenizer_fingerprint
+from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.data.words import count
@@ -146,7 +146,7 @@ def read_texts(path: Path, loaded: Loaded, limit: int | None) -> list[TokenizedT
     texts = []
     for file in files:
         text = read_text(file)
-        tokens, spans = foreign_offsets(loaded.tokenizer, [text])[0]
+        tokens, spans = foreign_places(loaded.tokenizer, [text])[0]
         tokens = tokens[:limit]
         if not tokens:
             raise DataError("the text is empty; fill the file, or remove it.", file)

@@ -397,9 +397,7 @@ def run_riches(
     def retrieved(query_id: str, record: Record) -> Retrieved:
         return Retrieved.ranked(query_id, written_of(record).ranking())
 
-    print(
-        save_retrieved(output, queries, corpus, KeptResults(file.each, queries, file.path, retrieved), info)
-    )
+    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
     scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus)
     print(summary(scores, seconds))
     quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
