@@ -96,7 +96,10 @@ class Seq2SeqTrees(SlotModel):
         return Seq2SeqTreeSession(self, slots, longest)
 
     def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
-        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
+
+        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
+        """
         return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
@@ -238,7 +241,7 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.GridSession`."""
+    """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
 
     @property
     def _longest_so_far(self) -> int:
