@@ -102,29 +102,29 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
             column is missing; or a grade is no whole number.
     """
     file = _qrels_file(gold, queries)
-    given = queries_from(queries)
-    ids = {query.id for query in given}
+    query_list = queries_from(queries)
+    ids = {query.id for query in query_list}
     if file is not None:  # the grades may all be 0, as in the field's data sets
         qrels = read_qrels(file)
         unknown = qrels.keys() - ids
         if existing_path(queries, "queries") is None:
-            refuse_without_gold([query.id for query in given if query.id not in qrels], file, unknown)
+            refuse_without_gold([query.id for query in query_list if query.id not in qrels], file, unknown)
         elif unknown:
             raise DataError(
                 f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the "
                 "query or drop its lines.",
                 file,
             )
-        judged = [query for query in given if query.id in qrels]
+        judged = [query for query in query_list if query.id in qrels]
         if not judged:
             raise DataError("the file judges none of the queries.", file)
         joined = Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
     else:
-        golds = _by_query(gold, given)
-        without = [q.id for q in given if q.id not in golds or not relevant(golds[q.id].grades)]
+        golds = _by_query(gold, query_list)
+        without = [q.id for q in query_list if q.id not in golds or not relevant(golds[q.id].grades)]
         refuse_without_gold(without, SOURCE, golds.keys() - ids, _NO_GOLD * (gold is None))
         completed = []
-        for query in given:
+        for query in query_list:
             _, evidence, any_order = golds[query.id]
             if evidence is not None:
                 metadata = json.loads(query.metadata)
@@ -133,7 +133,7 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
                 text = json.dumps(metadata, ensure_ascii=False)
                 query = query._replace(evidence=evidence, metadata=text)
             completed.append(query)
-        joined = Gold(completed, {query.id: golds[query.id].grades for query in given})
+        joined = Gold(completed, {query.id: golds[query.id].grades for query in query_list})
     refuse_unknown_gold(joined, [] if corpus is None else [corpus])
     return joined
 
