@@ -289,6 +289,7 @@ class Command:
                 parsed = parser.parse_args(arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
+        ending.quiet()
         with verifying(options.pop("verify", None)), showing():
             function(**options)
 

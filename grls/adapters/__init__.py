@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grls.adapters.mteb import MTEBSearch as MTEBSearch
     from grls.adapters.pyterrier import PyTerrierRetriever as PyTerrierRetriever
 
-_PLACES = {
+_MODULES = {
     "HaystackRetriever": "haystack",
     "LangChainRetriever": "langchain",
     "LlamaIndexRetriever": "llama_index",
@@ -28,12 +28,6 @@ _PLACES = {
 }
 """Public name -> its module."""
 
-__all__ = [
-    "HaystackRetriever",
-    "LangChainRetriever",
-    "LlamaIndexRetriever",
-    "MTEBSearch",
-    "PyTerrierRetriever",
-]
+__all__ = list(_MODULES)
 
-__getattr__ = on_demand(__name__, _PLACES)
+__getattr__ = on_demand(__name__, _MODULES)

@@ -55,7 +55,7 @@ class HaystackRetriever:
         self.top_k = top_k
         self.filters = filters
         self.where = where
-        self.how = retriever.opening if isinstance(retriever, Searcher) else Opening(device, precision)
+        self.opening = retriever.opening if isinstance(retriever, Searcher) else Opening(device, precision)
 
     def warm_up(self) -> None:
         """Open the folder of the retriever."""
@@ -63,7 +63,9 @@ class HaystackRetriever:
 
     def _opened(self) -> Searcher:
         if not isinstance(self.retriever, Searcher):
-            self.retriever = load(self.retriever, device=self.how.device, precision=self.how.precision)
+            self.retriever = load(
+                self.retriever, device=self.opening.device, precision=self.opening.precision
+            )
         return self.retriever
 
     @component.output_types(documents=list[Document])
@@ -126,15 +128,15 @@ class HaystackRetriever:
                 "that stays: save the retriever, and open its folder."
             )
         options = {"top_k": self.top_k, "filters": self.filters, "where": self.where}
-        opening = {"device": self.how.device, "precision": self.how.precision}
+        opening = {"device": self.opening.device, "precision": self.opening.precision}
         data: dict[str, Any] = default_to_dict(self, retriever=str(folder), **options, **opening)
         return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """A component from :meth:`to_dict`; its folder is opened when it is used."""
-        made: Self = default_from_dict(cls, data)
-        return made
+        restored: Self = default_from_dict(cls, data)
+        return restored
 
 
 def _documents(hits: Sequence[Hit]) -> list[Document]:

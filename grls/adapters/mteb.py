@@ -53,7 +53,7 @@ class MTEBSearch:
         k: Count | None = None,
     ):
         self._source = retriever
-        self._made: Searcher | Retriever | None = None
+        self._retriever: Searcher | Retriever | None = None
         self._k = k
         if isinstance(retriever, Searcher):
             name = name or retriever.describe().name
@@ -63,8 +63,8 @@ class MTEBSearch:
             raise ConfigError('a function that makes retrievers needs a name for MTEB\'s results: name="…".')
         if "/" not in name:  # MTEB writes organization/model
             name = "grls/" + re.sub(r"[^\w.+-]+", "-", name)
-        about = {"name": name, "revision": revision or uuid.uuid4().hex[:16]}
-        self.mteb_model_meta = ModelMeta.create_empty(about)
+        model = {"name": name, "revision": revision or uuid.uuid4().hex[:16]}
+        self.mteb_model_meta = ModelMeta.create_empty(model)
 
     def index(self, corpus: Rows, *, task_metadata: Any = None, **task: Any) -> None:
         """Make the retriever of a task's corpus, or check that the searcher searches this corpus.
@@ -73,20 +73,20 @@ class MTEBSearch:
             ConfigError: The corpus has no texts, or the function returns no retriever.
             MismatchError: The searcher has another corpus.
         """
-        self._made = None  # nothing of the task before is searched if this fails
+        self._retriever = None  # nothing of the task before is searched if this fails
         source = f"the corpus of {getattr(task_metadata, 'name', 'the task')}"
         passages = Corpus.from_passages(map(_passage, corpus), source)
         if isinstance(self._source, Searcher):
             _check_same(self._source.corpus, passages)
-            self._made = self._source
+            self._retriever = self._source
         else:
-            made = self._source(passages)
-            if not isinstance(made, Searcher) and not callable(getattr(made, "retrieve", None)):
+            searcher = self._source(passages)
+            if not isinstance(searcher, Searcher) and not callable(getattr(searcher, "retrieve", None)):
                 raise ConfigError(
                     "retriever: the function that makes a retriever of a corpus must return a searcher or a "
-                    f"retriever, got {short_repr(made)}."
+                    f"retriever, got {short_repr(searcher)}."
                 )
-            self._made = made  # held, for a temporary folder goes with its searcher
+            self._retriever = searcher  # held, for a temporary folder goes with its searcher
 
     def search(
         self,
@@ -107,12 +107,12 @@ class MTEBSearch:
         Raises:
             ConfigError: There was no :meth:`index`, or a query is a conversation.
         """
-        if self._made is None:
+        if self._retriever is None:
             raise ConfigError("there is nothing to search yet: call index(corpus, ...) first.")
-        retriever = self._made.retriever if isinstance(self._made, Searcher) else self._made
+        retriever = self._retriever.retriever if isinstance(self._retriever, Searcher) else self._retriever
         k = top_k if self._k is None else min(top_k, self._k)
         scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
-        asked = []
+        texts = []
         for row in queries:
             text = row.get("text")
             if "text" in row and is_blank(text):
@@ -123,9 +123,9 @@ class MTEBSearch:
                 )
             if row.get("instruction"):  # it follows, as for encoders of MTEB
                 text = f"{text} {row['instruction']}"
-            asked.append(Query(str(row["id"]), text))
-        for start in range(0, len(asked), PORTION):
-            part = asked[start : start + PORTION]
+            texts.append(Query(str(row["id"]), text))
+        for start in range(0, len(texts), PORTION):
+            part = texts[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
             for query, hits in zip(part, retriever.retrieve(part, k, allow), strict=True):
                 scores[query.id] = {hit.id: float(hit.score) for hit in hits}
@@ -151,8 +151,8 @@ def _check_same(searched: Corpus, passages: Corpus) -> None:
         for passage, number in zip(batch, numbers, strict=True):
             held = None if number is None else searched[number]
             if held is None or _words(held) != _words(passage):
-                what = "is not in the corpus of the searcher" if held is None else "has another text there"
-                raise MismatchError(f"the passage {passage.id!r} of {passages.source} {what}: {remedy}")
+                fault = "is not in the corpus of the searcher" if held is None else "has another text there"
+                raise MismatchError(f"the passage {passage.id!r} of {passages.source} {fault}: {remedy}")
 
 
 def _words(passage: Passage) -> list[str]:

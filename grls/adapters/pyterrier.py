@@ -53,9 +53,9 @@ class PyTerrierRetriever(pt.Transformer):
         pt.validate.query_frame(inp, extra_columns=["query"])
         inp = inp[~inp["query"].map(is_blank).astype(bool)]
         queries = [Query(str(name), text) for name, text in zip(inp["qid"], inp["query"], strict=True)]
-        found = self.searcher.search(queries, self.k, where=self.where) if queries else []
+        results_of_queries = self.searcher.search(queries, self.k, where=self.where) if queries else []
         rankings = []
-        for hits in found:
+        for hits in results_of_queries:
             distinct: dict[str, Hit] = {}
             for hit in hits:
                 distinct.setdefault(hit.id, hit)  # hops may repeat a passage, a ranking may not
@@ -72,6 +72,6 @@ class PyTerrierRetriever(pt.Transformer):
             columns["text"] = pd.Series([hit.text for _, hit in rows], dtype=object)
             columns["title"] = pd.Series([hit.title for _, hit in rows], dtype=object)
         results = pd.DataFrame(columns)
-        places = [place for place, hits in enumerate(rankings) for _ in hits]
-        asked = inp.drop(columns=list(results.columns), errors="ignore").iloc[places].reset_index(drop=True)
-        return pd.concat([asked, results], axis=1)
+        numbers = [number for number, hits in enumerate(rankings) for _ in hits]
+        rest = inp.drop(columns=list(results.columns), errors="ignore")
+        return pd.concat([rest.iloc[numbers].reset_index(drop=True), results], axis=1)

@@ -15,7 +15,7 @@ from grls.data.inputs.tables import existing_path
 from grls.data.words import Analyzer
 from grls.errors import ConfigError
 from grls.io.ending import quiet
-from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.files import refuse_unusable
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
@@ -98,8 +98,7 @@ class BM25(Searcher):
     ):
         options = BM25Options(k1, b, method)
         if output is not None:
-            refuse_foreign(output, MANIFEST)
-            refuse_unwritable(output, folder=True)
+            refuse_unusable(output, MANIFEST)
         folder = HeldFolder(output)
         with folder.named("BM25"):
             retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
@@ -158,8 +157,7 @@ def build_searcher(model: str, corpus: Any, folder: HeldFolder, building: Buildi
     from grls.retrieve.build import build  # the hub and models, which take a second
 
     quiet()
-    refuse_foreign(folder.path, MANIFEST)
-    refuse_unwritable(folder.path, folder=True)
+    refuse_unusable(folder.path, MANIFEST)
     path, temporary = existing_path(corpus, "corpus"), HeldFolder()
     if path is None:
         path = temporary.path / "corpus.jsonl"

@@ -12,8 +12,8 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Done(NamedTuple):
 
 
 class ShardPlan:
-    """Items cut into shards.
+    """Items cut into shards of ``size`` items.
 
     Args:
         folder: The folder of the finished shards; it is made by :meth:`begin`.
@@ -79,13 +79,9 @@ class ShardPlan:
     ) -> ShardPlan:
         """The items that a growing output lacks; ``settings["first"]`` is the first of them.
 
-        Args:
-            folder: The folder of the finished shards.
-            settings: The settings that the results depend on.
-            items: Number of items of the whole output.
-            done: Items that it holds. A killed run may have begun at an earlier item, and added shards since.
-            size: Items of a shard; it is raised to a multiple of ``step``.
-            step: Items that are made together, so that the results are those of one process.
+        The output holds ``done`` of all ``items``. A killed run may have begun at an earlier item, and added
+        shards since. ``size`` is raised to a multiple of ``step``, the items that are made together, so that
+        the results are those of one process.
         """
         plan = _read_plan(folder / PLAN)
         begun = plan.get("settings") if isinstance(plan, dict) else None
@@ -177,10 +173,6 @@ class ShardPlan:
             done.append(Done(shard, folder, receipt["result"]))
         return done
 
-    def remove(self) -> None:
-        """Remove the folder, once its shards are saved elsewhere."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     @property
     def _digest(self) -> str:
         """SHA-256 of the settings, for the receipts."""
@@ -208,13 +200,19 @@ def shards_folder(output: str | Path) -> Path:
     return path.with_name(f".{path.name}.shards")
 
 
-def alone_at_shards(output: str | Path) -> AbstractContextManager[None]:
-    """Hold the folder of the shards of an output, from before the plan until the shards are saved elsewhere.
+@contextmanager
+def held_shards(output: str | Path) -> Iterator[Path]:
+    """The folder of the shards of an output, held from before the plan until they are saved elsewhere.
+
+    The folder is removed when the block ends without an error.
 
     Raises:
         WriteError: Another run of any process holds the folder, or it cannot be made.
     """
-    return alone_in(shards_folder(output))
+    folder = shards_folder(output)
+    with alone_in(folder):
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def seen_elsewhere(path: str) -> str:
@@ -222,24 +220,19 @@ def seen_elsewhere(path: str) -> str:
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 
-def other_on_worker(path: str, kind: str) -> str:
-    """The error text for a worker that reads another file under the same name."""
-    return f"{path}: a worker reads another {kind} there; all machines must see the same files."
-
-
 def refuse_other_reading(
     read: Mapping[str, Any], expected: Mapping[str, Any], paths: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Refuse work on a worker that reads other files than the command.
+    """Refuse work on a worker that reads other files than the command, by fingerprints and options.
 
-    Args:
-        read: Fingerprints and options, as the worker has read them.
-        expected: The fingerprints and options of the command.
-        paths: Name of a fingerprint -> the path, and the kind of its content.
+    ``paths``: name of a fingerprint -> the path, and the kind of its content.
 
     Raises:
         MismatchError: A fingerprint or an option differs.
     """
     for name, value in expected.items():
         if read.get(name) != value:
-            raise MismatchError(other_on_worker(*paths.get(name, (name, name))))
+            path, kind = paths.get(name, (name, name))
+            raise MismatchError(
+                f"{path}: a worker reads another {kind} there; all machines must see the same files."
+            )

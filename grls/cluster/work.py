@@ -16,15 +16,10 @@ Reporting = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 def done_by_workers(
     plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, reporting: Reporting | None = None
 ) -> list[Done]:
-    """Do the missing shards and gather all.
+    """Do the missing shards of a plan and gather all, with a progress bar of ``unit`` (in the plural).
 
-    Args:
-        plan: The shards.
-        make: Opens models and files of the work, once a worker.
-        workers: The workers.
-        label: Text of the progress bar.
-        unit: The items, in the plural.
-        reporting: Reports the progress within a shard of this process; None: only whole shards count.
+    ``make`` opens models and files of the work, once a worker. ``reporting`` reports the progress within a
+    shard of this process; None: only whole shards count.
 
     Raises:
         ConfigError: There is no cluster, or a machine of it cannot do the work.

@@ -55,14 +55,12 @@ def answer_direct(
     from grls.answer.kept import read_all, save_readings, spent_options
     from grls.answer.opening import FinishedRun, open_for_reading, origin_of, retrieval_settings
     from grls.answer.writer import Questions, TextWriter, model_settings
-    from grls.io.ending import quiet
     from grls.io.files import sha256
     from grls.models.load.language import load_language_model
     from grls.retrieve.base import Retriever
     from grls.retrieve.queries import check_counts
     from grls.runs.portions import refuse_own_output
 
-    quiet()
     check_counts(**{"--k": k})
     if run is not None:
         if retriever is not None:
@@ -133,10 +131,8 @@ def answer_dsp(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: Name of the run in reports.
     """
-    from grls.io.ending import quiet
     from grls.retrieve.queries import check_counts
 
-    quiet()
     check_counts(**{"--k": k})
     if program == "vanilla" and retriever is not None:
         raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
@@ -192,11 +188,9 @@ def answer_follow_up(
     from grls.answer.kept import read_all, save_readings, spent_options
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions, TextWriter, model_settings
-    from grls.io.ending import quiet
     from grls.models.load.language import load_language_model
     from grls.retrieve.queries import check_counts
 
-    quiet()
     check_counts(**{"--k": k})
     questions = Questions.read(data, split, limit, output)
     opened = open_for_reading(retriever, hops, device, questions.corpus)
@@ -260,8 +254,6 @@ def answer_riches(
     """
     from grls.answer.riches.answerer import run_riches
     from grls.answer.writer import Questions
-    from grls.io.ending import quiet
 
-    quiet()
     questions = Questions.read(data, split, limit, output)
     run_riches(questions, model, keys, prompt, search, device, output, name, _PORTION)

@@ -41,13 +41,11 @@ def check(
         examples: Number of passage ids to show of each kind.
         output: File to write the report to, as JSON.
     """
-    from grls.io.ending import quiet
     from grls.io.files import write_json
     from grls.io.progress import counted
 
     if (data is None) == (index is None):
         raise ConfigError("give a data set, or the folder of a retriever or index as --index: one of both.")
-    quiet()
     if index is not None:
         from grls.retrieve.folder_check import check_folder, format_folder_check
 

@@ -56,12 +56,10 @@ def evaluate(
     from grls.evaluation.measures import measure_names
     from grls.evaluation.price import format_price, price_of_run
     from grls.evaluation.significance import compare_runs, format_comparison
-    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.option_errors import visible
     from grls.runs.run import Run
 
-    quiet()
     if isinstance(ks, int | str):
         raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
     answers = [run for run in runs if run.endswith(ENDING)]
@@ -87,7 +85,18 @@ def evaluate(
     if output is not None:
         refuse_unwritable(output)
     if answers:
-        report = _answers(runs, data, split, ks, autoais, limit, device)
+        from grls.data.dataset import read_split
+        from grls.evaluation.answers import score_file, split_and_limit, table
+        from grls.models.entailment import load_entailment
+
+        corpus, nli = Corpus.read(data), autoais.model
+        split_of_answers, limit = split_and_limit(runs, limit)
+        split = split or split_of_answers
+        queries, qrels = read_split(data, split, corpus, limit)
+        judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
+        rows = [score_file(file, queries, qrels, corpus, ks, judge, autoais.premise) for file in runs]
+        print("\n".join(table(rows)))
+        report: dict[str, Any] = {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
     else:
         names = None if measures is None else measure_names(measures)
         pairs = _priced(runs, price)  # runs without a price are refused before runs are scored
@@ -137,32 +146,6 @@ def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
     for run in ended:
         refuse_no_pair(*load_runs([run, unended]))
     return [(run, unended) for run in ended]
-
-
-def _answers(
-    files: list[str],
-    data: str,
-    split: str | None,
-    ks: tuple[int, ...] | None,
-    autoais: AutoAISOptions,
-    limit: int | None,
-    device: str,
-) -> dict[str, Any]:
-    """Score answers and print a table."""
-    from grls.data.corpus import Corpus
-    from grls.data.dataset import read_split
-    from grls.evaluation.answers import score_file, split_and_limit, table
-    from grls.models.entailment import load_entailment
-
-    corpus = Corpus.read(data)
-    split_of_answers, limit = split_and_limit(files, limit)
-    split = split or split_of_answers
-    queries, qrels = read_split(data, split, corpus, limit)
-    nli = autoais.model
-    judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
-    rows = [score_file(file, queries, qrels, corpus, ks, judge, autoais.premise) for file in files]
-    print("\n".join(table(rows)))
-    return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
 
 
 def report(

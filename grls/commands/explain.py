@@ -78,7 +78,6 @@ def explain(
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
     from grls.explain.text import format_explanation, format_summary, parts_text, summarise
-    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
@@ -86,7 +85,6 @@ def explain(
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
-    quiet()
     if query == EVERY and case.is_of_one_query:
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."

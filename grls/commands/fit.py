@@ -24,9 +24,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     from grls.fitting.run import fit_dataset, plan_dataset
-    from grls.io.ending import quiet
 
-    quiet()
     if plan:
         print(plan_dataset(data, output, FitOptions(**options)))
     else:

@@ -70,15 +70,12 @@ def make_index(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
-    from grls.io.ending import quiet
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.build import Building, build
     from grls.retrieve.spec import MANIFEST
 
-    quiet()
     sharing = workers_of(ray, workers)
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     print(
         build(model, corpus, Building(output, kind, index, limits, batch_size, device, similarity, sharing))
     )
@@ -103,14 +100,11 @@ def split_index(
     """
     from grls.cluster.options import workers_of
     from grls.index.ranges.ranged import PrefixRanges
-    from grls.io.ending import quiet
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.generative.retriever import GenerativeRetriever
     from grls.retrieve.spec import MANIFEST, followed
 
-    quiet()
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
     opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
@@ -133,12 +127,11 @@ def make_bm25(
     from dataclasses import asdict
 
     from grls.data.corpus import Corpus
-    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.files import refuse_unusable
     from grls.retrieve.bm25 import BM25Retriever
     from grls.retrieve.spec import MANIFEST
 
-    refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output, folder=True)
+    refuse_unusable(output, MANIFEST)
     passages = Corpus.read(corpus)
     BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")
@@ -187,7 +180,7 @@ def make_hybrid(
                 f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
             )
         specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
-    _quietly(compose_hybrid, output, retriever, specs, hybrid, search, Opening("cpu"))
+    _compose(compose_hybrid, output, retriever, specs, hybrid, search, Opening("cpu"))
 
 
 def make_hops(
@@ -204,7 +197,7 @@ def make_hops(
     from grls.retrieve.compose import compose_hops
     from grls.retrieve.registry import Opening
 
-    _quietly(compose_hops, output, retriever, hops, search, Opening("cpu"))
+    _compose(compose_hops, output, retriever, hops, search, Opening("cpu"))
 
 
 def make_fusion(
@@ -230,7 +223,7 @@ def make_fusion(
     from grls.retrieve.compose import compose_fusion
     from grls.retrieve.registry import Opening
 
-    _quietly(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
+    _compose(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
 
 
 def make_rescored(
@@ -264,7 +257,7 @@ def make_rescored(
     from grls.retrieve.rescored.options import Rereading
 
     rereading = Rereading(passages, weight)
-    _quietly(compose_rescored, output, retriever, model, rereading, search, Opening(device))
+    _compose(compose_rescored, output, retriever, model, rereading, search, Opening(device))
 
 
 def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = _SEARCH) -> None:
@@ -281,15 +274,12 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
     from grls.retrieve.compose import compose_cut
     from grls.retrieve.registry import Opening
 
-    _quietly(compose_cut, output, retriever, depth, search, Opening("cpu"))
+    _compose(compose_cut, output, retriever, depth, search, Opening("cpu"))
     print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
 
 
-def _quietly(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
+def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
     """Write the folder, and print its kind."""
-    from grls.io.ending import quiet
-
-    quiet()
     retriever = compose(output, *arguments)
     described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already
@@ -331,12 +321,10 @@ def update(
     from time import perf_counter
 
     from grls.data.corpus import Corpus
-    from grls.io.ending import quiet
     from grls.io.files import named_lines
     from grls.retrieve.spec import followed
     from grls.retrieve.update import Changes, update_folder
 
-    quiet()
     if add is None and remove is None and not merge:
         raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
     removed = [] if remove is None else named_lines(remove, "a passage id a line")

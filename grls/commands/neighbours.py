@@ -7,7 +7,6 @@ from time import perf_counter
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.ending import quiet
 from grls.io.files import refuse_unwritable
 from grls.io.progress import Progress, counted
 from grls.models.option_names import Precision
@@ -48,7 +47,6 @@ def neighbours(
     """
     from grls.retrieve.neighbours import by_retriever, by_shared_words
 
-    quiet()
     if retriever != BM25 and rare is not None:
         raise ConfigError("give either --retriever FOLDER or --rare COUNT, or neither for BM25.")
     refuse_unwritable(output)

@@ -35,16 +35,8 @@ def open_for(
 ) -> Retriever:
     """Open a folder of any kind, or BM25 over the corpus of a data set.
 
-    Args:
-        retriever: The folder, or ``bm25``.
-        data: The data set folder, for ``bm25``.
-        corpus: Its corpus, where it is read already.
-        device: Device of the models.
-        precision: Precision of the models.
-        search: Options of search; None: those of the folder.
-        hops: Options of the hops; None: those of the folder.
-        analyzer: Splits texts into words, for ``bm25``.
-        bm25: Options of ``bm25``.
+    ``corpus`` is that of the data set, where it is read already. Options of search and hops that are None are
+    those of the folder. ``analyzer`` and ``bm25`` are for BM25.
 
     Raises:
         ConfigError: BM25 has no corpus, or an option cannot be used.

@@ -9,7 +9,6 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, at_least
-from grls.io.ending import quiet
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import write_line
@@ -65,7 +64,6 @@ def propositions(
     from grls.answer.riches.propositions import PropositionFile, PropositionWork, propositions_by_workers
     from grls.cluster.options import workers_of
 
-    quiet()
     sharing = workers_of(ray, workers)
     at_least(1, limit=limit, batch_size=batch_size)
     refuse_unwritable(output)
@@ -148,7 +146,6 @@ def pseudo_queries(
     from grls.io.resumable import GrowingFile
     from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
 
-    quiet()
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     sharing = workers_of(ray, workers)
     refuse_unwritable(output)

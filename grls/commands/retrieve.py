@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers
-from grls.cluster.plan import Shard, ShardPlan, Work, refuse_other_reading, seen_elsewhere, shards_folder
+from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import USUAL, Analyzer
@@ -80,12 +80,9 @@ def retrieve(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
-    from grls.cluster.plan import alone_at_shards
-    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable
     from grls.retrieve.queries import check_counts
 
-    quiet()
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
@@ -97,8 +94,8 @@ def retrieve(
     if sharing is None:
         print(run.save(output, name))
         return
-    with alone_at_shards(output):
-        print(run.save(output, name, _by_workers(run, options, sharing, output)))
+    with held_shards(output) as folder:
+        print(run.save(output, name, _by_workers(run, options, sharing, folder)))
 
 
 _FILE = "retrieved.jsonl"
@@ -183,16 +180,16 @@ def _fingerprints(run: RetrieverRun) -> dict[str, str]:
     return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
 
 
-def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, output: str) -> Elsewhere:
-    """The function with which workers answer the queries of a run; the shards stand beside the output."""
+def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, folder: Path) -> Elsewhere:
+    """The function with which workers answer the queries of a run; ``folder`` holds the shards."""
 
     def share(settings: dict[str, Any]) -> Portions:
         size = workers.options.shard or PORTION
-        plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
+        plan = ShardPlan(folder, settings, len(run.queries), size)
         begun = perf_counter()
         make = partial(options.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [shard.folder / _FILE for shard in done]
-        return Portions(KeptResults(files, run.queries), perf_counter() - begun, plan)
+        return Portions(KeptResults(files, run.queries), perf_counter() - begun)
 
     return share

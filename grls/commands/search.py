@@ -66,14 +66,12 @@ def search_command(
     """
     from grls.api.opening import BM25, load
     from grls.api.searcher import Searcher
-    from grls.io.ending import quiet
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hub_names import is_on_the_hub
     from grls.retrieve.options import stored_options
     from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import names_bm25
 
-    quiet()
     check_counts(k=k)
     texts = [line.strip() for line in sys.stdin] if query == INPUT else [query]
     questions = [text for text in texts if text]

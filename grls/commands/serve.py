@@ -55,9 +55,8 @@ def serve(
         examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
     """
-    from grls.io.ending import quiet, require
+    from grls.io.ending import require
 
-    quiet()
     bounded("[0, 65535]", port=port)
     require("serve", "grls serve")
     if mcp is not None:

@@ -43,14 +43,12 @@ def tune(
         precision: Precision of the generator.
     """
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
-    from grls.io.ending import quiet
     from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded
     from grls.tune.run import tune_folder
     from grls.tune.step import DevQueries
 
-    quiet()
     dev = DevQueries.read(data, split, limit)
     search_options = recorded(search)
     opened = load_retriever(retriever, Opening(device, precision, search, hop_by_hop=False))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,10 +176,7 @@ class Codec:
 
         A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces; these are removed.
         """
-        if not texts:
-            return []
-        rows = encoded_texts(self.tokenizer, texts)["input_ids"]
-        return [[token for token in row if token not in self._barred] for row in rows]
+        return _ids(self.tokenizer, texts, self._barred)
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
         """One target sequence per passage: at most ``limits.passage`` tokens, then the end token."""
@@ -213,12 +210,9 @@ class Codec:
         return np.array([self.done, self.end], dtype=np.int64)
 
     def queries(self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False) -> list[list[int]]:
-        """Token ids of query texts, without markers.
+        """Token ids of query texts, without markers; ``ids`` name the queries in errors.
 
-        Args:
-            ids: Query ids, for the error text.
-            texts: Query texts.
-            truncate: Cut a query that is too long, with a warning, instead of refusing it.
+        ``truncate``: cut a query that is too long, with a warning, instead of refusing it.
 
         Raises:
             DataError: A query is empty; or, without ``truncate``, it is longer than ``limits.query`` or does
@@ -247,10 +241,7 @@ class Codec:
     def model_input(self, query: Sequence[int], evidence: Sequence[npt.ArrayLike] = ()) -> list[int]:
         """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``, or closed as the module says.
 
-        Args:
-            query: Token ids of the query.
-            evidence: Token sequences of the passages retrieved so far (:meth:`excerpts`; end tokens are
-                dropped).
+        ``evidence``: the token sequences of the passages so far (:meth:`excerpts`), whose end is dropped.
         """
         head = [*self._before, self.question, *query, *self._query_end]
         room = self.limits.input - len(head) - len(self._after)
@@ -330,19 +321,16 @@ def foreign_ids(
 
     A special token or turn marker (:mod:`grls.data.spelling`) that is spelled in a text is split into
     ordinary tokens. Special tokens that remain are removed: a Unigram vocabulary may hold ``</s>`` and
-    ``<pad>`` as ordinary pieces.
-
-    Args:
-        tokenizer: The tokenizer of the model.
-        texts: The texts.
-        wrapped: Whether to put the tokenizer's special tokens around each text.
+    ``<pad>`` as ordinary pieces. ``wrapped``: with the tokenizer's special tokens around each text.
     """
-    if not texts:
-        return []
-    rows = encoded_texts(tokenizer, texts)["input_ids"]
-    barred = controls(tokenizer)
-    before, behind = wrapping(tokenizer) if wrapped else ([], [])
-    return [[*before, *(int(token) for token in row if token not in barred), *behind] for row in rows]
+    before, behind = wrapping(tokenizer) if wrapped and texts else ([], [])
+    return [[*before, *row, *behind] for row in _ids(tokenizer, texts, controls(tokenizer))]
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], barred: Set[int]) -> list[list[int]]:
+    """Token ids of texts without the barred tokens."""
+    rows = encoded_texts(tokenizer, texts)["input_ids"] if texts else []
+    return [[int(token) for token in row if token not in barred] for row in rows]
 
 
 def foreign_places(
@@ -369,5 +357,5 @@ def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     return [], []
 
 
-def _shorten(text: str, limit: int = 60) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

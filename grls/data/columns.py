@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +44,7 @@ class FieldColumn(NamedTuple):
         values: The different values; the first is None, of passages that lack the field.
     """
 
-    codes: Codes
+    codes: npt.NDArray[Any]
     values: list[Any]
 
     def mask(self, comparison: FieldComparison) -> Mask:
@@ -69,12 +69,7 @@ class UnknownFieldError(LookupError):
 
 
 class MetadataColumns:
-    """The columns of a corpus, made when a filter names their fields.
-
-    Args:
-        table: The table of the corpus.
-        most: The most bytes that are kept.
-    """
+    """The columns of a corpus, made when a filter names their fields; at most ``most`` bytes are kept."""
 
     def __init__(self, table: PassageTable, most: int = MOST_BYTES):
         self._table = table
@@ -99,16 +94,11 @@ class MetadataColumns:
             with self._reading:  # one thread reads, the others find the result in the cache
                 bits = self._cache.get(expression)
                 if bits is None:
-                    columns = self._columns(list(dict.fromkeys(expression.fields())))
-                    if columns is not None:
-                        mask = expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
-                    else:
-                        parts = [np.empty(0, dtype=bool)]
-                        for objects, rows in self._batches(0):
-                            holds = map(expression.holds, objects)
-                            parts.append(np.fromiter(holds, dtype=bool, count=len(objects))[rows])
-                        mask = np.concatenate(parts)
-                    bits = np.packbits(mask)
+                    names = list(dict.fromkeys(expression.fields()))
+                    columns = self._columns(names)
+                    parts = self._parts(names) if columns is None else [columns]
+                    masks = [np.empty(0, dtype=bool), *(part_mask(expression, part) for part in parts)]
+                    bits = np.packbits(np.concatenate(masks))
                     self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
 
@@ -137,6 +127,11 @@ class MetadataColumns:
                 raise UnknownFieldError(name, sorted(self._fields or ()))
         return None if None in columns.values() else columns
 
+    def _parts(self, names: list[str]) -> Iterator[dict[str, FieldColumn]]:
+        """The columns of fields by batches of passages, where a column of the corpus would be too large."""
+        for objects, rows in self._batches(0):
+            yield {name: FieldColumn(rows, [entry.get(name) for entry in objects]) for name in names}
+
     def _keep(self, columns: dict[str, FieldColumn | None]) -> None:
         for name, column in columns.items():
             if name not in (self._fields or ()):
@@ -162,6 +157,11 @@ class MetadataColumns:
             encoded = texts.slice(first, _ROWS).combine_chunks().dictionary_encode()
             rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             yield [json.loads(text) for text in encoded.dictionary.to_pylist()], rows
+
+
+def part_mask(expression: Expression, columns: Mapping[str, FieldColumn]) -> Mask:
+    """For which passages a filter holds, by the columns of its fields."""
+    return expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
 
 
 class _Coder:

@@ -42,8 +42,7 @@ _FACTS = "facts.json"
 class CachedFacts:
     """Facts of a cached corpus that take long to find: kept beside its Arrow file, and valid for it alone.
 
-    Args:
-        folder: The folder of the cache; None: the corpus is in memory, and its facts are not kept.
+    Without a folder (a corpus in memory) facts are not kept.
     """
 
     def __init__(self, folder: Path | None = None):
@@ -73,11 +72,7 @@ class CachedFacts:
 
 
 class MemoryTable:
-    """A table in memory; it is read like a ``datasets.Dataset``.
-
-    Args:
-        data: The Arrow table.
-    """
+    """A table in memory; it is read like a ``datasets.Dataset``."""
 
     cache_files: tuple[dict[str, str], ...] = ()
 

@@ -37,6 +37,8 @@ HIGHEST_GRADE = 1_000_000
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 _BREAKS = re.compile(r"[\t\r\n]")
+_SHOWN = 20
+"""How many faults are printed."""
 _GRADE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -352,12 +354,9 @@ def _are_strings(value: object) -> bool:
 
 
 class DataFault(NamedTuple):
-    """A fault that retrieval, training or evaluation would refuse.
+    """A fault that retrieval, training or evaluation would refuse, in words.
 
-    Attributes:
-        file: The file with the fault.
-        line: The line with the fault; None if the fault concerns the whole file.
-        what: The fault in words.
+    ``line`` is None if the fault concerns the whole file.
     """
 
     file: Path
@@ -417,14 +416,7 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
 
 
 class CheckedFile(NamedTuple):
-    """A file of queries or judgements that was checked.
-
-    Attributes:
-        file: The file.
-        entries: Its queries or judgements; lines that cannot be read count, too.
-        kind: ``query`` or ``judgement``.
-        faults: The faults in it.
-    """
+    """A checked file, the number of its entries (a query or a judgement each), and of its faults."""
 
     file: Path
     entries: int
@@ -496,11 +488,11 @@ def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
     return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
 
 
-def format_faults(faults: list[DataFault], most: int = 20) -> str:
-    """The first ``most`` faults, one a line."""
-    lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]
-    if len(faults) > most:
-        lines.append(f"… and {len(faults) - most:,} more")
+def format_faults(faults: list[DataFault]) -> str:
+    """The first faults, one a line."""
+    lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:_SHOWN]]
+    if len(faults) > _SHOWN:
+        lines.append(f"… and {len(faults) - _SHOWN:,} more")
     return visible("\n".join(lines))
 
 

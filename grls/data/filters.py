@@ -103,11 +103,7 @@ class AllOf(Filter):
 
 @dataclass(frozen=True, eq=False)
 class Numbered(Filter):
-    """Passages by their numbers: the result of evaluating another filter.
-
-    Args:
-        passages: ``[n]`` passage numbers, ascending.
-    """
+    """Passages by their numbers, ``[n]`` ascending: the result of evaluating another filter."""
 
     passages: Numbers
 
@@ -196,10 +192,7 @@ def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter 
 def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | None]:
     """Allowed passages from a file: one passage id a line for all queries, or ``query-id <tab> passage-id``.
 
-    Args:
-        file: The file; see :func:`grls.io.files.named_lines`.
-        queries: The queries. If the file holds query ids, each of these queries needs a line. Lines of other
-            queries are ignored.
+    With query ids, each of the queries needs a line; lines of other queries are ignored.
 
     Raises:
         DataError: The file is missing or empty, mixes both forms, or has no line for a query.

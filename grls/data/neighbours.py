@@ -58,20 +58,20 @@ class Neighbours:
             raise DataError(f"no such file; {remedy}.", file)
         try:
             with safe_open(file, "numpy") as opened:
-                about = opened.metadata() or {}
+                metadata = opened.metadata() or {}
                 numbers = opened.get_tensor(_NAME)
         except SafetensorError as error:
             raise DataError(f"expected a file of neighbours ({error}); {remedy}.", file) from None
-        if about.get("corpus") != corpus.fingerprint:
+        if metadata.get("corpus") != corpus.fingerprint:
             raise MismatchError(
                 f"{file} holds the neighbours of another corpus, not of {corpus.source}; {remedy}."
             )
         fits = numbers.ndim == 2 and len(numbers) == len(corpus) and numbers.dtype == np.int32
         if fits and numbers.size:
             fits = numbers.min() >= _NONE and numbers.max() < len(corpus)
-        if not fits or "by" not in about:
+        if not fits or "by" not in metadata:
             raise DataError(f"these are not numbers of the passages of {corpus.source}; {remedy}.", file)
-        return cls(numbers, about["by"])
+        return cls(numbers, metadata["by"])
 
     def write(self, path: str | Path, corpus: Corpus) -> None:
         """Write the neighbours of the passages of ``corpus``, atomically."""

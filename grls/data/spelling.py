@@ -47,14 +47,9 @@ def splitting(tokenizer: Any) -> Any:
 
 
 def encoded_texts(tokenizer: Any, texts: Sequence[str], **options: Any) -> Any:
-    """The tokenizer's output for plain texts; threads may share the tokenizer.
+    """The tokenizer's output for n plain texts (with further ``options``); threads may share the tokenizer.
 
     No special token is added. Special tokens and turn markers that a text spells are split.
-
-    Args:
-        tokenizer: The tokenizer of the model.
-        texts: n texts.
-        options: Further options of the tokenizer call.
     """
     with exclusive(tokenizer):
         return splitting(tokenizer)(

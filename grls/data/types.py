@@ -120,12 +120,14 @@ class Hit(NamedTuple):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Metadata of the passage, which filters compare; empty where ``text`` is, or where it has none."""
-        return NO_METADATA
+        metadata: Mapping[str, Any] = getattr(self, "_metadata", NO_METADATA)
+        return metadata
 
     @property
     def hop(self) -> int | None:
         """The hop that found the passage, from 1, in a chain that a search returns; None in a ranking."""
-        return None
+        hop: int | None = getattr(self, "_hop", None)
+        return hop
 
 
 class FullHit(Hit):
@@ -134,8 +136,8 @@ class FullHit(Hit):
     Metadata and hop are no fields of the tuple, so files of hits are the same with and without them.
     """
 
-    _metadata: Mapping[str, Any] = NO_METADATA
-    _hop: int | None = None
+    _metadata: Mapping[str, Any]
+    _hop: int | None
 
     @classmethod
     def of(cls, hit: Hit, passage: Passage, metadata: Mapping[str, Any]) -> FullHit:
@@ -151,19 +153,9 @@ class FullHit(Hit):
         hit._hop = hop
         return hit
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the passage, which filters compare; empty if it has none."""
-        return self._metadata
-
-    @property
-    def hop(self) -> int | None:
-        """The hop that found the passage, from 1, in a chain that a search returns; None in a ranking."""
-        return self._hop
-
     def _replace(self, **fields: Any) -> FullHit:
         replaced: FullHit = super()._replace(**fields)
-        replaced._metadata, replaced._hop = self._metadata, self._hop
+        replaced._metadata, replaced._hop = self.metadata, self.hop
         return replaced
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ A filter is read in time proportional to its length. The module does not know th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
@@ -107,10 +107,6 @@ class FilterValue(NamedTuple):
 class Expression(Protocol):
     """A parsed filter."""
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether the filter holds for the metadata of a passage."""
-        ...
-
     def fields(self) -> Iterator[str]:
         """The fields that the filter reads."""
         ...
@@ -137,9 +133,6 @@ class FieldComparison:
     def fields(self) -> Iterator[str]:  # noqa: D102
         yield self.field
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
-        return self.accepts(metadata.get(self.field))
-
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
         return of(self)
 
@@ -158,19 +151,12 @@ class FieldComparison:
 
 @dataclass(frozen=True)
 class Not:
-    """The negation of a part.
-
-    Attributes:
-        part: The part that must not hold.
-    """
+    """The negation of a part."""
 
     part: Expression
 
     def fields(self) -> Iterator[str]:  # noqa: D102
         yield from self.part.fields()
-
-    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
-        return not self.part.holds(metadata)
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
         return ~self.part.mask(of)
@@ -191,10 +177,6 @@ class Joined:
     def fields(self) -> Iterator[str]:  # noqa: D102
         for part in self.parts:
             yield from part.fields()
-
-    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
-        held = (part.holds(metadata) for part in self.parts)
-        return all(held) if self.every else any(held)
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
         joined = self.parts[0].mask(of).copy()
@@ -236,7 +218,7 @@ class _Parser:
 
     def __init__(self, text: str):
         self._text = text
-        self._tokens = self._read(text)
+        self._tokens = self._read()
         self.token = next(self._tokens)
 
     def joined(self, word: str, depth: int) -> Expression:
@@ -342,8 +324,8 @@ class _Parser:
             "open=true)'."
         )
 
-    def _read(self, text: str) -> Iterator[_Token]:
-        start = 0
+    def _read(self) -> Iterator[_Token]:
+        text, start = self._text, 0
         while start < len(text):
             match = _TOKEN.match(text, start)
             if text[start].isspace():

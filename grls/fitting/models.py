@@ -88,7 +88,7 @@ class BaseModels:
         """The models, for people."""
         named = (("bi-encoder", self.biencoder), ("generator", self.generator))
         return "; ".join(
-            f"{role} {'none' if model is None else f'{model.name} ({model.place})'}" for role, model in named
+            f"{role} {'none' if model is None else f'{model.name} ({model.source})'}" for role, model in named
         )
 
 

@@ -412,7 +412,7 @@ class FitStages:
         if facts.short:
             recipes.append("rescore")
             given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
-            if not model.causal or model.place != "package":
+            if not model.causal or model.source != "package":
                 given["model.freeze_layers"] = 0  # the recipe's are those of the packaged model
         return run_stage("chains", given, recipes, max_seconds=seconds, meter=meter)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple, Self
@@ -28,6 +29,7 @@ from grls.errors import IndexFormatError, MismatchError
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows, unsigned
 from grls.io.files import sha256
+from grls.io.progress import value_of
 
 _DEPTH_BITS = 16
 _DEPTH_MASK = (1 << _DEPTH_BITS) - 1
@@ -68,24 +70,15 @@ class ArrayIndex(Segment):
 
     @classmethod
     def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        parts = []
-        nodes = 1
-        for part in branches(len(rows), shared):
-            position = rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)
-            children = number_children(part, nodes)
-            parts.append((part.depths, part.lows, part.highs, part.fanouts, rows.tokens[position], children))
-            nodes += int(part.inner.sum())
-        depths, lows, highs, fanouts, tokens, below = (
-            np.concatenate(arrays) for arrays in zip(*parts, strict=True)
-        )
-        node_type, edge_type = edge_types(len(rows))
+        parts = list(node_arrays(len(rows), shared, partial(first_tokens, rows)))
+        kinds = node_types(len(rows), rows.members.dtype, rows.tokens.dtype)
+        first = {"first_edges": [np.zeros(1, dtype=np.int64)]}
         return cls(
             rows,
-            depths=depths.astype(np.uint16),
-            spans=np.stack((lows, highs), axis=1).astype(rows.members.dtype),
-            first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(edge_type),
-            edge_tokens=tokens,
-            edge_nodes=below.astype(node_type),
+            **{
+                name: np.concatenate([*first.get(name, []), *(part[name] for part in parts)]).astype(kind)
+                for name, kind in kinds.items()
+            },
         )
 
     def start(self) -> int:  # noqa: D102
@@ -155,7 +148,7 @@ class BranchingNodes(NamedTuple):
         highs: ``[m]`` end row of each node.
         fanouts: ``[m]`` children of each node.
         child_lows: ``[e]`` first row of each child; the children of a node are adjacent.
-        child_highs: ``[e]`` end row of each child.
+        inner: ``[e]`` whether each child branches itself.
     """
 
     depths: Ints
@@ -163,17 +156,49 @@ class BranchingNodes(NamedTuple):
     highs: Ints
     fanouts: Ints
     child_lows: Ints
-    child_highs: Ints
-
-    @property
-    def inner(self) -> Array:
-        """``[e]`` whether each child branches itself."""
-        several: Array = self.child_highs - self.child_lows > 1
-        return several
+    inner: Array
 
 
-def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[BranchingNodes]:
-    """All branching nodes of R sorted rows in breadth-first order, in parts of ``block`` rows.
+def node_arrays(
+    rows: int, shared: Array, tokens_of: Callable[[BranchingNodes], Array]
+) -> Iterator[dict[str, Array]]:
+    """The arrays of an :class:`ArrayIndex` of R sorted rows, in parts; ``first_edges`` without its first 0.
+
+    ``shared [R]``: see :func:`branches`. ``tokens_of`` returns the token of each edge, ``[e]``.
+    """
+    nodes, edges = 1, 0
+    for part in branches(rows, shared):
+        yield {
+            "depths": part.depths,
+            "spans": np.stack((part.lows, part.highs), axis=1),
+            "first_edges": edges + np.cumsum(part.fanouts),
+            "edge_tokens": tokens_of(part),
+            "edge_nodes": np.where(part.inner, nodes + np.cumsum(part.inner) - 1, ~part.child_lows),
+        }
+        nodes += int(part.inner.sum())
+        edges += int(part.fanouts.sum())
+
+
+def first_tokens(rows: Rows, part: BranchingNodes) -> Array:
+    """The token of each edge, from the first row of its child."""
+    tokens: Array = rows.tokens[rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)]
+    return tokens
+
+
+def node_types(rows: int, members: Any, tokens: Any) -> dict[str, Any]:
+    """The types of the arrays: at most R nodes and two edges a row; those of members and tokens are given."""
+    kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
+    signed = next(kind for kind in kinds if rows <= np.iinfo(kind).max)
+    edges = unsigned(2 * rows)
+    names = ArrayIndex.stored
+    return dict(zip(names, (np.uint16, members, edges, tokens, signed), strict=True))
+
+
+_BLOCK = 1 << 20
+
+
+def branches(rows: int, shared: Array) -> Iterator[BranchingNodes]:
+    """All branching nodes of R sorted rows in breadth-first order, in parts of a block of rows.
 
     ``shared [R]``: the length of the prefix that each row shares with the row before it. Memory: about 100
     bytes for each row of a block, one byte a row while a node covers more than a block, and the nodes of two
@@ -188,9 +213,10 @@ def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branchi
         first = 0
         while first < len(low):
             before = int(ends[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + block, side="right")))
+            last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
             lows, highs = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
-            if int(ends[last - 1]) - before > block:  # one range of many rows: as _branch, with little memory
+            if int(ends[last - 1]) - before > _BLOCK:
+                # One range of many rows: as _branch, with little memory.
                 inside = shared[int(lows[0]) + 1 : int(highs[0])]
                 depth = int(inside.min())
                 opens = np.flatnonzero(inside == depth) + int(lows[0]) + 1
@@ -198,23 +224,11 @@ def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branchi
                 depths, fanouts = np.array([depth]), np.array([len(child_lows)])
             else:
                 depths, child_lows, child_highs, fanouts = _branch(lows, highs, shared)
-            part = BranchingNodes(depths, lows, highs, fanouts, child_lows, child_highs)
-            yield part
-            below.append((child_lows[part.inner].astype(kind), child_highs[part.inner].astype(kind)))
+            inner = child_highs - child_lows > 1
+            yield BranchingNodes(depths, lows, highs, fanouts, child_lows, inner)
+            below.append((child_lows[inner].astype(kind), child_highs[inner].astype(kind)))
             first = last
         low, high = (np.concatenate(bounds) for bounds in zip(*below, strict=True))
-
-
-def number_children(part: BranchingNodes, nodes: int) -> Ints:
-    """The node at the end of each edge of a part, if ``nodes`` nodes are numbered already."""
-    numbers: Ints = np.where(part.inner, nodes + np.cumsum(part.inner) - 1, ~part.child_lows)
-    return numbers
-
-
-def edge_types(rows: int) -> tuple[type[np.signedinteger[Any]], type[np.unsignedinteger[Any]]]:
-    """The types for numbers of nodes and leaves, and of edges: at most R nodes and two edges a row."""
-    kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
-    return next(kind for kind in kinds if rows <= np.iinfo(kind).max), unsigned(2 * rows)
 
 
 def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
@@ -243,8 +257,6 @@ def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Int
     return depth, child_low, child_high, fanout
 
 
-# The arrays of an index on disk: one ``.npy`` file each, with sizes and checksums in a manifest.
-
 CHECKED_BYTES = 64 * 2**20
 """The checksums of an index up to this size are compared at every load; it takes a fraction of a second."""
 REBUILD = "build it again with `grls index`."
@@ -255,17 +267,12 @@ _SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
 _verify: ContextVar[bool | None] = ContextVar("verify", default=None)
 
 
-@contextmanager
-def verifying(verify: bool | None) -> Iterator[None]:
+def verifying(verify: bool | None) -> AbstractContextManager[None]:
     """A context that sets ``verify`` for all loads that do not set it."""
-    before = _verify.set(verify)
-    try:
-        yield
-    finally:
-        _verify.reset(before)
+    return value_of(_verify, verify)
 
 
-def asked_to_verify(verify: bool | None) -> bool | None:
+def chosen_verify(verify: bool | None) -> bool | None:
     """The ``verify`` of a call or, if None, that of the context :func:`verifying`."""
     return _verify.get() if verify is None else verify
 
@@ -294,19 +301,16 @@ def refuse_other_origin(
 
 
 def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> dict[str, Array]:
-    """Open the arrays of a folder, memory-mapped.
+    """Open the arrays of a folder, memory-mapped, by their manifest entries.
 
-    Args:
-        folder: The folder.
-        files: The manifest entries of the arrays.
-        verify: True: compare checksums, which reads every byte once; False: compare nothing; None: the value
-            of :func:`verifying`; if both are None, compare the checksums of small indexes (up to
-            ``CHECKED_BYTES``), and sixteen blocks of each file of a larger one.
+    ``verify`` True: compare checksums, which reads every byte once; False: compare nothing; None: the value
+    of :func:`verifying`; if both are None, compare the checksums of small indexes (up to ``CHECKED_BYTES``),
+    and sixteen blocks of each file of a larger one.
 
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
     """
-    verify = True if is_checked(files, verify) else asked_to_verify(verify)
+    verify = True if is_checked(files, verify) else chosen_verify(verify)
     arrays = {}
     for name, entry in files.items():
         file = folder / f"{name}.npy"
@@ -326,7 +330,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
 
 def is_checked(files: dict[str, dict[str, Any]], verify: bool | None) -> bool:
     """Whether :func:`load_arrays` compares the checksums of all bytes."""
-    verify = asked_to_verify(verify)
+    verify = chosen_verify(verify)
     return bool(verify) or (verify is None and sum(e["bytes"] for e in files.values()) <= CHECKED_BYTES)
 
 

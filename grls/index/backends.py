@@ -114,7 +114,9 @@ class MarisaIndex(_Rebuilt):
         for key, rows_of_key in spans.items():
             self._spans[number[key]] = rows_of_key
             if key:
-                following[number[key[:-1]]].append(_decode(key[-1]))
+                code = ord(key[-1])  # the inverse of _encode_token
+                token = (code if code < _SURROGATES else code - 0x800) - 1
+                following[number[key[:-1]]].append(token)
         self._next_offsets = np.cumsum([0] + [len(tokens) for tokens in following])
         self._next_tokens = np.array([t for tokens in following for t in tokens], dtype=rows.tokens.dtype)
 
@@ -135,11 +137,6 @@ def _encode_token(token: int) -> str:
     """The character of a token: never NUL, and never a surrogate, which UTF-8 cannot encode."""
     code = token + 1
     return chr(code if code < _SURROGATES else code + 0x800)
-
-
-def _decode(character: str) -> int:
-    code = ord(character)
-    return (code if code < _SURROGATES else code - 0x800) - 1
 
 
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}

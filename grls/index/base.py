@@ -105,9 +105,6 @@ class Segment(ConstraintIndex):
     """The names of the arrays that :meth:`arrays` returns."""
     rows: Rows
 
-    def __init__(self, rows: Rows):
-        super().__init__(rows)
-
     @classmethod
     @abstractmethod
     def build(cls, rows: Rows, shared: Ints) -> Self:

@@ -43,13 +43,7 @@ log = logging.getLogger(__name__)
 def index_sequences(
     sequences: Iterable[Array], end: int, backend: str = "array", form: Form = "whole"
 ) -> Segment:
-    """Index token sequences; passage n is the n-th sequence.
-
-    Args:
-        sequences: One array of token ids per passage; each ends in ``end``.
-        end: The end token.
-        backend: ``array``, ``marisa`` or ``flat``.
-        form: ``whole``, or ``prefixes`` (only ``array``).
+    """Index token sequences, which end in ``end``; passage n is the n-th sequence. See :func:`index_tokens`.
 
     Raises:
         ConfigError: The backend or the form is unknown, or they do not go together.

@@ -19,7 +19,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.words import pieces
 from grls.errors import GrlsError, IndexFormatError, out_of_memory
-from grls.index.array import REBUILD, branches, number_children
+from grls.index.array import REBUILD, first_tokens, node_arrays
 from grls.index.base import Segment
 from grls.index.rows import MAX_LENGTH, Array, Ints, Rows, shared_prefixes, sort_rows, stored_lengths
 from grls.index.storage import MANIFEST, load_index
@@ -42,15 +42,9 @@ class Finding(NamedTuple):
 
 
 class CorpusCheck(NamedTuple):
-    """The report on a corpus.
+    """The report on a corpus; ``findings`` has an entry for every kind, also for one without a passage.
 
-    Attributes:
-        corpus: The source of the corpus.
-        passages: Number of passages.
-        tokens: The unit of lengths: ``tokens`` of the tokenizer, or ``words``.
-        mean_tokens: Mean length in this unit, without the end token.
-        longest: The longest passage in this unit.
-        findings: One entry a kind, including kinds without a passage.
+    ``tokens`` is the unit of lengths: ``tokens`` of the tokenizer, or ``words``, without an end token.
     """
 
     corpus: str
@@ -74,13 +68,9 @@ def check_corpus(
 ) -> CorpusCheck:
     """Check all passages of a corpus.
 
-    Duplicates and prefixes are searched in the first 65,534 tokens of a passage.
-
-    Args:
-        corpus: The passages.
-        codec: The tokenizer; None measures in words and skips the round trip.
-        limit: The longest passage that is not cut, in tokens (or words).
-        examples: The number of ids to name of each kind; below 1: none.
+    Duplicates and prefixes are searched in the first 65,534 tokens of a passage. Without a ``codec``, lengths
+    are counted in words, and there is no round trip. A passage above ``limit`` tokens (or words) is cut.
+    Of each kind ``examples`` ids are named; below 1: none.
     """
     parts: list[npt.NDArray[np.uint32]] = [np.empty(0, np.uint32)]
     lengths: list[Ints] = [np.empty(0, np.int64)]
@@ -187,13 +177,7 @@ _AT_ONCE = 1 << 20
 
 
 class PartCheck(NamedTuple):
-    """One check of a folder.
-
-    Attributes:
-        what: What was checked, as a text.
-        file: The file or folder that was looked at.
-        fault: What is wrong, with the file and the remedy; empty: it is as it should be.
-    """
+    """What was checked of a file or folder, and its fault with the remedy; empty: there is none."""
 
     what: str
     file: Path
@@ -291,25 +275,13 @@ def _check_backend(index: Segment, shared: Ints, path: Path) -> None:
 
 def _check_nodes(rows: Rows, stored: dict[str, Array], shared: Ints, path: Path) -> None:
     """Compare the nodes of ``array``, level by level, with those that the rows make."""
-    node = edge = 0
-    inner = 1
-    first_edges = stored["first_edges"]
-    for part in branches(len(rows), shared):
-        nodes, edges = slice(node, node + len(part.depths)), slice(edge, edge + len(part.child_lows))
-        positions = rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)
-        ends = first_edges[node + 1 : nodes.stop + 1].astype(np.int64)
-        expected = {
-            "depths": (stored["depths"][nodes], part.depths),
-            "spans": (stored["spans"][nodes], np.stack((part.lows, part.highs), axis=1)),
-            "first_edges": (ends, edge + np.cumsum(part.fanouts)),
-            "edge_tokens": (stored["edge_tokens"][edges], rows.tokens[positions]),
-            "edge_nodes": (stored["edge_nodes"][edges], number_children(part, inner)),
-        }
-        for name, (stored_part, made_part) in expected.items():
-            if not np.array_equal(stored_part, made_part):
+    ends = dict.fromkeys(stored, 0) | {"first_edges": 1}
+    for arrays in node_arrays(len(rows), shared, partial(first_tokens, rows)):
+        for name, array in arrays.items():
+            start, ends[name] = ends[name], ends[name] + len(array)
+            if not np.array_equal(stored[name][start : ends[name]], array):
                 raise _other(path, name)
-        node, edge, inner = nodes.stop, edges.stop, inner + int(part.inner.sum())
-    if (node, edge) != (len(stored["depths"]), len(stored["edge_tokens"])):
+    if (ends["depths"], ends["edge_tokens"]) != (len(stored["depths"]), len(stored["edge_tokens"])):
         raise _other(path, "depths")
 
 

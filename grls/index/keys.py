@@ -84,12 +84,9 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        """Write the index to a folder, atomically; an earlier index there is replaced.
+        """Write the index to a folder, atomically, with the fingerprints of tokenizer and corpus.
 
-        Args:
-            folder: Destination.
-            tokenizer: Fingerprint of the tokenizer of the keys.
-            corpus: Fingerprint of the corpus.
+        An earlier index there is replaced.
 
         Raises:
             WriteError: The disk is full or the folder cannot be written.
@@ -104,13 +101,9 @@ class KeyIndex(ABC):
         corpus: str | None = None,
         verify: bool | None = None,
     ) -> Self:
-        """Open an index, memory-mapped.
+        """Open an index that :meth:`save` wrote, memory-mapped; a fingerprint that is None accepts any.
 
-        Args:
-            folder: The folder that :meth:`save` wrote.
-            tokenizer: The required fingerprint of the tokenizer; None accepts any.
-            corpus: The required fingerprint of the corpus; None accepts any.
-            verify: Compare checksums; see :func:`grls.index.array.load_arrays`.
+        ``verify``: compare checksums; see :func:`grls.index.array.load_arrays`.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or has an unknown format.

@@ -79,14 +79,9 @@ class SortedRows(ABC):
         return len(self) < len(self.row_of)
 
     def refuse_prefixes(self, work: str, decoding: bool = True) -> None:
-        """Raise an error if only unique prefixes are stored.
+        """Refuse (ConfigError) ``work`` that needs whole rows if only unique prefixes are stored.
 
-        Args:
-            work: What needs whole rows, for the error text.
-            decoding: Whether decoding with early stop is an alternative, for the error text.
-
-        Raises:
-            ConfigError: The form is ``prefixes``.
+        ``decoding``: the error names decoding with early stop as the alternative.
         """
         if self.form == "prefixes":
             instead = ", or decode renormalized scores with early stop" if decoding else ""

@@ -49,12 +49,12 @@ def save_stream(
 ) -> None:
     """Index a stream of passages (backend ``array``) directly in a folder, in bounded memory, atomically.
 
-    The files equal those of :func:`index_tokens` and :func:`save_index`.
+    The files equal those of :func:`index_tokens` and :func:`save_index`; an earlier index there is replaced.
 
     Args:
         pieces: Tokens and offsets of consecutive passages, as in :func:`index_tokens`; a piece should be
             small compared with ``memory``.
-        folder: Destination, also of the scratch files; an earlier index there is replaced.
+        folder: Destination, also of the scratch files.
         end: The end token.
         memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort.stream`.
         form: ``whole`` or ``prefixes``.

@@ -221,14 +221,10 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
 
     Nothing is sorted again: the merge copies rows and compares neighbours, in memory, all tokens included. In
     the form ``prefixes``, tokens may take fewer bytes than from scratch, since the rest of a passage is
-    missing and may hold larger token ids.
-
-    Args:
-        index: A segment, or a union of two.
-        keep: ``[N]`` bool; the passages to keep. They are renumbered in their order.
+    missing and may hold larger token ids. ``keep [N]`` (bool): the passages to keep, renumbered in order.
 
     Raises:
-        TypeError: The index is of another class.
+        TypeError: The index is neither a segment nor a union of two.
     """
     backend: type[Segment]
     starts: Ints  # [R] the start of each row in the concatenated tokens of the segments

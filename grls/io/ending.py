@@ -59,18 +59,11 @@ def reported(
     stands: str = WHOLE,
     signals: Sequence[str] = SIGNALS,
 ) -> int:
-    """Run a command and report in one line what ended it.
+    """Run a command and report in one line what ended it; returns the exit code.
 
-    Args:
-        run: The command.
-        saving: Returns a sentence on how to save memory; called when memory has run out.
-        again: The remedy once there is enough disk space.
-        stands: The end of the line that reports an interruption: what the command leaves on disk.
-        signals: The signals that end the command cleanly. A signal that is ignored (``nohup``) or has a
-            handler already is left alone.
-
-    Returns:
-        The exit code.
+    ``saving`` returns a sentence on how to save memory, if that has run out; ``again`` is the remedy once
+    there is enough disk space; ``stands`` says what is left on disk after an interruption. ``signals`` end
+    the command cleanly; one that is ignored (``nohup``) or has a handler already is left alone.
     """
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
@@ -303,17 +296,16 @@ def needing(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if _package(error) == "grls":  # a fault of ours
+        if (error.name or "").partition(".")[0] == "grls":  # a fault of ours
             raise
         raise ConfigError(_remedy(extra, feature, EXTRAS[extra], str(error))) from None
 
 
 def missing(error: ImportError) -> str | None:
     """The error line for an import that failed because an extra is not installed; None for others."""
-    for extra in EXTRAS:
-        if _package(error) in _lacking(extra):
-            return _remedy(extra, "this", [_package(error)], "not installed")
-    return None
+    package = (error.name or "").partition(".")[0]
+    extra = next((extra for extra in EXTRAS if package in _lacking(extra)), None)
+    return None if extra is None else _remedy(extra, "this", [package], "not installed")
 
 
 def lacking_extras() -> list[str]:
@@ -329,10 +321,6 @@ def _lacking(extra: str) -> list[str]:
                 continue
         lacking.append(package)
     return lacking
-
-
-def _package(error: ImportError) -> str:
-    return (error.name or "").partition(".")[0]
 
 
 def _remedy(extra: str, feature: str, packages: Sequence[str], reason: str) -> str:

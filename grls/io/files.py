@@ -20,7 +20,6 @@ import socket
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -41,16 +40,10 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
     """
-    final = _through(path)
-    try:
-        with temporary(final) as folder:
-            with (folder / NEW).open("w", encoding="utf-8") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            (folder / NEW).replace(final)
-    except OSError as error:
-        raise _write_error(final, error) from error
+    with atomic_path(path) as new, new.open("w", encoding="utf-8") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
@@ -76,9 +69,7 @@ def is_write_failure(error: BaseException) -> bool:
 def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
-    Args:
-        path: The destination, or the common prefix of several file names.
-        folder: Whether ``path`` is a folder, whose name may end in a slash.
+    ``path`` may be the common prefix of several file names; or a ``folder``, whose name may end in a slash.
 
     Raises:
         ConfigError: ``path`` is no file name, or its name is too long.
@@ -107,10 +98,7 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
 def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``path`` when the block ends without an error.
 
-    Args:
-        path: Destination.
-        marker: The file by which an earlier folder of the same kind is recognized. A folder with other
-            content is never replaced.
+    A folder there of another kind, without the file ``marker``, is never replaced.
 
     Raises:
         ConfigError: ``path`` exists and is neither empty nor of this kind.
@@ -118,15 +106,16 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """
     final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
-    try:
-        with temporary(final) as folder:
-            (folder / NEW).mkdir()
-            yield folder / NEW
-            put(folder / NEW, final, folder)
-    except Exception as error:
-        if isinstance(error, OSError) or is_write_failure(error):
-            raise _write_error(final, error) from error
-        raise
+    with _written(final) as folder:
+        (folder / NEW).mkdir()
+        yield folder / NEW
+        put(folder / NEW, final, folder)
+
+
+def refuse_unusable(path: str | Path, marker: str) -> None:
+    """Refuse the folder of an output before hours of work are lost on it: all that the two checks refuse."""
+    refuse_foreign(path, marker)
+    refuse_unwritable(path, folder=True)
 
 
 def refuse_foreign(path: str | Path, marker: str) -> None:
@@ -174,27 +163,23 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
     """
     final = _through(path)
+    with _written(final) as folder:
+        yield folder / final.name
+        (folder / final.name).replace(final)
+
+
+@contextmanager
+def _written(final: Path) -> Iterator[Path]:
+    """A temporary folder beside ``final``; an error of the system while it is written names ``final``."""
     try:
         with temporary(final) as folder:
-            yield folder / final.name
-            (folder / final.name).replace(final)
+            yield folder
     except GrlsError:
         raise
     except Exception as error:
         if isinstance(error, OSError) or is_write_failure(error):
             raise _write_error(final, error) from error
         raise
-
-
-@contextmanager
-def scratch_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path``; it is removed when the block ends.
-
-    Raises:
-        OSError: The folder cannot be made.
-    """
-    with temporary(_through(Path(path).absolute())) as folder:
-        yield folder
 
 
 def _write_error(path: Path, error: Exception) -> WriteError:
@@ -252,11 +237,8 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
     """The lines of a file that names passages, with their numbers. All such files are read here.
 
     A name is the whole line, white space at its edges included. Blank lines are skipped. Lines end as in
-    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end.
-
-    Args:
-        path: The file.
-        expected: What its lines are, for the error text.
+    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end. ``expected``
+    says what the lines are, for the error text.
 
     Raises:
         DataError: The file is missing, holds no name or is not UTF-8, or a line holds a carriage return.
@@ -326,9 +308,27 @@ def read_count(value: Any, name: str, content: str, example: int, file: Path) ->
 try:
     import fcntl
 except ImportError:  # Windows: no writer is ever taken for dead
-    _ALONE = None
+    HAS_LOCKS = False
 else:
-    _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
+    HAS_LOCKS = True
+
+
+def lock(descriptor: int) -> None:
+    """Lock an open file or folder, until it is closed or the process ends; nothing where there are no locks.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+        OSError: The file system has no locks.
+    """
+    if HAS_LOCKS:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock at once, also for processes that were forked meanwhile."""
+    if HAS_LOCKS:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 # A writer works in a separate folder, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A
@@ -349,30 +349,31 @@ _LONGEST = 200
 """The longest name in bytes that can be part of a temporary name."""
 _OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp")
 """The part of a temporary name after the destination's name."""
+_BOOT = "/proc/sys/kernel/random/boot_id"
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 @contextmanager
-def temporary(final: Path) -> Iterator[Path]:
-    """Yield a new empty folder beside ``final``; it is removed when the block ends, also after an error.
+def temporary(path: str | Path) -> Iterator[Path]:
+    """Yield a new empty folder beside ``path``; it is removed when the block ends, also after an error.
 
     A process that is forked within the block does not remove it.
 
     Raises:
         OSError: The folder cannot be made.
     """
+    final = _through(Path(path).absolute())
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     process = os.getpid()
     prefix = f".{_stem(final)}.{_machine()}-{process}."
     folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=final.parent))
     try:
-        with (folder / _LOCK).open("wb") as lock:
-            if _ALONE is not None:
-                with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(lock, _ALONE)
-            lock.write(_HELD)
-            lock.flush()
+        with (folder / _LOCK).open("wb") as stream:
+            with contextlib.suppress(OSError):  # a file system without locks
+                lock(stream.fileno())
+            stream.write(_HELD)
+            stream.flush()
             yield folder
     finally:
         if os.getpid() == process:
@@ -395,10 +396,9 @@ def clean(final: Path) -> None:
         match = _OURS.fullmatch(folder.name.removeprefix(begin))
         if match is None:
             continue
-        # The identity tells this machine, since the name of a container changes. The name tells it as well if
-        # the identity is a boot id, which changes at a restart, or if the network card is unknown.
-        namesake = match["host"] == _machine()[:4] and bool(_boot() or not _card())
-        if not (namesake or match["boot"] == _machine()[4:]) or not _is_dead(folder, int(match["pid"])):
+        # A container changes its name, a restart changes the id of the boot: either tells this machine.
+        here = _machine() in (match["host"] + _machine()[4:], _machine()[:4] + match["boot"])
+        if not here or not _is_dead(folder, int(match["pid"])):
             continue
         if (folder / OLD).exists() and not final.exists():
             with contextlib.suppress(OSError):
@@ -448,26 +448,14 @@ def _stem(final: Path) -> str:
 
 @cache
 def _machine() -> str:
-    """Four hexadecimal digits for the name of this machine, and four that identify it among its namesakes.
+    """Four hexadecimal digits for the name of this machine, and four for the id of its last boot.
 
-    The identity is the id of the last boot; where the system does not know it (no ``/proc``), the network
-    card; where that is unknown, too, the name again.
+    Where the system does not know that id (no ``/proc``), the name stands for it.
     """
-    name, identity = socket.gethostname(), _boot() or _card() or socket.gethostname()
-    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, identity))
-
-
-@cache
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-    except OSError:
-        return ""
-
-
-def _card() -> str:
-    number = uuid.getnode()
-    return "" if number >> 40 & 1 else f"{number:012x}"  # this bit marks a number that Python drew at random
+    name = boot = socket.gethostname()
+    with contextlib.suppress(OSError):
+        boot = Path(_BOOT).read_text(encoding="ascii")
+    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, boot))
 
 
 def _is_dead(folder: Path, process: int) -> bool:
@@ -479,15 +467,15 @@ def _is_dead(folder: Path, process: int) -> bool:
     young = True  # as of a folder that is removed meanwhile
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG
-        if _ALONE is None:
+        if not HAS_LOCKS:
             return False
         if young:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, 0)  # another error: the process of another user, which lives
                 return False
-        with (folder / _LOCK).open("rb+") as lock:
-            fcntl.flock(lock, _ALONE)
-            return not young or lock.read() == _HELD
+        with (folder / _LOCK).open("rb+") as stream:
+            lock(stream.fileno())
+            return not young or stream.read() == _HELD
     except FileNotFoundError:
         return not young and not (folder / _LOCK).exists() and folder.exists()
     except OSError:

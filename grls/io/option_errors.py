@@ -187,13 +187,12 @@ _WIDEST_NAME = 16
 _MARGIN = "  "
 
 
-def name_lines(texts: Mapping[str, str], width: int | None = None) -> str:
+def name_lines(texts: Mapping[str, str]) -> str:
     """Lines of names with their texts beside them, in the width of the terminal; long texts are wrapped."""
-    columns = width or _columns()
     edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
     lines = []
     for name, text in texts.items():
-        rows = textwrap.wrap(text, max(columns - edge, 20), break_on_hyphens=False) or [""]
+        rows = textwrap.wrap(text, max(_columns() - edge, 20), break_on_hyphens=False) or [""]
         lines += [f"{_MARGIN}{name}".ljust(edge) + rows[0], *(" " * edge + row for row in rows[1:])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

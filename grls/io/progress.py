@@ -12,14 +12,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+T = TypeVar("T")
 
 EVERY = 60.0
 """Seconds between two lines."""
@@ -33,29 +35,29 @@ _listener: ContextVar[Callable[[Progress], None] | None] = ContextVar("listener"
 
 
 @contextmanager
-def showing() -> Iterator[None]:
+def value_of(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """A context in which a variable has a value."""
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def showing() -> AbstractContextManager[None]:
     """The context of a command, in which loops show their progress by default.
 
     Elsewhere (a call from Python, another thread) a loop shows progress only with ``shown=True``.
     """
-    before = _showing.set(True)
-    try:
-        yield
-    finally:
-        _showing.reset(before)
+    return value_of(_showing, True)
 
 
-@contextmanager
-def reporting(listener: Callable[[Progress], None]) -> Iterator[None]:
+def reporting(listener: Callable[[Progress], None]) -> AbstractContextManager[None]:
     """The context of a run of many steps: its loops show nothing, and report to a listener.
 
     The listener is called with a loop of several items when it begins, and after its updates.
     """
-    before = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(before)
+    return value_of(_listener, listener)
 
 
 class Progress:
@@ -203,13 +205,10 @@ _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
-    """A number with its noun: ``1 query``, ``1,200 queries``.
+    """A number with its noun: ``1 query``, ``1,200 queries``; the last word of the noun changes.
 
-    Args:
-        count: The number.
-        noun: The noun in the singular, of one word or several; its last word changes.
-        several: The words after other numbers than 1, where more than the last word changes
-            (``counted(n, "query is", "queries are")``); None: the plural of the noun.
+    ``several`` are the words after other numbers than 1, where more than the last word changes
+    (``counted(n, "query is", "queries are")``).
     """
     return f"{count:,} {noun if count == 1 else several or plural(noun)}"
 

@@ -42,12 +42,9 @@ def rare(default: T) -> T:
 
 
 def rare_options(name: str, options: object, every: bool = False) -> list[str]:
-    """The dotted names of the options of a group that are rarely set (:func:`rare`).
+    """The dotted names of the options of a group ``name`` that are rarely set (:func:`rare`); ``every``: all.
 
-    Args:
-        name: The name of the group.
-        options: Its type: a class of options, or None beside it; other types have no options.
-        every: Count all as rare.
+    ``options`` is the type of the group: a class of options, or None beside it; other types have no options.
     """
     kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
     names: list[str] = []
@@ -80,9 +77,8 @@ def with_recipes(arguments: Sequence[str]) -> list[str]:
 def config_file(name: str) -> str:
     """The file for a value of ``--config``: a local file, or else the recipe of this name.
 
-    Args:
-        name: Path of a file, or name of a recipe (``memorise``, ``memorise.yaml``, ``configs/memorise.yaml``,
-            ``default/chains``). Options as YAML text and absolute paths are returned unchanged.
+    A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``.
+    Options as YAML text and absolute paths are returned unchanged.
 
     Raises:
         OptionError: There is neither such a file nor such a recipe.
@@ -192,12 +188,10 @@ def definition(plugin: object) -> tuple[str, str]:
 
 
 def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a folder whose names are imported on first use.
+    """The ``__getattr__`` of a folder (its ``__name__``) whose names are imported on first use.
 
-    Args:
-        folder: The folder's ``__name__``.
-        modules: Name -> the module of the folder that defines it. A name must differ from every module's
-            name: once imported, the module would hide it.
+    ``modules``: name -> the module of the folder that defines it. A name must differ from every module's
+    name: once imported, the module would hide it.
     """
 
     def attribute(name: str) -> Any:
@@ -209,11 +203,9 @@ def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def list_texts(options: Any, *names: str) -> None:
-    """Make lists of single texts in fields of a dataclass of options; called by its ``__post_init__``.
+    """Make lists of single texts in fields of a dataclass of options, which may be frozen.
 
-    Args:
-        options: The options, which may be frozen.
-        names: The fields; each holds a text, or a list, tuple or set of texts, or None if its type says so.
+    Called by its ``__post_init__``. A field holds a text, texts, or None if its type says so.
 
     Raises:
         ConfigError: A field holds something else.

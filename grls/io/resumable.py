@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from weakref import WeakValueDictionary
 
 from grls.errors import DataError, MismatchError, WriteError
-from grls.io.files import refuse_unwritable, text_lines
+from grls.io.files import HAS_LOCKS, lock, refuse_unwritable, text_lines, unlock
 
 log = logging.getLogger(__name__)
 
@@ -110,9 +110,7 @@ class GrowingFile:
     def refuse_other(self, fields: Sequence[str], expected: Iterable[Sequence[Any]]) -> None:
         """Refuse records that are not the first ones of the expected records, each once and in order.
 
-        Args:
-            fields: The fields that identify a record.
-            expected: The values of these fields, for all records of the whole run.
+        ``fields`` identify a record; ``expected`` has their values for all records of the whole run.
 
         Raises:
             DataError: A record is repeated, missing, or of another run.
@@ -263,15 +261,9 @@ def string_of(
     default: str | None = None,
     empty: bool = False,
 ) -> str:
-    """A field that is a string.
+    """A field that is a string, of an object in a line of a file.
 
-    Args:
-        record: The object.
-        key: The field.
-        file: The file of the object, for the error.
-        line: Its line in the file.
-        default: The value of a missing field, or of null; None requires the field.
-        empty: Whether a required field may be empty.
+    A missing field, or null, has the ``default``; None requires the field, which may be empty if ``empty``.
 
     Raises:
         DataError: The field is no string, or a required field is missing or empty.
@@ -310,14 +302,6 @@ def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int |
             file,
             line,
         ) from None
-
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    _ALONE = None
-else:
-    _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 _held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
@@ -425,8 +409,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
             for parent in new:
                 parent.rmdir()
         if descriptor is not None:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
+            unlock(descriptor)
             os.close(descriptor)
 
 
@@ -441,7 +424,7 @@ def _locked_folder(path: Path) -> int | None:
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)
-        if _ALONE is None:
+        if not HAS_LOCKS:
             return None
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY)
@@ -466,10 +449,8 @@ def _number(status: os.stat_result) -> tuple[int, int]:
 
 def _lock(descriptor: int, path: Path) -> bool:
     """Whether the lock was acquired; True if the file system has no locks."""
-    if _ALONE is None:
-        return True
     try:
-        fcntl.flock(descriptor, _ALONE)
+        lock(descriptor)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -4,15 +4,13 @@ Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row,
 tokens whose logits are read for all rows, S slots (queries in flight). The protocols do not mention encoders,
 so a causal language model, which reads its input as a prefix, can implement them, too.
 
-The plain search needs a :class:`GeneratorModel`, the fast search a :class:`TreeGenerator`, the search on the
-device of the model a :class:`GridGenerator`.
+The plain search needs a :class:`GeneratorModel`, the fast search a :class:`TreeGenerator`. The search on the
+device of the model uses :class:`grls.models.sessions.grid.GridMemory`, of encoder-decoders alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
-from functools import cache
+from collections.abc import Hashable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -23,7 +21,6 @@ from grls.index.rows import Ints
 from grls.models.sessions.forest import Branches
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -124,52 +121,6 @@ class Room(NamedTuple):
     longest: int
 
 
-class GridSession(SlotSession, Protocol):
-    """The memory of S queries in flight with K beams each, on the device of the model."""
-
-    written: Tensor
-    """``[S]`` tokens that every beam of a slot has written."""
-    moved: int
-    """A count of how often tensors of the memory were replaced."""
-
-    def begin(self) -> None:
-        """Drop all queries, and compute again what depends on the weights of the model."""
-
-    def release(self, slots: Ints) -> None:
-        """Drop the queries of these slots."""
-
-    def attending(self) -> AbstractContextManager[None]:
-        """The context in which :meth:`write` can be called."""
-
-    def room(self) -> Room:
-        """Count a step and allocate memory for it: the part of the host."""
-
-    def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
-        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
-
-        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. It uses only tensors,
-        which keep their addresses as long as :attr:`moved` does not change. So it can be compiled or
-        captured.
-        """
-
-
-class GridGenerator(Protocol):
-    """A model that writes one token of every beam at a time."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-
-    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> GridSession:
-        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
-
-        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
-        """
-
-    def addresses(self) -> tuple[int, ...]:
-        """The addresses of the weights; a captured step is valid as long as they do not change."""
-
-
 def positions_in(config: Any) -> int | None:
     """The longest input of a model, or of a part, in tokens; None without a limit (XLNet has -1)."""
     most = getattr(config, "max_position_embeddings", None)
@@ -181,9 +132,4 @@ def cache_argument(model: Any) -> str:
 
     It is ``cache`` since transformers 5.24, and ``past_key_values`` before; 5.40 takes the new name alone.
     """
-    return _cache_argument(type(model).forward)
-
-
-@cache
-def _cache_argument(forward: Callable[..., Any]) -> str:
-    return "cache" if "cache" in signature(forward).parameters else "past_key_values"
+    return "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"

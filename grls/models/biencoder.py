@@ -162,13 +162,9 @@ class BiEncoderModel(TextEncoder):
         stages: Sequence[str] = (),
         similarity: Similarity = "dot",
     ) -> Self:
-        """A bi-encoder from a generator: same backbone, same number of parameters, no new weight.
+        """A bi-encoder from a generator, which is not copied: same backbone, same parameters, no new weight.
 
-        Args:
-            loaded: The result of :meth:`grls.models.load.build.GeneratorSpec.load`; the model is not copied.
-            max_tokens: The longest text in tokens; None: 512.
-            stages: The training stages of the weights.
-            similarity: How embeddings are compared.
+        ``max_tokens`` None: texts of at most 512 tokens.
         """
         module = FirstDecoderOutput(loaded.model, loaded.tokenizer, max_tokens or DEFAULT_TOKENS)
         network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)

@@ -24,7 +24,6 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import exclusive
 from grls.models.base import Floats, once_each
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import (
@@ -37,7 +36,7 @@ from grls.models.load.opening import (
 from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
-from grls.models.special_tokens import special_tokens, without_controls
+from grls.models.special_tokens import read_plain
 from grls.models.text_encoder import passage_text, telling
 
 Pair = tuple[str, str]
@@ -68,17 +67,13 @@ class PairNetwork(CrossEncoder):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of pairs; special tokens are removed if there are more than the tokenizer adds."""
+        """Model input of pairs, without special tokens that a text spells."""
 
-        def read(pairs: Sequence[Any]) -> dict[str, Tensor | Any]:
+        def read(columns: Sequence[Sequence[str]]) -> dict[str, Tensor | Any]:
+            pairs = list(zip(*columns, strict=True))
             return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
 
-        tokenizer = self.tokenizer
-        with exclusive(tokenizer):
-            features, added = read(inputs), special_tokens(tokenizer, read([("a", "a")]))
-            if special_tokens(tokenizer, features) > len(inputs) * added:
-                columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
-                features = read(list(zip(*columns, strict=True)))
+        features: dict[str, Tensor | Any] = read_plain(self.tokenizer, read, list(zip(*inputs, strict=True)))
         return features
 
 
@@ -128,12 +123,7 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        """Open a cross-encoder.
-
-        Args:
-            source: Folder or hub name.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
-            precision: ``float32`` or ``bfloat16``.
+        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``.
 
         Raises:
             ConfigError: There is no such model, it is incomplete or of another kind, or the device does not
@@ -184,12 +174,9 @@ class PairScorer:
         write_encoder(self.model, folder)
 
     def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
-        """The pairs that are too long and whose query is therefore cut.
+        """The pairs that are too long and whose query is cut: number of the pair, tokens of its query.
 
         In a pair that is too long, the longer text is cut. So a query of at most half the limit is never cut.
-
-        Returns:
-            (number of the pair, tokens of its query) of each such pair.
         """
         room, prompt = self.max_tokens - self._markers, _prompt(self.model) or ""
         queries = list(dict.fromkeys(query for query, _ in pairs))

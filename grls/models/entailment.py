@@ -8,8 +8,9 @@ too long, the end of the premise is cut, never the hypothesis. The module does n
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -30,28 +31,14 @@ _WRITTEN = 4
 """The most tokens that an encoder-decoder may write for 1 or 0."""
 
 
-class Entailment(Protocol):
-    """A model of entailment."""
-
-    def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """Whether each hypothesis follows from its premise.
-
-        A hypothesis that leaves no room for any premise counts as not following, with a warning.
-        """
-        ...
-
-
 def load_entailment(
     name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = _MAX_TOKENS
 ) -> Entailment:
-    """Load a model of entailment, in float32 and eval mode.
+    """Load a model of entailment, in float32 and eval mode: a folder or a hub name.
 
-    Args:
-        name: A folder or hub name: a sequence classifier with a label ``entailment``, or an encoder-decoder
-            that reads ``premise: … hypothesis: …`` and writes 1 or 0.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
-        batch_size: Pairs in a batch.
-        max_tokens: The longest pair in tokens; at most the positions of the model.
+    It is a sequence classifier with a label ``entailment``, or an encoder-decoder that reads
+    ``premise: … hypothesis: …`` and writes 1 or 0. Pairs have at most ``max_tokens`` tokens, or as many as
+    the model has positions.
 
     Raises:
         ConfigError: There is no such model, it has no label ``entailment``, or a number is below 1.
@@ -82,7 +69,7 @@ def load_entailment(
     return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
 
 
-class _Judge:
+class Entailment(ABC):
     """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
     _pair: bool
@@ -98,7 +85,10 @@ class _Judge:
 
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """See :class:`Entailment`."""
+        """Whether each hypothesis follows from its premise.
+
+        A hypothesis that leaves no room for any premise counts as not following, with a warning.
+        """
         ends = [f"{self._lead}{text}" for text in hypotheses]
         pairs, numbers = once_each(list(zip(premises, ends, strict=True)))
         room = self.max_tokens - self.tokenizer.num_special_tokens_to_add(pair=self._pair)
@@ -115,12 +105,12 @@ class _Judge:
                 follows[n] = follow
         return [follows[number] for number in numbers]
 
+    @abstractmethod
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
         """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
-        raise NotImplementedError
 
 
-class ClassifyingJudge(_Judge):
+class ClassifyingJudge(Entailment):
     """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
     _pair = True
@@ -139,7 +129,7 @@ class ClassifyingJudge(_Judge):
         return [label == self.label for label in logits.argmax(-1).tolist()]
 
 
-class WritingJudge(_Judge):
+class WritingJudge(Entailment):
     """An encoder-decoder that writes 1 if a hypothesis follows."""
 
     _pair, _lead = False, "hypothesis: "

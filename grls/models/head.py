@@ -217,17 +217,6 @@ def _is_linear(module: Any) -> bool:
     return torch.allclose(output, expected, rtol=close, atol=close * float(expected.abs().max()))
 
 
-# A generator decides token by token. So a passage that was never an answer in training loses at its first
-# words, whatever comes later. After reading the whole passage, the same model can judge it together with the
-# whole query, in the same pass: the "self-assessment" of Self-Retrieval (arXiv 2403.00801). Here this takes
-# one more step. After the end token of passage x
-#
-#     a(x)  =  z(<EVIDENCE>) - z(<QUESTION>)   (nats),
-#
-# where z are the logits there: the log-odds of the marker that keeps the passage against the marker that goes
-# back to the question. (In Self-Retrieval the model writes a sentence, whose probability is used.) Training:
-# :mod:`grls.train.chains.module`. Score of a passage: :mod:`grls.retrieve.generative.search`.
-
 RESCORE = "rescore.json"
 """The file beside a trained model with the settings of rescoring in its training."""
 
@@ -244,7 +233,16 @@ class RescoreInput(NamedTuple):
 
 
 def readout(codec: Codec) -> tuple[int, int]:
-    """The two tokens whose logits are compared: the marker that keeps a passage, and the other one."""
+    """The two tokens whose logits z rescore a passage: the marker that keeps it, and the other marker.
+
+    A generator decides token by token, so a passage that was never an answer in training loses at its first
+    words. After the end token of passage x the same model judges it together with the whole query, as in the
+    "self-assessment" of Self-Retrieval (arXiv 2403.00801, where the model writes a sentence):
+
+        a(x) = z(<EVIDENCE>) - z(<QUESTION>)   (nats).
+
+    Training: :mod:`grls.train.chains.module`. Score: :mod:`grls.retrieve.generative.search`.
+    """
     return codec.evidence, codec.question
 
 

@@ -11,7 +11,7 @@ them.
 from __future__ import annotations
 
 import logging
-import time
+import timeit
 import warnings
 from collections.abc import Callable
 from typing import Any, get_args
@@ -128,19 +128,13 @@ def _capabilities() -> dict[str, Any]:
 
 def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
     """The time of the fastest of a few runs, in seconds."""
-    best = float("inf")
-    for _ in range(_REPEATS):
-        _wait(device)
-        start = time.perf_counter()
+
+    def timed() -> None:
         work()
-        _wait(device)
-        best = min(best, time.perf_counter() - start)
-    return best
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return min(timeit.repeat(timed, number=1, repeat=_REPEATS))
 
 
 def packs(precision: str) -> bool:

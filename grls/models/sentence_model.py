@@ -43,13 +43,7 @@ from grls.models.load.sentence_folder import (
 )
 from grls.models.option_names import Kind as Kind
 from grls.models.seq2seq.slots import start_token
-from grls.models.special_tokens import (
-    padded,
-    special_tokens,
-    spells_special,
-    without_controls,
-    without_spelled,
-)
+from grls.models.special_tokens import padded, read_plain, spells_special, without_spelled
 
 DOT, COSINE = "dot", "cosine"
 """The similarities of embeddings that are inner products."""
@@ -100,25 +94,20 @@ class PlainTexts:
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of texts; special tokens are removed if there are more than the tokenizer adds."""
+        """Model input of texts, without special tokens that a text spells."""
 
-        def read(texts: Sequence[Any]) -> dict[str, Tensor | Any]:
+        def read(columns: Sequence[Sequence[Any]]) -> dict[str, Tensor | Any]:
             batch: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
-                texts, prompt=prompt, **kwargs
+                columns[0], prompt=prompt, **kwargs
             )
             return batch
 
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            return read(inputs)
+            return read([inputs])
         with exclusive(tokenizer):
-            if self.marked:
-                inputs = without_spelled(tokenizer, inputs)
-            features = read(inputs)
-            if "input_ids" not in features:
-                return features
-            if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
-                features = read(without_controls(tokenizer, inputs))
+            texts = without_spelled(tokenizer, inputs) if self.marked else inputs
+            features: dict[str, Tensor | Any] = read_plain(tokenizer, read, [texts])
         return features
 
 
@@ -211,15 +200,11 @@ def library_type(source: str) -> str | None:
 
 
 def open_library_model(kind: type[Library], source: str, noun: str, plain: str | None = None) -> Library:
-    """Open a complete model of a class of the library.
+    """Open a complete model of a class of the library; ``noun`` is the name of such a model, for errors.
 
-    Args:
-        kind: ``SparseEncoder`` or ``MultiVectorEncoder``. The files of the model must name this class: the
-            library would extend any other model by layers with random weights.
-        source: A folder, or a hub name.
-        noun: The name of such a model, for errors.
-        plain: The ending of an architecture name; such models are accepted though the library did not save
-            them.
+    The files of the model must name this class: the library would extend any other model by layers with
+    random weights. A model that the library did not save is accepted if the name of its architecture ends
+    in ``plain``.
 
     Raises:
         ConfigError: The model cannot be opened, or is of another class.

@@ -8,7 +8,7 @@ is encoded. For rows without padding: :func:`grls.data.codec.foreign_ids`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -19,36 +19,32 @@ from grls.io.files import exclusive
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
-    """Texts, or pairs of texts, as one batch of tensors.
+    """Texts, or pairs of texts (in two columns), as one batch of tensors, padded to the longest row.
 
-    Args:
-        tokenizer: The tokenizer of the model.
-        texts: The texts; for pairs, the first texts and the second texts.
-        options: Further options of the tokenizer call (``truncation``, ``max_length``).
-
-    Returns:
-        The output of the tokenizer, as tensors of B rows, padded to the longest row.
+    ``options`` are further ones of the tokenizer call (``truncation``, ``max_length``).
     """
-    with exclusive(tokenizer):
-        added = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
-        batch = _padded(tokenizer, texts, options)
-        if special_tokens(tokenizer, batch) > len(batch["input_ids"]) * added:
-            batch = _padded(tokenizer, [without_controls(tokenizer, column) for column in texts], options)
-    return batch
-
-
-def _padded(tokenizer: Any, texts: Sequence[Sequence[str]], options: dict[str, Any]) -> Any:
-    return tokenizer(
-        *(list(column) for column in texts),
-        padding=True,
-        return_tensors="pt",
-        split_special_tokens=True,
-        **options,
+    options = {"padding": True, "return_tensors": "pt", "split_special_tokens": True, **options}
+    return read_plain(
+        tokenizer, lambda columns: tokenizer(*(list(column) for column in columns), **options), texts
     )
+
+
+def read_plain(
+    tokenizer: Any, read: Callable[[Sequence[Sequence[str]]], Any], columns: Sequence[Sequence[str]]
+) -> Any:
+    """What ``read`` makes of columns of texts; a text that spells special tokens is read without them."""
+    with exclusive(tokenizer):
+        features = read(columns)
+        added = special_tokens(tokenizer, read([["a"] for _ in columns]))
+        if special_tokens(tokenizer, features) > len(columns[0]) * added:
+            features = read([without_controls(tokenizer, column) for column in columns])
+    return features
 
 
 def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
     """The number of special tokens in a batch (``input_ids``, ``attention_mask``), without its padding."""
+    if "input_ids" not in features:  # a reader of another form
+        return 0
     ids, mask = features["input_ids"], features.get("attention_mask")
     filled = features.get("query_expansion_positions")  # special tokens that fill a query to a fixed length
     if mask is not None and filled is not None:

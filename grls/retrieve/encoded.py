@@ -31,10 +31,9 @@ from grls.cluster.plan import (
     Shard,
     ShardPlan,
     Work,
-    alone_at_shards,
+    held_shards,
     refuse_other_reading,
     seen_elsewhere,
-    shards_folder,
 )
 from grls.cluster.work import done_by_workers
 from grls.data.codec import CUT_QUERIES
@@ -43,10 +42,10 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index.array import asked_to_verify
+from grls.index.array import chosen_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import PartTimer, atomic_folder, scratch_folder, sha256
+from grls.io.files import PartTimer, atomic_folder, sha256, temporary
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in
@@ -353,11 +352,11 @@ class EncodedRetriever(ABC):
         # A killed process loses a part; each shard of workers has a request, so theirs are larger.
         workers = building.workers or Workers(None, USUAL_WORKERS)
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
-        with alone_at_shards(building.output):
+        with held_shards(building.output) as folder:
             text = json.dumps(encoder.settings(), sort_keys=True, default=str)
             settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
             drops = building.workers is None  # a run by workers is too dear to be dropped for a wrong option
-            plan = ShardPlan(shards_folder(building.output), settings, len(passages), count, drops)
+            plan = ShardPlan(folder, settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
             if cut := sum(finished.result["cut"] for finished in done):
@@ -369,7 +368,6 @@ class EncodedRetriever(ABC):
                 yield from cls._last_rows(encoder)
 
             cls._put(building.output, encoder, passages, prints["model"], parts)
-            plan.remove()
         rows = cls.read(Path(building.output) / cls.file, len(passages), encoder.dimension)
         size = cls.size(rows, len(passages))
         seconds = perf_counter() - start
@@ -466,7 +464,7 @@ class EncodedRetriever(ABC):
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
         """
         options = cls._search_options(folder, opening)
-        verify = asked_to_verify(opening.verify) is not False
+        verify = chosen_verify(opening.verify) is not False
         return cls.from_pretrained(folder, opening.device, opening.precision, verify, **options)
 
     shared_by = staticmethod(folder_key)
@@ -546,7 +544,7 @@ class EncodedRetriever(ABC):
         opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
         corpus, numbers = changes.over(opened.corpus)
         encoder, before = opened.encoder, len(opened.corpus)
-        with scratch_folder(output) as scratch:
+        with temporary(output) as scratch:
             added = Shard(0, 0, 0 if changes.add is None else len(changes.add))
             if changes.add is not None:
                 with Progress(added.end, "embed", "passages") as bar, encoder.telling(bar.update):

@@ -18,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
-from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.files import refuse_unusable
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
@@ -272,8 +272,7 @@ def create(
         DataError: A member is missing. After any error, nothing is written.
         MismatchError: Members do not belong together.
     """
-    refuse_foreign(folder, MANIFEST)
-    refuse_unwritable(folder, folder=True)
+    refuse_unusable(folder, MANIFEST)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
     spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
     path = Path(folder).resolve()

@@ -31,10 +31,7 @@ Missing = Literal["refuse", "empty"]
 
 
 def load_runs(paths: Sequence[str | Run]) -> list[Run]:
-    """Read runs that belong together.
-
-    Args:
-        paths: JSONL of ours or TREC runs; a loaded run is taken as it is.
+    """Read runs that belong together: JSONL of ours or TREC runs; a loaded run is taken as it is.
 
     Raises:
         ConfigError: A run is given twice.
@@ -131,11 +128,8 @@ def judged_queries(
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:
     """Every run with results for every query.
 
-    Args:
-        runs: See :func:`load_runs`.
-        queries: Ids of the queries, where they are known; a query that a run lacks is then scored as empty,
-            with a warning; None: the queries that the runs answer.
-        missing: What to do where ``queries`` is None and the runs do not answer the same queries.
+    ``queries`` are the ids, where they are known; a query that a run lacks is then scored as empty, with a
+    warning. None: the queries that the runs answer; ``missing`` says what to do where these differ.
 
     Returns:
         Runs that all hold the same queries, in the same order. Where a run holds chains, each query has

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Query
@@ -127,13 +127,7 @@ def info_file(run: str | Path) -> Path:
 
 
 def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDINGS) -> None:
-    """Write ``OUTPUT.info.json`` for the run files of that name.
-
-    Args:
-        output: Path of the run files without ending.
-        info: The manifest.
-        endings: Endings of the files that were written; a file with another one is unknown to the manifest.
-    """
+    """Write ``OUTPUT.info.json`` for the run files of that name, those with ``endings``."""
     files = {end: Path(f"{output}{end}") for end in endings}
     sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
     write_json(f"{output}.info.json", {"format": FORMAT, **asdict(replace(info, files=sums))})
@@ -185,25 +179,18 @@ PORTION = 512
 """Queries between two points where a run can go on."""
 
 
-class ResultStore(Protocol):
-    """Holds results until their run is saved."""
-
-    def remove(self) -> None:
-        """Delete it."""
-
-
 class Portions(NamedTuple):
     """The results of all portions.
 
     Attributes:
         retrieved: For each query, in their order; can be walked again and again.
         seconds: Wall-clock seconds, with the seconds of earlier, killed runs.
-        file: What holds them; None where they are in memory.
+        file: The file that holds them until they are saved, if there is one.
     """
 
     retrieved: Iterable[Retrieved]
     seconds: float
-    file: ResultStore | None
+    file: GrowingFile | None = None
 
 
 class KeptResults:
@@ -270,7 +257,7 @@ def in_portions(
     size = PORTION if size is None else size
     if len(queries) <= size and not path.exists():
         retrieved = retrieve(slice(0, len(queries)))
-        return Portions(retrieved, perf_counter() - begun, None)
+        return Portions(retrieved, perf_counter() - begun)
     file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in queries))
     with Progress(len(queries), "retrieve", "queries", file.count) as bar:

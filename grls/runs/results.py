@@ -65,12 +65,7 @@ def write_results(
 ) -> None:
     """Write JSONL with the evidence text, atomically; the texts of a few queries are in memory at a time.
 
-    Args:
-        path: Destination.
-        queries: The queries.
-        corpus: The passages, for titles and texts.
-        score_mode: What the scores mean.
-        retrieved: The result of each query, in their order.
+    ``retrieved`` has the result of each query, in their order.
 
     Raises:
         DataError: A hit is no passage of ``corpus``, or a list repeats a passage, or a score is not finite or

@@ -225,8 +225,7 @@ class Run:
 def shared_limit(runs: Iterable[Run]) -> int | None:
     """How many first queries of a split the runs were asked, as their manifests say; None: all.
 
-    Args:
-        runs: Runs for the same queries (:meth:`Run.compatible_with`), or for all queries of the data set.
+    The runs are for the same queries (:meth:`Run.compatible_with`), or for all queries of the data set.
     """
     infos = [run.info for run in runs if run.info is not None and run.info.split is not None]
     limits = [info.limit for info in infos if info.limit is not None]

@@ -10,6 +10,7 @@ from encoder_models import tiny_colbert, tiny_splade
 from small_data import tiny_bert
 
 from grls.cluster.options import WorkerOptions, Workers
+from grls.cluster.plan import shards_folder
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
@@ -67,7 +68,7 @@ def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Pat
     )
     np.testing.assert_array_equal(same.rows, one.rows)
     np.testing.assert_allclose(two.rows, one.rows, atol=1e-5)
-    assert not retriever.shards_folder(tmp_path / "two").exists()
+    assert not shards_folder(tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
@@ -116,7 +117,7 @@ def test_a_killed_build_keeps_its_shards(
         patch.setattr(retriever, "index_of_shards", killed)
         with pytest.raises(KeyboardInterrupt):
             build(model, str(data), how)
-    kept = retriever.shards_folder(tmp_path / "r")
+    kept = shards_folder(tmp_path / "r")
     assert sorted(file.name for file in kept.iterdir()) == [
         "plan.json", "shard-00000", "shard-00001", "shard-00002",
     ]  # fmt: skip

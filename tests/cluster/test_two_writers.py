@@ -11,7 +11,7 @@ from failing import fails
 from writing_models import writing_model
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.plan import alone_at_shards, shards_folder
+from grls.cluster.plan import held_shards, shards_folder
 from grls.errors import WriteError
 from grls.io import resumable
 from grls.io.resumable import alone_in
@@ -27,7 +27,7 @@ SHARED = Workers(LOCAL, WorkerOptions(count=2))
 def test_a_second_run_that_builds_a_folder_is_refused(kinds: Path, tmp_path: Path, kind: str) -> None:
     model, workers = (kinds / "bert", None) if kind == "dense" else (kinds / "generative" / "model", SHARED)
     how = Building(f"{tmp_path}/out", kind, device="cpu", workers=workers)
-    with alone_at_shards(how.output), pytest.raises(WriteError, match=REFUSED):
+    with held_shards(how.output), pytest.raises(WriteError, match=REFUSED):
         build(str(model), str(kinds / "data"), how)
     assert not (tmp_path / "out").exists()
     assert not shards_folder(how.output).exists()
@@ -78,7 +78,7 @@ def test_second_runs_of_commands_are_refused(
         ["prepare", "propositions", f"--data={data}", f"--model={model}", "--examples=false"],
     ]
     for command in commands:
-        with alone_at_shards(out):
+        with held_shards(out):
             told = fails(capsys, *command, f"--output={out}", "--ray=local", "--device=cpu")
         assert "is being written by another run" in told
         assert not list(tmp_path.glob("out.trec")) + list(tmp_path.glob("out.jsonl"))

@@ -34,7 +34,7 @@ from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
 from grls.index.substring import SubstringIndex
-from grls.io.files import atomic_folder, read_json, refuse_foreign, refuse_unwritable, sha256, write_json
+from grls.io.files import atomic_folder, read_json, refuse_unusable, sha256, write_json
 from grls.io.resumable import read_jsonl
 
 log = logging.getLogger(__name__)
@@ -295,8 +295,7 @@ def keys_in(
     """
     if (Path(folder) / MANIFEST).exists():
         return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
-    refuse_foreign(folder, MANIFEST)
-    refuse_unwritable(folder, folder=True)
+    refuse_unusable(folder, MANIFEST)
     keys = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
     keys.save(folder)
     return keys

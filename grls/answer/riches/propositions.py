@@ -38,10 +38,9 @@ from grls.cluster.plan import (
     Shard,
     ShardPlan,
     Work,
-    alone_at_shards,
+    held_shards,
     refuse_other_reading,
     seen_elsewhere,
-    shards_folder,
 )
 from grls.cluster.work import done_by_workers
 from grls.data.codec import foreign_ids, tokenizer_fingerprint
@@ -666,12 +665,9 @@ def propositions_by_workers(
     """
     settings = {"what": "propositions", "batch_size": options.batch_size, **opened.origin}
     done, size = len(file.tally.passages), workers.options.shard or SHARD
-    with alone_at_shards(file.path):
-        plan = ShardPlan.of_rest(
-            shards_folder(file.path), settings, opened.passages, done, size, options.batch_size
-        )
+    with held_shards(file.path) as folder:
+        plan = ShardPlan.of_rest(folder, settings, opened.passages, done, size, options.batch_size)
         if done < opened.passages:
             maker = partial(proposition_shards, options.elsewhere(), opened.origin, plan.settings["first"])
             for shard in done_by_workers(plan, maker, workers, "propositions", "passages"):
                 file.append(read_propositions(shard.folder / _WRITTEN))
-        plan.remove()

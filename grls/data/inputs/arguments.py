@@ -66,32 +66,24 @@ _PLURAL: dict[Any, str] = {
 
 
 class UnfitError(Exception):
-    """A value is not what is expected.
+    """A value is not what is expected (``a whole number``).
 
-    Args:
-        expected: What is, as in ``a whole number``.
-        value: The value.
-        place: Where in the argument it stands, such as ``[2]``; empty: it is the argument.
-        remedy: What to do, if that is known.
+    ``part`` says where in the argument the value stands, such as ``[2]``; empty: it is the argument.
     """
 
-    def __init__(self, expected: str, value: Any, place: str = "", remedy: str = ""):
+    def __init__(self, expected: str, value: Any, part: str = "", remedy: str = ""):
         super().__init__(expected)
-        self.expected, self.value, self.place, self.remedy = expected, value, place, remedy
+        self.expected, self.value, self.part, self.remedy = expected, value, part, remedy
 
     def said_of(self, name: str) -> str:
-        """The error text.
-
-        Args:
-            name: The name of the argument.
-        """
+        """The error text, with the name of the argument."""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        text = f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}"
+        text = f"{name}{self.part} must be {self.expected}, got {short_repr(self.value)}{remedy}"
         return text if text.endswith("?") else f"{text}."
 
-    def within(self, place: str) -> UnfitError:
-        """The same of a value inside of another one."""
-        return UnfitError(self.expected, self.value, place + self.place, self.remedy)
+    def within(self, part: str) -> UnfitError:
+        """The error of an argument that holds this one as a part."""
+        return UnfitError(self.expected, self.value, part + self.part, self.remedy)
 
 
 def _at_least_1(value: Any) -> int:
@@ -106,11 +98,7 @@ Count = Annotated[int, _at_least_1]
 
 
 def checked(call: Call, options: Sequence[type] = ()) -> Call:
-    """A function that checks its arguments first.
-
-    Args:
-        call: The function.
-        options: The dataclasses whose fields its ``**options`` are.
+    """A function that checks its arguments first; its ``**options`` are the fields of dataclasses.
 
     Raises:
         ConfigError: (of the function) An argument is unknown, or not of its type.
@@ -123,8 +111,8 @@ def checked(call: Call, options: Sequence[type] = ()) -> Call:
 
     def name(args: Sequence[Any]) -> str:
         """What the user calls: a class, a method of the class of the object, or a function."""
-        whole = f"{type(args[0]).__name__}.{call.__name__}" if of_object and args else call.__qualname__
-        return whole.removesuffix(".__init__")
+        full = f"{type(args[0]).__name__}.{call.__name__}" if of_object and args else call.__qualname__
+        return full.removesuffix(".__init__")
 
     @wraps(call)
     def door(*args: Any, **named: Any) -> Any:
@@ -145,16 +133,11 @@ def checked_options(*options: type) -> Callable[[Call], Call]:
 
 
 class _Kinds:
-    """The annotations of a function.
-
-    Args:
-        call: The function.
-        options: The dataclasses of its ``**options``.
-    """
+    """The annotations of a function, and of the dataclasses whose fields are its ``**options``."""
 
     def __init__(self, call: Callable[..., Any], options: Sequence[type]):
         known = getattr(call, "__globals__", {})
-        self.by_place: list[tuple[str, Any]] = []
+        self.positional: list[tuple[str, Any]] = []
         self.by_name: dict[str, Any] = {}
         self.more: tuple[str, Any] | None = None
         self.anything = False
@@ -168,7 +151,7 @@ class _Kinds:
             else:
                 self.by_name[name] = kind
                 if parameter.kind is not Parameter.KEYWORD_ONLY:
-                    self.by_place.append((name, kind))
+                    self.positional.append((name, kind))
         for cls in options:
             kinds = get_type_hints(cls, include_extras=True)
             self.by_name |= {name: kind for name, kind in kinds.items() if name not in self.by_name}
@@ -181,7 +164,7 @@ class _Kinds:
             refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
         values = [
             fitted_argument(call, name, kind, value)
-            for (name, kind), value in zip(self.by_place, args, strict=False)
+            for (name, kind), value in zip(self.positional, args, strict=False)
         ]
         rest = args[len(values) :]
         if self.more is None:
@@ -189,7 +172,7 @@ class _Kinds:
         else:
             name, kind = self.more
             values += [
-                fitted_argument(call, f"{name}[{place}]", kind, value) for place, value in enumerate(rest)
+                fitted_argument(call, f"{name}[{number}]", kind, value) for number, value in enumerate(rest)
             ]
         return tuple(values), {
             name: fitted_argument(call, name, self.by_name.get(name, Any), value)
@@ -219,7 +202,7 @@ def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[
         if name not in known:
             near = get_close_matches(name, known, 2)
             meant = f"; did you mean {' or '.join(near)}?" if near else "."
-            listed = ", ".join([*near, *(one for one in known if one not in near)])
+            listed = ", ".join([*near, *(other for other in known if other not in near)])
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
 
 
@@ -235,12 +218,9 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
 
 
 def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> None:
-    """Check the fields of a frozen dataclass by their types, and set them to the values that fit.
+    """Check fields of a frozen dataclass by their types, and set them to what fits; no ``names``: all.
 
-    Args:
-        options: The dataclass.
-        section: The section of the options with its dot, as in ``hops.``.
-        names: The fields; none: all.
+    ``section`` is the section of the options with its dot, as in ``hops.``.
 
     Raises:
         ConfigError: A value is not of its type; the error names class and field.
@@ -263,11 +243,7 @@ def _kind_of(cls: type, name: str) -> Any:
 
 
 def fitted(value: Any, kind: Any) -> Any:
-    """A value as a type has it.
-
-    Args:
-        value: The value.
-        kind: The type, as in annotations.
+    """A value as a type has it, which is written as in annotations.
 
     Raises:
         UnfitError: It has none of this type.
@@ -278,7 +254,7 @@ def fitted(value: Any, kind: Any) -> Any:
     if origin is Annotated:
         return inner[1](value)
     if origin in (Union, UnionType):
-        return _one_of(value, inner)
+        return _of_any(value, inner)
     if origin is Literal:
         text = str.__str__(value) if isinstance(value, str) else value
         if not isinstance(text, str) or text not in inner:
@@ -369,7 +345,7 @@ def _path(value: Any) -> Any:
 _SCALARS: dict[Any, Callable[[Any], Any]] = {bool: _bool, int: _int, float: _float, str: _str, Path: _path}
 
 
-def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+def _of_any(value: Any, kinds: Sequence[Any]) -> Any:
     """A value of one of several types; a text that may be a path is checked as one."""
     if isinstance(value, Iterator) and Any not in kinds and not hasattr(value, "readline"):
         value = list(value)  # each type is tried, and it can be read once
@@ -381,12 +357,12 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
             return fitted(value, kind)
         except UnfitError as error:
             errors.append(error)
-    told = [error for error in errors if error.expected]
-    deepest = next((error for error in told if error.place or error.value is not value), None)
+    named = [error for error in errors if error.expected]
+    deepest = next((error for error in named if error.part or error.value is not value), None)
     if deepest is not None:
         raise deepest
-    expected = " or ".join(dict.fromkeys(error.expected for error in told))
-    raise UnfitError(expected, value, remedy=next((error.remedy for error in told if error.remedy), ""))
+    expected = " or ".join(dict.fromkeys(error.expected for error in named))
+    raise UnfitError(expected, value, remedy=next((error.remedy for error in named if error.remedy), ""))
 
 
 def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
@@ -403,8 +379,8 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
     if values is None:
         alone = isinstance(value, str) and texts
         raise UnfitError(_called(kind, inner), value, remedy=f"write [{short_repr(value)}]" if alone else "")
-    types, whole = set(map(type, values)), get_origin(element) or element
-    alike = isinstance(whole, type) and whole not in _SCALARS and all(issubclass(one, whole) for one in types)
+    types, base = set(map(type, values)), get_origin(element) or element
+    alike = isinstance(base, type) and base not in _SCALARS and all(issubclass(t, base) for t in types)
     if (
         element is Any
         or (alike and get_args(element)[-1:] in ((), (Any,)))
@@ -413,11 +389,11 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
         fits = values  # a corpus of passages, or a list of ids: the usual case takes no time
     else:
         fits = []
-        for place, one in enumerate(values):
+        for number, entry in enumerate(values):
             try:
-                fits.append(fitted(one, element))
+                fits.append(fitted(entry, element))
             except UnfitError as error:
-                raise error.within(f"[{place}]") from None
+                raise error.within(f"[{number}]") from None
         if isinstance(values, Set):
             fits = frozenset(fits)
     return tuple(fits) if kind is tuple else fits
@@ -430,7 +406,7 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
     if kind in _SINGULAR:
         return _SINGULAR[kind]
     if kind.__module__ in ("builtins", "collections.abc"):
-        kinds = [one for one in _alternatives(inner[0]) if one not in (Any, NoneType)] if inner else []
+        kinds = [k for k in _alternatives(inner[0]) if k not in (Any, NoneType)] if inner else []
         return f"a list of {' or '.join(map(_many, kinds))}" if kinds else "a list"
     return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
@@ -439,11 +415,11 @@ def _many(kind: Any) -> str:
     """:func:`_called`, of several."""
     if get_origin(kind) is Literal:
         return " or ".join(map(str, get_args(kind)))
-    whole = get_origin(kind) or kind
-    if whole in _PLURAL:
-        return _PLURAL[whole]
-    one = _called(whole, get_args(kind))
-    return f"lists{one.removeprefix('a list')}" if one.startswith("a list") else f"{whole.__name__} objects"
+    base = get_origin(kind) or kind
+    if base in _PLURAL:
+        return _PLURAL[base]
+    noun = _called(base, get_args(kind))
+    return f"lists{noun.removeprefix('a list')}" if noun.startswith("a list") else f"{base.__name__} objects"
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

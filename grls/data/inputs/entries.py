@@ -1,7 +1,7 @@
 """Corpora and queries from Python objects, of one form: an id, a text, and further fields.
 
-Entries come from a list of texts or objects, from a dict by id, or from a table. Entries without ids get
-their places as ids: "0", "1", …
+Entries come from a list of texts or objects, from a dict by id, or from a table. Entries without ids are
+numbered: "0", "1", …
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EntryForm:
         type: The class of one entry.
         noun: The name of one entry, for error texts.
         source: The name of all, for error texts.
-        ids: The names under which the id may stand, the first that is there counts.
+        ids: The names under which the id may stand; the first that is there counts.
         texts: The names under which the text may stand.
     """
 
@@ -53,19 +53,12 @@ class EntryForm:
 
 
 class InputEntry(NamedTuple):
-    """One passage or query.
-
-    Attributes:
-        id: Its id.
-        text: Its text.
-        fields: Its other fields, as JSON holds them; missing values are left out.
-        place: What it is called in error texts.
-    """
+    """One passage or query; ``fields`` are its others, without missing values; errors call it ``label``."""
 
     id: str
     text: str
     fields: dict[str, Any]
-    place: str
+    label: str
 
 
 def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
@@ -94,23 +87,18 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
     for entry in entries:
         if entry.id in first:
             raise DataError(
-                f"{entry.place}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
+                f"{entry.label}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
                 "different id.",
                 form.source,
             )
-        first[entry.id] = entry.place
+        first[entry.id] = entry.label
     return entries
 
 
 def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dict[str, Any]:
-    """The metadata of an entry: the object in its field ``metadata``, and all fields that are left.
+    """The metadata of an entry: the object (or JSON text) in its field ``metadata``, and all further fields.
 
-    The object may be JSON text.
-
-    Args:
-        entry: The entry.
-        form: Its form.
-        but: Fields that are no metadata.
+    ``but``: fields that are no metadata.
 
     Raises:
         DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
@@ -121,19 +109,19 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
         with suppress(ValueError, RecursionError):
             metadata = json.loads(metadata)
     if not isinstance(metadata, dict):
-        given = short_repr(entry.fields["metadata"])
-        raise DataError(f"{entry.place}: expected metadata to be an object, got {given}.", form.source)
+        got = short_repr(entry.fields["metadata"])
+        raise DataError(f"{entry.label}: expected metadata to be an object, got {got}.", form.source)
     twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
     if twice:
         raise DataError(
-            f"{entry.place}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
+            f"{entry.label}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
             form.source,
         )
     try:
         json.dumps({**metadata, **fields}, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
-            f"{entry.place}: expected metadata that JSON can hold ({error}); convert the value or leave the "
+            f"{entry.label}: expected metadata that JSON can hold ({error}); convert the value or leave the "
             "column out.",
             form.source,
         ) from None
@@ -180,14 +168,14 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
     )
 
 
-def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | None, str, dict[str, Any]]:
+def _parts(key: Any, content: Any, label: str, form: EntryForm) -> tuple[str | None, str, dict[str, Any]]:
     """Id (None if there is none), text and other fields of an entry."""
     fields: Any = {form.texts[0]: content} if isinstance(content, str) else content
     if isinstance(content, form.type):
         fields = content._asdict()
     if not isinstance(fields, Mapping):
         raise DataError(
-            f"{place}: expected a text, a {form.type.__name__}, or an object such as "
+            f"{label}: expected a text, a {form.type.__name__}, or an object such as "
             f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
             form.source,
         )
@@ -195,16 +183,16 @@ def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | N
     text_key, id_key = column_of(fields, form.texts), column_of(fields, form.ids)
     if text_key is None:
         raise DataError(
-            f"{place} has no text: looked for {name_list(form.texts)}; there are {name_list(fields)}.",
+            f"{label} has no text: looked for {name_list(form.texts)}; there are {name_list(fields)}.",
             form.source,
         )
     text, named = fields.pop(text_key), fields.pop(id_key) if id_key is not None else None
     if not isinstance(text, str):
-        what = "its text is missing" if text is None else f"got {short_repr(text)}"
-        raise DataError(f"{place}: expected its text to be a string, {what}.", form.source)
-    names = [id_text(one, place, form.source) for one in (key, named) if one is not None]
+        fault = "its text is missing" if text is None else f"got {short_repr(text)}"
+        raise DataError(f"{label}: expected its text to be a string, {fault}.", form.source)
+    names = [id_text(name, label, form.source) for name in (key, named) if name is not None]
     if len(set(names)) > 1:
-        raise DataError(f"{place}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
+        raise DataError(f"{label}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
     present = {name: value for name, value in fields.items() if value is not None}
     return (names[0] if names else None), text, present
 
@@ -223,10 +211,10 @@ def queries_from(queries: Any) -> list[Query]:
     Args:
         queries: One of these:
 
-            - a list of texts, whose ids are their places: ``"0"``, ``"1"``, …;
+            - a list of texts, whose ids are their numbers: ``"0"``, ``"1"``, …;
             - a list of dicts ``{"id", "text", "evidence", "answers", "metadata"}``, or of
               :class:`~grls.data.types.Query`. Only the text is required, and all other keys are metadata.
-              Without ids, the places are the ids. ``evidence`` is a list of gold passages in the order of
+              Without ids, the numbers are the ids. ``evidence`` is a list of gold passages in the order of
               retrieval, or a set if any order is correct;
             - a dict from ids to texts, or to such dicts;
             - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
@@ -244,7 +232,7 @@ def queries_from(queries: Any) -> list[Query]:
     read = []
     for entry in entries_of(queries, _QUERY_FORM):
         if not entry.text.strip():
-            raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", SOURCE)
+            raise DataError(f"{entry.label}: its text is empty; give it a text or leave it out.", SOURCE)
         fields = dict(entry.fields)
         answers = fields.pop("answers", [])
         if answers:
@@ -252,10 +240,10 @@ def queries_from(queries: Any) -> list[Query]:
         if isinstance(fields.get("evidence"), set | frozenset):
             fields["any_order"] = True
         metadata = metadata_of(entry._replace(fields=fields), _QUERY_FORM, ("evidence",))
-        evidence = id_list(entry.fields.get("evidence", []), f"{entry.place}, evidence", SOURCE)
+        evidence = id_list(entry.fields.get("evidence", []), f"{entry.label}, evidence", SOURCE)
         record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}
-        refuse_half_characters(record, f"{SOURCE}: {entry.place}")
-        read.append(query_of(record, f"{SOURCE}: {entry.place}"))
+        refuse_half_characters(record, f"{SOURCE}: {entry.label}")
+        read.append(query_of(record, f"{SOURCE}: {entry.label}"))
     return read
 
 
@@ -272,10 +260,10 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
         passages: One of these:
 
             - a :class:`~grls.data.corpus.Corpus`;
-            - a list of texts, whose ids are their places: ``"0"``, ``"1"``, …;
+            - a list of texts, whose ids are their numbers: ``"0"``, ``"1"``, …;
             - a list of dicts ``{"id", "text", "title", "metadata"}``, or of
               :class:`~grls.data.types.Passage`. Only the text is required, and all other keys are metadata.
-              Without ids, the places are the ids;
+              Without ids, the numbers are the ids;
             - a dict from ids to texts, or to such dicts;
             - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
             - the path of a ``corpus.jsonl``, or of the data set folder that holds it.
@@ -298,7 +286,7 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     for entry in entries:
         title = entry.fields.get("title", "")
         if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
-            raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", source)
+            raise DataError(f"{entry.label}: its text is empty; give it a text or leave it out.", source)
     metadata = [metadata_of(entry, form, ("title",)) for entry in entries]
-    made = [Passage(entry.id, entry.text, entry.fields.get("title", "")) for entry in entries]
-    return Corpus.from_passages(made, source, metadata)
+    rows = [Passage(entry.id, entry.text, entry.fields.get("title", "")) for entry in entries]
+    return Corpus.from_passages(rows, source, metadata)

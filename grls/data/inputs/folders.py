@@ -16,13 +16,9 @@ _SPLIT = re.compile(r"\w[\w.-]*")
 
 
 def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold]) -> None:
-    """Write a data set, atomically: the whole folder or nothing.
+    """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced.
 
-    Args:
-        folder: Destination; an earlier data set there is replaced.
-        corpus: The passages.
-        splits: ``train``, ``dev``, ``test`` -> its queries and their gold passages. A query may be in several
-            splits.
+    ``splits``: ``train``, ``dev``, ``test`` -> its queries and their gold passages.
 
     Raises:
         ConfigError: The name of a split is no file name, or the folder holds something else.

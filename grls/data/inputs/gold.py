@@ -34,8 +34,27 @@ from grls.io.progress import counted
 log = logging.getLogger(__name__)
 
 
+SOURCE = "gold"
+"""The name of gold in error texts."""
+
+QUERY = ("query-id", "query_id", "qid", "query")
+PASSAGE = ("corpus-id", "corpus_id", "passage_id", "docno", "docid", "doc_id")
+_SCORE = ("score", "relevance", "label", "grade")
+_ORDER = ("order", "hop")
+_LISTS = ("evidence", "gold", "passage_ids", "passage-ids")
+_QUERY_OF_LIST = (*QUERY[:-1], "_id", "id", QUERY[-1])  # beside an id, the column `query` holds texts
+
+
 WITHOUT_QRELS = " (without qrels, the lists in the field 'evidence' of the queries count)"
 _NO_GOLD = " (without gold, the lists in the field 'evidence' of the queries count)"
+
+
+class GoldOfQuery(NamedTuple):
+    """The gold passages of one query: grades, and evidence if they are a list or a set."""
+
+    grades: dict[str, int]
+    evidence: tuple[str, ...] | None = None
+    any_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,29 +102,29 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
             column is missing; or a grade is no whole number.
     """
     file = _qrels_file(gold, queries)
-    asked = queries_from(queries)
-    ids = {query.id for query in asked}
+    query_list = queries_from(queries)
+    ids = {query.id for query in query_list}
     if file is not None:  # the grades may all be 0, as in the field's data sets
         qrels = read_qrels(file)
         unknown = qrels.keys() - ids
         if existing_path(queries, "queries") is None:
-            refuse_without_gold([query.id for query in asked if query.id not in qrels], file, unknown)
+            refuse_without_gold([query.id for query in query_list if query.id not in qrels], file, unknown)
         elif unknown:
             raise DataError(
                 f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the "
                 "query or drop its lines.",
                 file,
             )
-        judged = [query for query in asked if query.id in qrels]
+        judged = [query for query in query_list if query.id in qrels]
         if not judged:
             raise DataError("the file judges none of the queries.", file)
         joined = Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
     else:
-        golds = _by_query(gold, asked)
-        without = [q.id for q in asked if q.id not in golds or not relevant(golds[q.id].grades)]
+        golds = _by_query(gold, query_list)
+        without = [q.id for q in query_list if q.id not in golds or not relevant(golds[q.id].grades)]
         refuse_without_gold(without, SOURCE, golds.keys() - ids, _NO_GOLD * (gold is None))
         completed = []
-        for query in asked:
+        for query in query_list:
             _, evidence, any_order = golds[query.id]
             if evidence is not None:
                 metadata = json.loads(query.metadata)
@@ -114,20 +133,16 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
                 text = json.dumps(metadata, ensure_ascii=False)
                 query = query._replace(evidence=evidence, metadata=text)
             completed.append(query)
-        joined = Gold(completed, {query.id: golds[query.id].grades for query in asked})
+        joined = Gold(completed, {query.id: golds[query.id].grades for query in query_list})
     refuse_unknown_gold(joined, [] if corpus is None else [corpus])
     return joined
 
 
 def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
-    """Refuse gold passages that are in no corpus.
-
-    Args:
-        gold: The queries and their gold passages.
-        corpora: The corpora; none: nothing is checked.
+    """Refuse gold passages that are in none of the corpora; without a corpus nothing is checked.
 
     Raises:
-        DataError: A passage of the grades, evidence or proofs is in none of them.
+        DataError: There is such a passage in the grades, the evidence or the proofs.
     """
     uses = {passage: query for query, grades in gold.qrels.items() for passage in grades}
     for query in gold.queries:
@@ -158,16 +173,16 @@ def _qrels_file(gold: Any, queries: Any) -> Path | None:
             return split
     file = existing_path(gold, SOURCE)
     if file is None and isinstance(gold, str):
-        there = sorted(one.stem for one in folder.glob("qrels/*.tsv")) if folder is not None else []
+        names = sorted(file.stem for file in folder.glob("qrels/*.tsv")) if folder is not None else []
         hint = evidence_hint(folder) if folder is not None else ""
-        splits = f"; the data set has the splits {name_list(there)}" if there else hint
+        splits = f"; the data set has the splits {name_list(names)}" if names else hint
         raise DataError(f"{gold!r} is no file{splits}; expected qrels in BEIR's form.", SOURCE)
     if file is not None and file.is_dir():
         files = sorted([*file.glob("qrels/*.tsv"), *file.glob("*.tsv")])
         if len(files) != 1:
             raise DataError(
                 f"expected the path of one qrels file, such as {file / 'qrels' / 'test.tsv'}; there are "
-                f"{name_list([one.name for one in files])}.",
+                f"{name_list([file.name for file in files])}.",
                 file,
             )
         return files[0]
@@ -177,13 +192,9 @@ def _qrels_file(gold: Any, queries: Any) -> Path | None:
 def refuse_without_gold(
     without: list[str], source: str | Path, further: Collection[str] = (), hint: str = ""
 ) -> None:
-    """Refuse queries without gold passages: their training or measure would mean nothing.
+    """Refuse queries without gold passages (their ids): their training or measure would mean nothing.
 
-    Args:
-        without: The ids of such queries; none: nothing is refused.
-        source: Where the gold was looked for.
-        further: Ids that have gold, but are no queries: perhaps misspelled.
-        hint: What else is to know, after the names of the queries.
+    The error names the ``source`` of the gold, ids in it that are no queries (``further``), and a ``hint``.
 
     Raises:
         DataError: There are such queries.
@@ -197,10 +208,10 @@ def refuse_without_gold(
         )
 
 
-def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
+def _by_query(gold: Any, queries: list[Query]) -> dict[str, GoldOfQuery]:
     """Query id -> its gold passages."""
     if gold is None:
-        return {q.id: OfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
+        return {q.id: GoldOfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
     ids = [query.id for query in queries]
     table = table_from(gold, SOURCE)
     if table is not None:
@@ -233,45 +244,20 @@ def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
     return {query: of_query(value, query) for query, value in zip(ids, values, strict=True)}
 
 
-# The gold passages of queries from the rows of a table, and those of one query.
-#
-# A table has a row for each gold passage (its query, its grade, its place in the order), or a row for each
-# query, with a column of lists.
-
-
-SOURCE = "gold"
-"""The name of gold in error texts."""
-
-QUERY = ("query-id", "query_id", "qid", "query")
-PASSAGE = ("corpus-id", "corpus_id", "passage_id", "docno", "docid", "doc_id")
-_SCORE = ("score", "relevance", "label", "grade")
-_ORDER = ("order", "hop")
-_LISTS = ("evidence", "gold", "passage_ids", "passage-ids")
-_QUERY_OF_LIST = (*QUERY[:-1], "_id", "id", QUERY[-1])  # beside an id, the column `query` holds texts
-
-
-class OfQuery(NamedTuple):
-    """The gold passages of one query: grades, and evidence if they are a list or a set."""
-
-    grades: dict[str, int]
-    evidence: tuple[str, ...] | None = None
-    any_order: bool = False
-
-
-def of_query(value: Any, query: str) -> OfQuery:
+def of_query(value: Any, query: str) -> GoldOfQuery:
     """The gold passages of a query: a list in order, a set, a dict of grades, or a single id.
 
     Raises:
         DataError: It is something else.
     """
-    what = f"query {query!r}"
+    label = f"query {query!r}"
     if isinstance(value, Mapping):
         grades: dict[str, int] = {}
         for key, grade in value.items():
-            _add(grades, id_text(key, what, SOURCE), grade, what)
-        return OfQuery(grades)
-    ids = id_list(value, what, SOURCE)
-    return OfQuery(dict.fromkeys(ids, 1), tuple(ids), isinstance(value, set | frozenset))
+            _add(grades, id_text(key, label, SOURCE), grade, label)
+        return GoldOfQuery(grades)
+    ids = id_list(value, label, SOURCE)
+    return GoldOfQuery(dict.fromkeys(ids, 1), tuple(ids), isinstance(value, set | frozenset))
 
 
 def is_row(value: Any) -> bool:
@@ -286,13 +272,8 @@ def is_row(value: Any) -> bool:
 
 def of_rows(
     columns: Collection[str], rows: Sequence[Mapping[str, Any]], queries: Sequence[str]
-) -> dict[str, OfQuery]:
-    """Query id -> its gold passages.
-
-    Args:
-        columns: The columns of the table.
-        rows: Its rows.
-        queries: The ids of the queries: a column of lists without ids is in their order.
+) -> dict[str, GoldOfQuery]:
+    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``.
 
     Raises:
         DataError: A column is missing, or a row is malformed.
@@ -301,34 +282,49 @@ def of_rows(
     if lists is not None and column_of(columns, PASSAGE) is None:
         return _of_lists(lists, column_of(columns, _QUERY_OF_LIST), rows, queries)
     query_column = required_column(columns, QUERY, "the ids of queries", SOURCE)
-    what = f"the ids of passages, one a row (lists of ids: {_LISTS[0]!r})"
-    passage_column = required_column(columns, PASSAGE, what, SOURCE)
+    content = f"the ids of passages, one a row (lists of ids: {_LISTS[0]!r})"
+    passage_column = required_column(columns, PASSAGE, content, SOURCE)
     score_column, order_column = column_of(columns, _SCORE), column_of(columns, _ORDER)
     qrels: dict[str, dict[str, int]] = {}
     orders: dict[str, dict[int, str]] = {}
     for n, row in enumerate(rows):
         query = id_text(row.get(query_column), f"row {n}, column {query_column!r}", SOURCE)
-        value, what = row.get(passage_column), f"row {n}, column {passage_column!r}"
+        value, label = row.get(passage_column), f"row {n}, column {passage_column!r}"
         if isinstance(json_value(value), list):
             raise DataError(
-                f"{what}: expected the id of one passage, got the list {short_repr(value)}; name a column of "
-                f"lists {_LISTS[0]!r}.",
+                f"{label}: expected the id of one passage, got the list {short_repr(value)}; name a column "
+                f"of lists {_LISTS[0]!r}.",
                 SOURCE,
             )
-        passage = id_text(value, what, SOURCE)
-        what = f"row {n}, query {query!r}"
-        _add(qrels.setdefault(query, {}), passage, 1 if score_column is None else row.get(score_column), what)
-        if order_column is not None and qrels[query][passage] > 0:
-            _place(orders.setdefault(query, {}), row.get(order_column), passage, what, order_column)
+        passage = id_text(value, label, SOURCE)
+        label = f"row {n}, query {query!r}"
+        grade = 1 if score_column is None else row.get(score_column)
+        _add(qrels.setdefault(query, {}), passage, grade, label)
+        if order_column is None or qrels[query][passage] <= 0:
+            continue
+        number, order = _whole(row.get(order_column)), orders.setdefault(query, {})
+        if number is None:
+            raise DataError(
+                f"{label}, column {order_column!r}: expected a whole number, got {row.get(order_column)!r}; "
+                "drop the column if the order is not known.",
+                SOURCE,
+            )
+        if order.setdefault(number, passage) != passage:
+            raise DataError(
+                f"{label}: the passages {order[number]!r} and {passage!r} have the same place {number} in "
+                f"the column {order_column!r}; number them differently, or drop the column if any order is "
+                "correct.",
+                SOURCE,
+            )
     if order_column is None:
-        return {query: OfQuery(grades) for query, grades in qrels.items()}
-    ordered = {query: [places[n] for n in sorted(places)] for query, places in orders.items()}
-    return {query: OfQuery(grades, tuple(ordered.get(query, ()))) for query, grades in qrels.items()}
+        return {query: GoldOfQuery(grades) for query, grades in qrels.items()}
+    ordered = {query: [order[n] for n in sorted(order)] for query, order in orders.items()}
+    return {query: GoldOfQuery(grades, tuple(ordered.get(query, ()))) for query, grades in qrels.items()}
 
 
 def _of_lists(
     lists: str, query_column: str | None, rows: Sequence[Mapping[str, Any]], queries: Sequence[str]
-) -> dict[str, OfQuery]:
+) -> dict[str, GoldOfQuery]:
     """The gold of a table with a row for each query; a row without gold passages is left out."""
     names = list(queries)
     if query_column is not None:
@@ -341,17 +337,16 @@ def _of_lists(
             f"of queries (looked for {name_list(_QUERY_OF_LIST)}): add one.",
             SOURCE,
         )
-    made: dict[str, OfQuery] = {}
+    golds: dict[str, GoldOfQuery] = {}
     for name, row in zip(names, rows, strict=True):
         value = row.get(lists)
         if isinstance(value, Mapping):  # a data set has every key in every row
             value = {key: grade for key, grade in value.items() if json_value(grade) is not None}
         if json_value(value) is not None:
-            made[name] = of_query(value, name)
-            made[name] = made[name]._replace(
-                any_order=made[name].any_order or json_value(row.get("any_order")) is True
-            )
-    return made
+            gold = of_query(value, name)
+            any_order = gold.any_order or json_value(row.get("any_order")) is True
+            golds[name] = gold._replace(any_order=any_order)
+    return golds
 
 
 def refuse_repeated_query(names: Iterable[str]) -> None:
@@ -367,23 +362,6 @@ def refuse_repeated_query(names: Iterable[str]) -> None:
         known.add(name)
 
 
-def _place(places: dict[int, str], order: Any, passage: str, what: str, column: str) -> None:
-    """Put a gold passage at its place in the order of retrieval."""
-    number = _whole(order)
-    if number is None:
-        raise DataError(
-            f"{what}, column {column!r}: expected a whole number, got {order!r}; drop the column if the "
-            "order is not known.",
-            SOURCE,
-        )
-    if places.setdefault(number, passage) != passage:
-        raise DataError(
-            f"{what}: the passages {places[number]!r} and {passage!r} have the same place {number} in the "
-            f"column {column!r}; number them differently, or drop the column if any order is correct.",
-            SOURCE,
-        )
-
-
 def _whole(value: Any) -> int | None:
     """A whole number; None: it is something else. Missing values make fractions of a column's numbers."""
     number = json_value(value)
@@ -392,39 +370,32 @@ def _whole(value: Any) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def _add(grades: dict[str, int], passage: str, grade: Any, what: str) -> None:
+def _add(grades: dict[str, int], passage: str, grade: Any, label: str) -> None:
     """Add the grade of a passage, checked."""
     value = json_value(grade)
     number = int(value) if isinstance(value, bool) else _whole(value)
     if number is None or abs(number) > HIGHEST_GRADE:
         raise DataError(
-            f"{what}, passage {passage!r}: expected a grade that is a whole number between "
+            f"{label}, passage {passage!r}: expected a grade that is a whole number between "
             f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}, got {grade!r}.",
             SOURCE,
         )
     if grades.setdefault(passage, number) != number:
         raise DataError(
-            f"{what}, passage {passage!r}: it has the grade {grades[passage]} already, and here {number}; "
+            f"{label}, passage {passage!r}: it has the grade {grades[passage]} already, and here {number}; "
             "keep one of them.",
             SOURCE,
         )
 
 
-SHARE, MOST = 0.1, 200
+_SHARE, _MOST = 0.1, 200
+"""The share of the training queries that are taken out for dev, and the most queries."""
 
 
-def hold_out(gold: Gold, share: float = SHARE, most: int = MOST) -> tuple[Gold, Gold]:
-    """Take some queries out of the training queries, for dev.
+def hold_out(gold: Gold) -> tuple[Gold, Gold]:
+    """Take some queries out of the training queries, for dev: the other queries, and those.
 
     The choice depends on the ids alone, so it is the same in every run, and in any order of the queries.
-
-    Args:
-        gold: The training queries.
-        share: Share of the queries that are taken out, at least one query.
-        most: Largest number of queries that are taken out.
-
-    Returns:
-        The other queries, and the dev queries.
 
     Raises:
         DataError: There is one query only.
@@ -434,7 +405,7 @@ def hold_out(gold: Gold, share: float = SHARE, most: int = MOST) -> tuple[Gold, 
             "there is one training query, of which no dev query can be taken out: give more queries, or dev.",
             "queries",
         )
-    count = min(max(1, int(share * len(gold.queries))), most)
+    count = min(max(1, int(_SHARE * len(gold.queries))), _MOST)
     order = sorted((hashlib.sha256(query.id.encode()).digest(), query.id) for query in gold.queries)
     taken = {name for _, name in order[:count]}
     log.warning(

@@ -14,12 +14,7 @@ from grls.errors import DataError
 
 
 class DataTable(NamedTuple):
-    """The rows of a table.
-
-    Attributes:
-        columns: The names of the columns.
-        rows: One object a row.
-    """
+    """The names of the columns of a table, and its rows."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
@@ -41,7 +36,7 @@ def table_from(value: Any, source: str) -> DataTable | None:
         if repeated := {name for name in columns if columns.count(name) > 1}:
             raise DataError(f"two columns have the name {min(repeated)!r}; rename or drop one.", source)
         # By column, since a row as a whole would not keep the types of the columns.
-        rows = zip(*(frame.iloc[:, place].tolist() for place in range(frame.shape[1])), strict=True)
+        rows = zip(*(frame.iloc[:, column].tolist() for column in range(frame.shape[1])), strict=True)
         return DataTable(columns, [dict(zip(columns, row, strict=True)) for row in rows])
     if hasattr(value, "to_dicts"):  # polars
         return DataTable(list(value.columns), value.to_dicts())
@@ -73,7 +68,7 @@ def refuse_dict_of_tables(value: Any, source: str) -> None:
     Raises:
         DataError: It is one.
     """
-    splits = [name for name, one in value.items() if _is_table(one)] if isinstance(value, Mapping) else []
+    splits = [name for name, table in value.items() if _is_table(table)] if isinstance(value, Mapping) else []
     if splits:
         raise DataError(
             f"this is a dict of data sets; choose one, as in data[{splits[0]!r}] (there are "
@@ -92,22 +87,16 @@ def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
-def required_column(columns: Collection[str], names: Collection[str], what: str, source: str) -> str:
-    """The column with one of these names.
-
-    Args:
-        columns: The columns that are there.
-        names: The names that are looked for.
-        what: What the column holds, for the error text.
-        source: The name of the source, for the error text.
+def required_column(columns: Collection[str], names: Collection[str], content: str, source: str) -> str:
+    """The first of the names that is a column; the error says what ``content`` it would hold.
 
     Raises:
-        DataError: There is none.
+        DataError: No name is a column.
     """
     column = column_of(columns, names)
     if column is None:
         raise DataError(
-            f"there is no column with {what}: looked for {name_list(names)}; there are "
+            f"there is no column with {content}: looked for {name_list(names)}; there are "
             f"{name_list(columns, 20)}. Rename the column to {next(iter(names))!r}.",
             source,
         )
@@ -171,9 +160,9 @@ def json_value(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): json_value(one) for key, one in value.items()}
+        return {str(key): json_value(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [json_value(one) for one in value]
+        return [json_value(entry) for entry in value]
     if _is_missing(value):
         return None
     if isinstance(value, float):
@@ -193,13 +182,8 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def id_text(value: Any, what: str, source: str) -> str:
-    """An id as a text: whole numbers are written in digits.
-
-    Args:
-        value: The id.
-        what: What has the id, for the error text.
-        source: The name of the source, for the error text.
+def id_text(value: Any, label: str, source: str) -> str:
+    """An id as a text, whole numbers in digits; ``label`` names the owner of the id, for the error text.
 
     Raises:
         DataError: It is neither a text nor a whole number, or it is empty.
@@ -210,14 +194,14 @@ def id_text(value: Any, what: str, source: str) -> str:
     if isinstance(name, str):
         if name:
             return name
-        raise DataError(f"{what} has an empty id; every id needs at least one character.", source)
-    whole = "; a column with missing values turns whole numbers into fractions" * isinstance(name, float)
+        raise DataError(f"{label} has an empty id; every id needs at least one character.", source)
+    hint = "; a column with missing values turns whole numbers into fractions" * isinstance(name, float)
     raise DataError(
-        f"{what}: expected an id that is a text or a whole number, got {short_repr(value)}{whole}.", source
+        f"{label}: expected an id that is a text or a whole number, got {short_repr(value)}{hint}.", source
     )
 
 
-def id_list(value: Any, what: str, source: str) -> list[str]:
+def id_list(value: Any, label: str, source: str) -> list[str]:
     """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice.
 
     Raises:
@@ -227,16 +211,12 @@ def id_list(value: Any, what: str, source: str) -> list[str]:
     if isinstance(ids, str | int):
         ids = [ids]
     if not isinstance(ids, list):
-        raise DataError(f"{what}: expected a list of passage ids, got {short_repr(value)}.", source)
-    return [id_text(one, what, source) for one in ids]
+        raise DataError(f"{label}: expected a list of passage ids, got {short_repr(value)}.", source)
+    return [id_text(name, label, source) for name in ids]
 
 
 def existing_path(value: Any, source: str) -> Path | None:
     """The path that a value is: any ``Path``, or a text that names something on disk; None for all else.
-
-    Args:
-        value: The value.
-        source: The name of what is read from it, for the error text.
 
     Raises:
         DataError: It is a ``Path`` that nothing on disk can have.
@@ -245,9 +225,9 @@ def existing_path(value: Any, source: str) -> Path | None:
         return None
     try:
         path = Path(value)
-        there = path.exists()
+        exists = path.exists()
     except (OSError, ValueError, TypeError) as error:  # too long for a name, with a NUL, or bytes
         if isinstance(value, str):
             return None
         raise DataError(f"{short_repr(value)} can be no path ({error}).", source) from None
-    return path if there or not isinstance(value, str) else None
+    return path if exists or not isinstance(value, str) else None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,7 +33,11 @@ from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
 from grls.io.files import PartTimer
-from grls.models.base import GridGenerator, GridSession, Room
+from grls.models.base import Room
+
+if TYPE_CHECKING:
+    from grls.models.seq2seq.slots import Seq2SeqTrees
+    from grls.models.sessions.grid import GridMemory
 
 
 @dataclass
@@ -55,7 +59,7 @@ class DeviceDecoder(SlotDecoder):
             model or the index is of another kind.
     """
 
-    generator: GridGenerator
+    generator: Seq2SeqTrees
     index: ArrayIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"
@@ -121,7 +125,7 @@ _LEAST_INPUT = 32
 class _DeviceRun(SlotRun):
     """One run of the search over all queries."""
 
-    session: GridSession
+    session: GridMemory
     index: ArrayIndex
     options: DeviceDecoder
 
@@ -231,11 +235,11 @@ class Board:
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
     def __init__(
-        self, generator: GridGenerator, slots: int, beams: int, results: int, longest: int, fixed: bool
+        self, generator: Seq2SeqTrees, slots: int, beams: int, results: int, longest: int, fixed: bool
     ):
         device = generator.device
         self._generator = generator
-        self.session: GridSession = generator.open_grid(slots, beams, longest, fixed)
+        self.session: GridMemory = generator.open_grid(slots, beams, longest, fixed)
         self.count = Count(device, fixed)
         self.owners = torch.zeros(slots, dtype=torch.long, device=device)
         """``[S]`` the query of each slot."""
@@ -271,7 +275,7 @@ class Board:
         return self.session.moved, self.count.moved, self._weights
 
 
-def write(session: GridSession, standing: Standing, room: Room) -> Tensor:
+def write(session: GridMemory, standing: Standing, room: Room) -> Tensor:
     """The part of the model in a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
     return session.write(standing.parents, standing.tokens, room)
 

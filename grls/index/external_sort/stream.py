@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from grls.index.array import branches, edge_types, number_children
+from grls.index.array import BranchingNodes, node_arrays, node_types
 from grls.index.rows import (
     Array,
     Form,
@@ -48,12 +48,7 @@ class GrowingArray:
     """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
 
     NumPy pads the header so that the first axis can grow in place. At the end the header is written again
-    with the final length.
-
-    Args:
-        file: The file.
-        dtype: The type of the elements; appended values are converted.
-        columns: Length of the second axis; 0 for an array with one axis.
+    with the final length. ``columns``: length of the second axis; 0 for an array with one axis.
     """
 
     def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
@@ -242,7 +237,8 @@ class Partition:
 
     def parts(self) -> Iterator[RowSlice]:
         """All parts in order; a part that does not fit into memory has only equal rows."""
-        yield from self._cut(np.zeros(len(self._runs), np.int64), np.array([run.rows for run in self._runs]))
+        rows = np.array([run.rows for run in self._runs])
+        return self._cut(np.zeros_like(rows), rows)
 
     def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
         if not (high > low).any():
@@ -347,15 +343,9 @@ class Runs(NamedTuple):
 def merge_runs(
     sorted_runs: Runs, folder: Path, scratch: Path, memory: int, form: Form = "whole", release: bool = False
 ) -> dict[str, int]:
-    """Merge sorted runs into the ``.npy`` files of an array index.
+    """Merge sorted runs into the ``.npy`` files of an array index; ``memory`` is for sorting, in bytes.
 
-    Args:
-        sorted_runs: The runs.
-        folder: Destination.
-        scratch: A folder for scratch files.
-        memory: Memory for sorting in bytes.
-        form: What to store of each row.
-        release: Remove the tokens of the runs once they are merged, for the sake of disk space.
+    ``release``: remove the tokens of the runs once they are merged, for the sake of disk space.
 
     Returns:
         ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
@@ -529,26 +519,21 @@ def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> No
 def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
     """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
     shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
-    node_type, edge_type = edge_types(rows)
-    nodes, edges = 1, 0
-    with (
-        GrowingArray(folder / "depths.npy", np.uint16) as depths,
-        GrowingArray(folder / "spans.npy", row_kind, columns=2) as spans,
-        GrowingArray(folder / "first_edges.npy", edge_type) as first_edges,
-        GrowingArray(folder / "edge_tokens.npy", kind) as edge_tokens,
-        GrowingArray(folder / "edge_nodes.npy", node_type) as edge_nodes,
-    ):
-        first_edges.append(np.zeros(1, dtype=edge_type))
-        for part in branches(rows, shared):
-            depths.append(part.depths)
-            spans.append(np.stack((part.lows, part.highs), axis=1))
-            ends = np.cumsum(part.fanouts)
-            first_edges.append(edges + ends)
-            # The token in which a child's first row differs from the row before; of a node's first child,
-            # the token of the row before the second child at this position.
-            tokens, several = own[part.child_lows], (ends - part.fanouts)[part.fanouts > 1]
-            tokens[several] = above[part.child_lows[several + 1]]
-            edge_tokens.append(tokens)
-            edge_nodes.append(number_children(part, nodes))
-            nodes += int(part.inner.sum())
-            edges += int(part.fanouts.sum())
+
+    def tokens_of(part: BranchingNodes) -> Array:
+        # The token in which a child's first row differs from the row before; of a node's first child, the
+        # token of the row before the second child at this position.
+        tokens, firsts = own[part.child_lows], np.cumsum(part.fanouts) - part.fanouts
+        several = firsts[part.fanouts > 1]
+        tokens[several] = above[part.child_lows[several + 1]]
+        return tokens
+
+    with ExitStack() as opened:
+        files = {
+            name: opened.enter_context(GrowingArray(folder / f"{name}.npy", dtype, 2 * (name == "spans")))
+            for name, dtype in node_types(rows, row_kind, kind).items()
+        }
+        files["first_edges"].append(np.zeros(1, dtype=np.int64))
+        for arrays in node_arrays(rows, shared, tokens_of):
+            for name, array in arrays.items():
+                files[name].append(array)

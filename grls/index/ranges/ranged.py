@@ -82,11 +82,9 @@ class IndexParts(ABC):
 
     @abstractmethod
     def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        """Ask several parts the same question; parts in other processes answer at the same time.
+        """Ask several parts the same question of :func:`answer`; part -> the arrays of the question.
 
-        Args:
-            question: A question of :func:`answer`.
-            arrays: Part -> the arrays of the question.
+        Parts in other processes answer at the same time.
         """
 
 
@@ -308,13 +306,11 @@ class RangedIndex(ConstraintIndex):
             self._shared.append(_Shared(tokens[starts], states, lows[starts], highs[ends - 1]))
 
 
-# The folder holds ``ranges.json`` (:data:`RANGES`) and a folder for each part, ``part-0``, ``part-1`` and so
-# on: an index of consecutive rows. It numbers its passages from 0; ``numbers-0.npy`` and so on hold their
-# numbers in the whole index. As its corpus a part names the whole and its number, so that it is not taken for
-# a whole index.
-
 FORMAT = 1
 RANGES = "ranges.json"
+"""The manifest. Beside it are a folder for each part (``part-0``, …), an index of consecutive rows that
+numbers its passages from 0, and ``numbers-0.npy``, …, their numbers in the whole index. As its corpus a part
+names the whole and its number, so that it is not taken for a whole index."""
 
 
 class PrefixRanges(NamedTuple):
@@ -563,11 +559,7 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
 
 
 class PartsOnRay(IndexParts):
-    """Parts in actors of a Ray cluster, spread over its machines, one a part.
-
-    Args:
-        files: The files of each part, which all machines see.
-        address: Address of the cluster; see :class:`~grls.cluster.options.Workers`.
+    """Parts in actors of a Ray cluster, spread over its machines, one a part; all machines see the files.
 
     Raises:
         ConfigError: There is no cluster, or a machine of it cannot do the work.

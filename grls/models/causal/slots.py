@@ -279,14 +279,9 @@ def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, s
     """Attention of m tokens a slot, ``[S, m, H, c]``, by matrix products, a few slots at a time.
 
     On a CPU, the attention of torch with a mask is as slow in bfloat16 as in float32. Matrix products in
-    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor.
-
-    Args:
-        query: ``[S, m, H, c]``.
-        key: ``[S, h, u, c]``, h groups of heads.
-        value: ``[S, h, u, c]``.
-        bias: ``[S, 1, m, u]``, added to the scores.
-        scale: The factor of the scores; None: one over the root of c.
+    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor. ``key`` and
+    ``value``: ``[S, h, u, c]``, h groups of heads; ``bias [S, 1, m, u]`` is added to the scores; ``scale`` is
+    their factor, one over the root of c if None.
     """
     slots, new, heads, width = query.shape
     groups, used = key.shape[1:3]
@@ -318,11 +313,9 @@ def refuse_windows(model: Any) -> None:
 
 
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
-    """Trees of a causal language model, tested against the forward pass of the model.
+    """Trees of a causal language model in eval mode, tested against its forward pass.
 
-    Args:
-        model: The model; it is used in eval mode.
-        prompt: Token ids before every input.
+    ``prompt``: token ids before every input.
 
     Raises:
         ConfigError: The model does not support trees (it attends within a window, or ignores positions), or

@@ -25,30 +25,27 @@ from grls.models.load.opening import (
 )
 from grls.models.load.sentence_folder import MODULES, file_of, module_folders
 
-Place = Literal["package", "folder", "hub"]
+Source = Literal["package", "folder", "hub"]
 
 PACKAGED_ENCODER = "all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A model to begin with.
+    """A model to begin with: its name, for the options of a training, and its source.
 
-    Args:
-        name: Its name, for the options of a training.
-        place: Its source: an installed package, a folder, or the hub.
-        causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
-        positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
+    ``causal``: it is a causal language model, not an encoder-decoder (of a generator). ``positions``: the
+    longest text in tokens (of a bi-encoder); None: no limit is known.
     """
 
     name: str
-    place: Place
+    source: Source
     causal: bool = True
     positions: int | None = None
 
     @property
     def title(self) -> str:
-        """Its name for people, also on another machine: of a folder without its place."""
+        """Its name for people, also on another machine: of a folder without its path."""
         return title_of(self.name)
 
     @property
@@ -98,16 +95,16 @@ def find_writer(name: str) -> BaseModel:
     if name == PACKAGED:
         language_source(name)
         return BaseModel(name, "package")
-    place: Place = "folder" if Path(name).expanduser().exists() else "hub"
-    if place == "hub":
+    source: Source = "folder" if Path(name).expanduser().exists() else "hub"
+    if source == "hub":
         _refuse_unreachable(name, "generator", PACKAGED)
-    source, options = language_source(name)
+    file, options = language_source(name)
     with opening(
         "a generator", name, "Give a causal language model or an encoder-decoder: a folder or a hub name."
     ):
-        config: Any = open_config(source, **options)
+        config: Any = open_config(file, **options)
         refuse_encoder(config)
-    return BaseModel(name, place, not config.is_encoder_decoder)
+    return BaseModel(name, source, not config.is_encoder_decoder)
 
 
 def _refuse_unreachable(name: str, kind: str, package: str) -> None:

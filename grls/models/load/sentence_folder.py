@@ -123,9 +123,7 @@ def modules_of(model: Any) -> Iterator[Any]:
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
     """Refuse (IncompleteError) a folder in which a module lacks its files or has its weights as a pickle.
 
-    Args:
-        source: The folder; a hub name is not checked.
-        parts: Its modules (:func:`module_folders`); empty for a plain encoder.
+    ``parts`` are its modules (:func:`module_folders`). A hub name is not checked.
     """
     if not Path(source).is_dir():
         return
@@ -148,11 +146,7 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
 def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bool = False) -> None:
     """Refuse a loaded model whose weights were not all read, or that has the tokenizer of another model.
 
-    Args:
-        model: The model, of any class of sentence-transformers.
-        source: Its folder, or hub name.
-        parts: Its modules (:func:`module_folders`); empty for a plain encoder.
-        pooler: Whether the output depends on the pooler.
+    ``parts`` are its modules (:func:`module_folders`); ``pooler``: the output depends on the pooler.
 
     Raises:
         IncompleteError: A transformer lacks weights, or some were dropped; or a tokenizer has more pieces

@@ -96,7 +96,10 @@ class Seq2SeqTrees(SlotModel):
         return Seq2SeqTreeSession(self, slots, longest)
 
     def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
-        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
+
+        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
+        """
         return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
@@ -162,7 +165,13 @@ class _Reading(SlotMemory):
             start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
             into = torch.from_numpy(slots).to(states.device)
             own = _LoadCache(self._own, into, self._new_room)
-            crossed = _LoadCache(self._inputs, into, self._new_input)
+            crossed = _LoadCache(
+                self._inputs,
+                into,
+                lambda like, width: KeysValues(
+                    *(like.new_zeros((self._slots, self._held, width)) for _ in range(2))
+                ),
+            )
             first = not self._own
             self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
             if first:
@@ -176,9 +185,6 @@ class _Reading(SlotMemory):
 
     def _hold(self, length: int) -> None:
         """Make room for inputs of this length, if there is too little."""
-
-    def _new_input(self, like: Tensor, width: int) -> KeysValues:
-        return KeysValues(*(like.new_zeros((self._slots, self._held, width)) for _ in range(2)))
 
     def _cache(self, longest: int) -> _SlotCache:
         return _SlotCache(self, [by_head(room, longest, self._heads) for room in self._inputs])
@@ -235,7 +241,7 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.GridSession`."""
+    """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
 
     @property
     def _longest_so_far(self) -> int:
@@ -423,13 +429,9 @@ def start_token(model: Any) -> int:
 
 
 def check_positions(model: Any, input_length: int, target_length: int) -> None:
-    """Refuse lengths beyond the positions of a model (T5 has relative positions, without a limit).
+    """Refuse lengths, in tokens, beyond the positions of a model (T5 has relative ones, without a limit).
 
-    Args:
-        model: A sequence-to-sequence model, or a causal model, which needs positions for input and target
-            together.
-        input_length: The longest input in tokens.
-        target_length: The longest target sequence in tokens, end token included.
+    A causal model needs positions for input and target together. Targets include the end token.
 
     Raises:
         ConfigError: The model has fewer positions.

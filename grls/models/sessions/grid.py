@@ -50,7 +50,7 @@ class _InUse(NamedTuple):
 
 
 class GridMemory(SlotMemory):
-    """S queries at a time, K beams each; see :class:`grls.models.base.GridSession`.
+    """S queries at a time, K beams each; see :class:`grls.models.base.SlotSession`.
 
     ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
     """
@@ -125,9 +125,12 @@ class GridMemory(SlotMemory):
         return room
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
-        """See :meth:`grls.models.base.GridSession.write`; ``room`` is the result of :meth:`room`.
+        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
 
-        A dead beam has any parent. Slots without a query also write tokens, to entries that no beam sees.
+        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. ``room`` is the result
+        of :meth:`room`. Only tensors are used, which keep their addresses as long as :attr:`moved` does not
+        change. A dead beam has any parent. Slots without a query also write tokens, to entries that no beam
+        sees.
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]

@@ -23,10 +23,9 @@ from grls.cluster.options import Workers
 from grls.cluster.plan import (
     ShardPlan,
     Work,
-    alone_at_shards,
+    held_shards,
     refuse_other_reading,
     seen_elsewhere,
-    shards_folder,
 )
 from grls.cluster.work import done_by_workers
 from grls.data.codec import LIMITS, Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
@@ -45,7 +44,7 @@ from grls.index.ranges.ranged import RANGES, PrefixRanges, open_ranges, write_ra
 from grls.index.rows import Form, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
-from grls.io.files import atomic_folder, other_format, read_json, scratch_folder, sha256, write_json
+from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
 from grls.io.progress import counted
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained, checked_stages
@@ -150,14 +149,11 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         if span_words is None and (Path(model) / SPANS).is_file():
             span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
         spans = Spans(passages, span_words) if span_words else None
-        alone = nullcontext() if building.workers is None else alone_at_shards(building.output)
-        with alone, scratch_folder(building.output) as scratch:
-            index: Segment
+        shards = nullcontext() if building.workers is None else held_shards(building.output)
+        with shards as folder, temporary(building.output) as scratch:
             options, listed = building.index, spans or passages
-            plan = None
-            if building.workers is not None:
-                by_workers = options, building.workers, building.output, scratch
-                index, plan = index_by_workers(model, listed, codec, *by_workers)
+            if building.workers is not None and folder is not None:
+                index = index_by_workers(model, listed, codec, options, building.workers, folder, scratch)
             else:
                 memory = memory_bytes(options.memory)
                 index = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
@@ -166,8 +162,6 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
             parts = loaded.model, codec, passages, index
             retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
             retriever.save_pretrained(building.output)
-            if plan is not None:
-                plan.remove()
         rows = retriever.index.rows
         assert isinstance(rows, Rows)
         tokens, count = len(rows.tokens), len(passages)
@@ -531,15 +525,12 @@ def index_by_workers(
     codec: Codec,
     options: IndexOptions,
     workers: Workers,
-    output: str,
+    folder: Path,
     scratch: Path,
-) -> tuple[Segment, ShardPlan]:
+) -> Segment:
     """Build the index of a corpus, or of its spans, by workers.
 
-    The shards are beside the folder ``output``; ``scratch`` is for the merged index.
-
-    Returns:
-        The index, and the plan, whose folder the caller removes once the index is saved.
+    The shards are in ``folder``; ``scratch`` is for the merged index.
     """
     if options.backend != "array":
         raise ConfigError(
@@ -550,8 +541,8 @@ def index_by_workers(
     memory = memory_bytes(options.memory)
     fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
     settings = {"what": "index", **fingerprints, "spans": spans}
-    plan = ShardPlan(shards_folder(output), settings, len(listed), workers.options.shard or PASSAGES)
+    plan = ShardPlan(folder, settings, len(listed), workers.options.shard or PASSAGES)
     sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
     maker = SorterMaker(*sources, codec.limits, codec.causal, spans, memory, fingerprints)
     done = done_by_workers(plan, maker, workers, "sort", "passages")
-    return index_of_shards(done, codec, memory, options.form, scratch, progress=True), plan
+    return index_of_shards(done, codec, memory, options.form, scratch, progress=True)

@@ -29,7 +29,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.index.array import asked_to_verify
+from grls.index.array import chosen_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
 from grls.models.cross_encoder import PairScorer
@@ -153,7 +153,7 @@ class RescoredRetriever:
             )
         encoder = PairScorer.load(str(path) if path.is_dir() else model, opening.device, precision)
         known = spec.get("fingerprint", encoder.fingerprint())
-        if asked_to_verify(opening.verify) is not False and known != encoder.fingerprint():
+        if chosen_verify(opening.verify) is not False and known != encoder.fingerprint():
             raise MismatchError(
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."

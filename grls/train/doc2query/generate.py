@@ -24,10 +24,9 @@ from grls.cluster.plan import (
     Shard,
     ShardPlan,
     Work,
-    alone_at_shards,
+    held_shards,
     refuse_other_reading,
     seen_elsewhere,
-    shards_folder,
 )
 from grls.cluster.work import done_by_workers
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
@@ -374,10 +373,8 @@ def write_by_workers(
     """
     settings = {"what": "pseudo-queries", "batch_size": work.batch_size, **opened.origin}
     size = workers.options.shard or SHARD
-    with alone_at_shards(output):
-        plan = ShardPlan.of_rest(
-            shards_folder(output), settings, len(opened.tasks), file.count, size, opened.portion
-        )
+    with held_shards(output) as folder:
+        plan = ShardPlan.of_rest(folder, settings, len(opened.tasks), file.count, size, opened.portion)
         if file.count < len(opened.tasks):
             first = plan.settings["first"]
             maker = partial(query_shards, work.elsewhere(), opened.origin, first)
@@ -386,7 +383,6 @@ def write_by_workers(
                 known = max(file.count - first - share.shard.first, 0)
                 file.add(written.records[known:])
                 written.close()
-        plan.remove()
 
 
 EMPTY = "empty"
