@@ -92,14 +92,14 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
             read[owner, name] = reads(owner, name, logger)
         return [copy.copy(parameter) for parameter in read[owner, name]]
 
-    def parser(owner: Any, options: Any = None, skip: Any = None) -> Any:
+    def parser(owner: Any, sub_add_kwargs: Any = None, skip_args: Any = None) -> Any:
         if nested_links.get():
-            return makes(owner, options, skip)
-        above, given = parent_parser.get(), sorted((options or {}).items())
+            return makes(owner, sub_add_kwargs, skip_args)
+        above, given = parent_parser.get(), sorted((sub_add_kwargs or {}).items())
         frozen = tuple((name, frozenset(value) if isinstance(value, set) else value) for name, value in given)
-        key = (owner, frozen, frozenset(skip or ()), type(above), above.parser_mode)
+        key = (owner, frozen, frozenset(skip_args or ()), type(above), above.parser_mode)
         if key not in parsers:
-            parsers[key] = makes(owner, options, skip)
+            parsers[key] = makes(owner, sub_add_kwargs, skip_args)
         return parsers[key]
 
     with pytest.MonkeyPatch.context() as patch:

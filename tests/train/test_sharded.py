@@ -60,15 +60,10 @@ def test_shards_have_the_losses_of_one_process_and_resume_on_another_number(
 @pytest.mark.parametrize("kind", ["causal", "sequence"])
 def test_chains_in_bfloat16_with_adapters_or_many_reads(kind: str, root: Path, tmp_path: Path) -> None:
     """Hops of a sequence-to-sequence model are read in groups, whose number differs between processes."""
-    options = chain_options(root, tmp_path / "two", "--trainer.max_epochs=1", "--data.global_batch_size=5")
+    few = ["--trainer.max_epochs=1", "--data.global_batch_size=5"]
     if kind == "causal":
-        options += ["--model.lora_rank=2", "--trainer.precision=bf16-mixed"]
-    else:
-        options = [option for option in options if "name_or_path" not in option]
-        small = {"data": root / "data", "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
-                 "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0}  # fmt: skip
-        options += ["--model.generator=grls.models.load.build.ScratchT5"]
-        options += [f"--model.generator.{name}={value}" for name, value in small.items()]
+        few += ["--model.lora_rank=2", "--trainer.precision=bf16-mixed"]
+    options = chain_options(root, tmp_path / "two", *few, t5=kind == "sequence")
     assert together(2, lambda: main([*options, *FSDP])) == [0, 0]
     Pretrained(str(tmp_path / "two" / "model")).load()
     if kind == "sequence":
