@@ -74,13 +74,6 @@ def test_chains_in_bfloat16_with_adapters_or_many_reads(kind: str, root: Path, t
         assert all(0 < loss < 9 for loss in logged(tmp_path / "two", "train_loss").values())
 
 
-def test_what_needs_whole_weights_is_refused(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--model.optimizer=adafactor")
-    assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data and the model of a bi-encoder."""
@@ -140,14 +133,15 @@ def test_a_bi_encoder_in_bfloat16_shards_without_dev(place: Path, tmp_path: Path
     BiEncoderModel.load(str(tmp_path / "two" / "model"), device="cpu")
 
 
-def test_what_a_bi_encoder_cannot_shard_is_refused(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_needs_whole_weights_is_refused(
+    place: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--model.optimizer=adafactor")
+    assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
     options = biencoder(place, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
     assert "set optimizer to adamw" in fails(capsys, *options)
-    assert "lora_rank must be at least 0" in fails(
-        capsys, *biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
-    )
+    options = biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
+    assert "lora_rank must be at least 0" in fails(capsys, *options)
 
 
 def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(
