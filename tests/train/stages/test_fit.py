@@ -28,11 +28,12 @@ def stages(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     """Output folders of memorise and retrieve, one after the other."""
     root = tmp_path_factory.mktemp("stages")
     memorise = train(
-        "memorise", data, root / "memorise", "--trainer.max_epochs=60", "--trainer.check_val_every_n_epoch=20"
-    )
+        "memorise", data, root / "memorise", "--trainer.max_epochs=20",
+        "--trainer.check_val_every_n_epoch=10", "--model.learning_rate=1e-2",
+    )  # fmt: skip
     options = arguments(
-        "retrieve", data, root / "retrieve", "--trainer.max_epochs=40", "--trainer.check_val_every_n_epoch=5",
-        "--recall.hops=4", "--recall.k=2",
+        "retrieve", data, root / "retrieve", "--trainer.max_epochs=12", "--trainer.check_val_every_n_epoch=4",
+        "--model.learning_rate=6e-3", "--recall.hops=4", "--recall.k=2",
     )  # fmt: skip
     assert main(["train", *goes_on_from(memorise / "model", options)]) == 0
     return memorise, root / "retrieve"
@@ -92,8 +93,7 @@ def test_a_run_that_never_looks_at_dev_tells_so_and_what_it_replaces(
 def test_logs_and_config_are_written(stages: tuple[Path, Path]) -> None:
     for output in stages:
         (version,) = (output / "logs").iterdir()
-        names = {file.name.split(".")[0] for file in version.iterdir()}
-        assert {"metrics", "events", "config"} <= names
+        assert {"metrics", "events", "config"} <= {file.name.split(".")[0] for file in version.iterdir()}
         assert next(version.glob("events*")).stat().st_size > 0
 
 
