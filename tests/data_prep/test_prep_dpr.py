@@ -123,7 +123,6 @@ def test_ids_that_the_corpus_lacks_are_named(raw, tmp_path, capsys):
     write_json(raw / "biencoder-nq-dev.json", [question(4, "44"), question(5, "2")])
     error = fails(prepare, capsys, *options(raw, tmp_path))
     assert "psgs_w100.tsv.gz: the gold passages of 1 query are not there: '44' of query 'nq-dev-1'." in error
-    assert not (tmp_path / "out").exists()
     prepare(raw, tmp_path / "out", drop_missing=True)
     assert [q.id for q in load(tmp_path / "out")[1]["dev"]] == ["nq-dev-2"]
 
@@ -146,7 +145,6 @@ def test_a_question_of_two_files_is_refused_or_left_out_of_training(raw, tmp_pat
 def test_malformed_questions_are_named(raw, tmp_path, capsys, records, expected):
     write_json(raw / "biencoder-nq-dev.json", records)
     assert f"biencoder-nq-dev.json: {expected}" in fails(prepare, capsys, *options(raw, tmp_path))
-    assert not (tmp_path / "out").exists()
 
 
 def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):

@@ -73,7 +73,6 @@ def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
     write_rows(raw / QUESTIONS, [("a", "bridge", "Who?", "Alvediston | Ebble (river)"), row])
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert f"{raw / QUESTIONS}, line 3: {expected}" in error
-    assert not (tmp_path / "out").exists()
 
 
 def test_missing_columns_titles_and_files_are_named(raw, tmp_path, capsys):

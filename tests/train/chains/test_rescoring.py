@@ -165,10 +165,10 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
 def test_a_fit_learns_to_rescore(root: Path, tmp_path: Path, kind: str) -> None:
     """Passages that belong to the training queries come before those that do not."""
     more = [f"--data.rescore.retrievers=[bm25, {root / 'dense'}]", "--data.rescore.passages=4",
-            "--data.rescore.tokens=20", "--recall.rescore=5", "--trainer.max_epochs=30",
-            "--data.multistep=false", "--data.done=false"]  # fmt: skip
-    if kind == "sequence":
-        more.append("--trainer.max_epochs=80")
+            "--data.rescore.tokens=20", "--recall.rescore=5", "--data.multistep=false",
+            "--data.done=false"]  # fmt: skip
+    epochs = 80 if kind == "sequence" else 30
+    more += [f"--trainer.max_epochs={epochs}", f"--trainer.check_val_every_n_epoch={epochs}"]
     assert main(chain_options(root, tmp_path / "run", *more, t5=kind == "sequence")) == 0
     losses = list(logged(tmp_path / "run", "train_loss").values())
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
