@@ -79,23 +79,24 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
     """For each option jsonargparse reads the source of trainer, model and data and makes their parsers anew,
     which takes more than half of a tiny training.
     """
-    from jsonargparse import _signatures
     from jsonargparse._common import nested_links, parent_parser
+    from jsonargparse._parameter_resolvers import get_signature_parameters
     from jsonargparse._typehints import ActionTypeHint
 
     read: dict[Any, list[Any]] = {}
     parsers: dict[Any, Any] = {}
-    reads, makes = _signatures.get_signature_parameters, ActionTypeHint.get_class_parser
+    makes: Any = ActionTypeHint.get_class_parser
 
     def parameters(owner: Any, name: str | None = None, logger: Any = True) -> list[Any]:
         if (owner, name) not in read:
-            read[owner, name] = reads(owner, name, logger)
+            read[owner, name] = get_signature_parameters(owner, name, logger)
         return [copy.copy(parameter) for parameter in read[owner, name]]
 
     def parser(owner: Any, sub_add_kwargs: Any = None, skip_args: Any = None) -> Any:
         if nested_links.get():
             return makes(owner, sub_add_kwargs, skip_args)
-        above, given = parent_parser.get(), sorted((sub_add_kwargs or {}).items())
+        above: Any = parent_parser.get()
+        given = sorted((sub_add_kwargs or {}).items())
         frozen = tuple((name, frozenset(value) if isinstance(value, set) else value) for name, value in given)
         key = (owner, frozen, frozenset(skip_args or ()), type(above), above.parser_mode)
         if key not in parsers:
@@ -103,7 +104,7 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
         return parsers[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_signatures, "get_signature_parameters", parameters)
+        patch.setattr("jsonargparse._signatures.get_signature_parameters", parameters)
         patch.setattr(ActionTypeHint, "get_class_parser", staticmethod(parser))
         yield
 
