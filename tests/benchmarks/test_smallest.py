@@ -8,7 +8,6 @@ import pytest
 from small_data import tiny_bert, write_small
 
 from benchmarks import biencoder, cost, decode, filters, index, riches, scale, streams
-from benchmarks import train as training
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
@@ -23,13 +22,6 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
     "riches": (lambda: riches.main(2000, 1, 1, prompt=8, length=3, beams=2, repeats=1), "no key twice"),
-    "train": (
-        lambda: training.main(
-            width=16, layers=1, vocabulary=300, queries=40, batch_size=4, warmup=1, steps=1, repeats=1,
-            recalls=(0.0,), every=1, cap=5.0, dev_size=2,
-        ),
-        "seconds to recall@5",
-    ),
 }  # fmt: skip
 
 

@@ -41,7 +41,6 @@ def test_corpus_is_the_gold_passages(raw, tmp_path):
 
 @pytest.mark.parametrize(("line", "expected"), [
     ("{", "expected a JSON object"),
-    ("[]", "expected a JSON object, got list"),
     (_record(1, question=""), "expected 'question' to be a non-empty str, got ''"),
     (_record(1, answers="one"), "expected 'answers' to be a non-empty list"),
     (_record(1, ctxs=[{"title": "t", "text": "x"}]), "expected one gold passage in 'ctxs', got 0"),

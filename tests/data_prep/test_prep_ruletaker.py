@@ -164,4 +164,3 @@ def test_defaults_and_what_is_printed(tmp_path, capsys):
 ])  # fmt: skip
 def test_options_that_cannot_work(tmp_path, capsys, options, expected):
     assert expected in fails(prepare, capsys, "--out", tmp_path / "out", *options)
-    assert not (tmp_path / "out").exists()

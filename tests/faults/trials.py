@@ -34,11 +34,9 @@ class Trials(Killer):
 
     def all(self, command: Command, disks: int = 3) -> None:
         """All hindrances, each once, and ``disks`` sizes of a full disk."""
-        whole = self._fresh("whole", command)
-        code, said = ended(command.line(self.place, whole))
-        if code:
-            self.faults.append(f"{command.name}: ended with {code} without a hindrance: {said[-300:]}")
+        if not self.unhindered(command):
             return
+        whole = self.whole[1]
         expected = contents(whole, command)
         largest = max((p.stat().st_size for p in whole.rglob("*") if p.is_file()), default=2)
         for size in [0, *(self.rng.randrange(1, max(largest, 2)) for _ in range(disks - 1))]:

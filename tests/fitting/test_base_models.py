@@ -33,12 +33,9 @@ def test_a_name_that_is_nothing_is_refused() -> None:
             find("nobody/nothing")
 
 
-def test_a_path_that_is_missing_is_no_hub_name() -> None:
+def test_a_path_that_is_missing_is_no_hub_name_and_an_empty_folder_no_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such folder: \./nowhere"):
         find_writer("./nowhere")
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no model \(no modules.json"):
         find_encoder(str(tmp_path))
 

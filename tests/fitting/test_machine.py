@@ -31,19 +31,16 @@ def test_cores_are_those_of_affinity_and_control_group(
     assert usable_cores() == 3
 
 
-def test_memory_is_the_less_of_machine_and_control_group(
+def test_memory_is_the_less_of_machine_and_control_group_or_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kernel(tmp_path / "missing", monkeypatch)
+    assert free_memory() is None
     free = f"MemTotal: 99999999 kB\nMemAvailable: {8 * 2**20} kB\n"
     kernel(tmp_path, monkeypatch, meminfo=free)
     assert free_memory() == 8.0
     kernel(tmp_path, monkeypatch, meminfo=free, memory_max=str(6 * 2**30), memory_current=str(4 * 2**30))
     assert free_memory() == 2.0
-
-
-def test_memory_is_unknown_where_no_kernel_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel(tmp_path / "missing", monkeypatch)
-    assert free_memory() is None
 
 
 def test_the_line_names_what_counts() -> None:

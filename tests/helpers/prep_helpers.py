@@ -43,10 +43,13 @@ def load(folder: Path):
 
 
 def fails(prepare, capsys, *args: object) -> str:
-    """The one line an erroneous command prints; it must leave with code 1 and write nothing."""
+    """The one line an erroneous command prints; it must leave with code 1 and make no folder."""
+    out = Path(str(args[args.index("--out") + 1]))
+    before = out.exists()
     with pytest.raises(SystemExit) as exit_:
         common.run(prepare, [str(a) for a in args])
     assert exit_.value.code == 1
+    assert out.exists() == before
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1

@@ -26,15 +26,10 @@ _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 
 def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float = 0.1) -> list[str]:
     """What follows `grls train` for a tiny run: 30 retrieve examples or 10 passages, 4 a batch."""
-    generator = {
-        "data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
-        "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout,
-    }  # fmt: skip
     return [
         stage,
         f"--output={output}",
-        "--model.generator=grls.models.load.build.ScratchT5",
-        *(f"--model.generator.{name}={value}" for name, value in generator.items()),
+        *scratch_options(data, dropout),
         "--model.optimizer=adamw",
         "--model.learning_rate=3e-3",
         "--model.loss=allowed",
@@ -49,6 +44,14 @@ def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float =
     ]
 
 
+def scratch_options(data: Path, dropout: float = 0.0, **more: object) -> list[str]:
+    """Options that make a tiny T5 from scratch."""
+    size = {"data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
+            "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout, **more}  # fmt: skip
+    kind = "--model.generator=grls.models.load.build.ScratchT5"
+    return [kind, *(f"--model.generator.{name}={value}" for name, value in size.items())]
+
+
 def write_chain_parts(folder: Path) -> Path:
     """What training on chains starts from: ``data``, a causal model ``llama``, a dense index ``dense``."""
     write_small(folder / "data")
@@ -59,12 +62,13 @@ def write_chain_parts(folder: Path) -> Path:
     return folder
 
 
-def chain_options(root: Path, output: Path, *more: str) -> list[str]:
-    """The options of a tiny run on what :func:`write_chain_parts` wrote."""
+def chain_options(root: Path, output: Path, *more: str, t5: bool = False) -> list[str]:
+    """The options of a tiny run on what :func:`write_chain_parts` wrote, or of a T5 from scratch."""
+    causal = [f"--model.generator.name_or_path={root / 'llama'}"]
     return [
         "train", "chains", "--config=configs/chains.yaml",
         f"--output={output}", f"--data.data={root / 'data'}",
-        f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
+        *(scratch_options(root / "data") if t5 else causal), "--model.learning_rate=1e-2",
         "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
         "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
         "--trainer.log_every_n_steps=1", *more,

@@ -60,15 +60,10 @@ def test_shards_have_the_losses_of_one_process_and_resume_on_another_number(
 @pytest.mark.parametrize("kind", ["causal", "sequence"])
 def test_chains_in_bfloat16_with_adapters_or_many_reads(kind: str, root: Path, tmp_path: Path) -> None:
     """Hops of a sequence-to-sequence model are read in groups, whose number differs between processes."""
-    options = chain_options(root, tmp_path / "two", "--trainer.max_epochs=1", "--data.global_batch_size=5")
+    few = ["--trainer.max_epochs=1", "--data.global_batch_size=5"]
     if kind == "causal":
-        options += ["--model.lora_rank=2", "--trainer.precision=bf16-mixed"]
-    else:
-        options = [option for option in options if "name_or_path" not in option]
-        small = {"data": root / "data", "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
-                 "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0}  # fmt: skip
-        options += ["--model.generator=grls.models.load.build.ScratchT5"]
-        options += [f"--model.generator.{name}={value}" for name, value in small.items()]
+        few += ["--model.lora_rank=2", "--trainer.precision=bf16-mixed"]
+    options = chain_options(root, tmp_path / "two", *few, t5=kind == "sequence")
     assert together(2, lambda: main([*options, *FSDP])) == [0, 0]
     Pretrained(str(tmp_path / "two" / "model")).load()
     if kind == "sequence":
@@ -77,13 +72,6 @@ def test_chains_in_bfloat16_with_adapters_or_many_reads(kind: str, root: Path, t
         same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", within=5e-4)
     else:
         assert all(0 < loss < 9 for loss in logged(tmp_path / "two", "train_loss").values())
-
-
-def test_what_needs_whole_weights_is_refused(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--model.optimizer=adafactor")
-    assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
 
 
 @pytest.fixture(scope="module")
@@ -145,14 +133,15 @@ def test_a_bi_encoder_in_bfloat16_shards_without_dev(place: Path, tmp_path: Path
     BiEncoderModel.load(str(tmp_path / "two" / "model"), device="cpu")
 
 
-def test_what_a_bi_encoder_cannot_shard_is_refused(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_needs_whole_weights_is_refused(
+    place: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--model.optimizer=adafactor")
+    assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
     options = biencoder(place, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
     assert "set optimizer to adamw" in fails(capsys, *options)
-    assert "lora_rank must be at least 0" in fails(
-        capsys, *biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
-    )
+    options = biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
+    assert "lora_rank must be at least 0" in fails(capsys, *options)
 
 
 def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(

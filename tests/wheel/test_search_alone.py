@@ -30,6 +30,17 @@ for name in sys.argv[1:]:
 print(json.dumps([grls.__file__, hits, sorted(name for name in sys.modules if "." not in name)]))
 """
 
+TRAINS = """
+import grls
+from grls.errors import ConfigError
+
+for made in (grls.BiEncoder("bert"), grls.Generator("generative/model")):
+    try:
+        made.fit(["an otter", "a heron"], {"q": "otter"}, {"q": ["0"]})
+    except ConfigError as error:
+        print(error)
+"""
+
 COMMANDS = """
 import contextlib, io, json, sys
 from grls.cli import main
@@ -91,16 +102,23 @@ def test_runs_are_made_and_evaluated(core: Environment, place: Path) -> None:
     assert "nDCG@10" in ended[evaluate][1]
 
 
-def test_what_needs_an_extra_says_which(core: Environment, place: Path) -> None:
-    expected = {
-        "train memorise --config memorise --data.data data": "train",
-        "train biencoder --data data --output out --source bert": "train",
-        "train reranker --train x --dev y --data data --output out": "train",
-        "report runs/bm25.jsonl": "report",
-        "answer dsp vanilla --data data --model m --output out": "dsp",
-    }
-    ended = commands(core, place, *expected)
-    for line, extra in expected.items():
+NEEDS = {
+    "train memorise --config memorise --data.data data": "train",
+    "train biencoder --data data --output out --source bert": "train",
+    "train reranker --train x --dev y --data data --output out": "train",
+    "report runs/bm25.jsonl": "report",
+    "answer dsp vanilla --data data --model m --output out": "dsp",
+}
+
+
+@pytest.fixture(scope="module")
+def ended(core: Environment, place: Path) -> dict[str, tuple[int, str, str]]:
+    """What came of every help and of :data:`NEEDS`."""
+    return commands(core, place, "--version", *(f"{line} --help" for line in every_command()), *NEEDS)
+
+
+def test_what_needs_an_extra_says_which(ended: dict[str, tuple[int, str, str]]) -> None:
+    for line, extra in NEEDS.items():
         code, _, err = ended[line]
         assert code == 1, (line, err)
         assert err.startswith("error: "), err
@@ -109,25 +127,23 @@ def test_what_needs_an_extra_says_which(core: Environment, place: Path) -> None:
         assert EXTRAS[extra][0] in err
 
 
+def test_every_help_is_there_without_extras(ended: dict[str, tuple[int, str, str]]) -> None:
+    helps = {line: told for line, told in ended.items() if line not in NEEDS}
+    assert len(helps) > 30
+    for line, (code, out, err) in helps.items():
+        assert code == 0, (line, err)
+        if line.startswith("train memorise"):
+            assert 'pip install "grls[train]"' in " ".join(out.split())
+
+
 def test_training_from_python_says_what_it_needs(core: Environment, place: Path) -> None:
-    for made in ("BiEncoder('bert')", "Generator('generative/model')"):
-        program = f"import grls\ngrls.{made}.fit(['an otter', 'a heron'], {{'q': 'otter'}}, {{'q': ['0']}})"
-        done = core.run("-c", program, cwd=place)
-        last = done.stderr.strip().splitlines()[-1]
-        assert "needs lightning and tensorboard" in last, done.stderr
-        assert last.startswith("grls.errors.ConfigError: ")
+    done = core.run("-c", TRAINS, cwd=place)
+    told = done.stdout.splitlines()
+    assert len(told) == 2, done.stderr
+    assert all("needs lightning and tensorboard" in line for line in told)
 
 
 def test_bm25_searches_without_torch(core: Environment, place: Path) -> None:
     done = core.run("-c", SEARCH, "bm25", cwd=place)
     assert done.returncode == 0, done.stderr
     assert not {"torch", "transformers", "sentence_transformers"} & {*json.loads(done.stdout)[2]}
-
-
-def test_every_help_is_there_without_extras(core: Environment, place: Path) -> None:
-    lines = [f"{line} --help" for line in every_command()]
-    assert len(lines) > 30
-    for line, (code, out, err) in commands(core, place, "--version", *lines).items():
-        assert code == 0, (line, err)
-        if line.startswith("train memorise"):
-            assert 'pip install "grls[train]"' in " ".join(out.split())

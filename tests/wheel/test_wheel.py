@@ -18,19 +18,15 @@ from grls.io.ending import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 
-COMMANDS = """
+PROGRAM = """
 import json, sys
+import grls
 from grls.cli import main
 
 for line in json.loads(sys.argv[1]):
     print("$ grls", line, flush=True)
     if code := main(line.split()):
         sys.exit(code)
-"""
-
-BM25_AND_GENERATOR = """
-import grls
-
 for folder in ("runs/bm25", "runs/retriever"):
     retriever = grls.load(folder, device="cpu")
     alone = retriever.search("is anna kind ?", k=3)
@@ -61,18 +57,11 @@ def metadata(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Distribut
     return metadata_of(wheel, tmp_path_factory.mktemp("metadata"))
 
 
-def run(environment: Environment, folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
-    """Run commands of the installation in another folder, in one process."""
-    return environment.run("-c", COMMANDS, json.dumps(lines), cwd=folder)
-
-
 def test_the_readme_from_data_to_a_report(everything: Environment, tmp_path: Path) -> None:
     """BM25 and a small generator, by the recipes of the wheel, with no file but what is made here."""
     shape = "d_model=32 d_ff=64 d_kv=8 num_layers=1 num_decoder_layers=1 num_heads=4"
     tiny = " ".join(f"--model.generator.{option}" for option in shape.split())
-    done = run(
-        everything,
-        tmp_path,
+    lines = (
         "prepare ruletaker --config prepare/quickstart.yaml --out data --train 40 --dev 8 --test 10 "
         "--theory.subjects 6 --theory.predicates 6 --theory.rules 10 --theory.max_depth 3",
         "check data",
@@ -85,12 +74,11 @@ def test_the_readme_from_data_to_a_report(everything: Environment, tmp_path: Pat
         "evaluate runs/test.jsonl --data data --output runs/metrics.json",
         "report runs/test.jsonl runs/bm25-test.jsonl --output runs/report",
     )
+    done = everything.run("-c", PROGRAM, json.dumps(lines), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert f"searched with {everything.site}" in done.stdout
     assert "success" in json.loads((tmp_path / "runs" / "metrics.json").read_text())["graph"]
     assert "<svg" in (tmp_path / "runs" / "report.html").read_text()
-    done = everything.run("-c", BM25_AND_GENERATOR, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"searched with {everything.site}" in done.stdout
 
 
 def test_the_program_grls(everything: Environment, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`grls train biencoder` goes on from its checkpoints, or says why not."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -24,17 +23,6 @@ def test_a_run_without_a_checkpoint_is_begun_anew(
     train(place, tmp_path / "run", "--fit.max_steps=2")
 
 
-def test_a_damaged_checkpoint_is_named_and_not_resumed(
-    trained: Path, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(run / "model")
-    halve(run / "checkpoints" / "last.ckpt")
-    told = fails(capsys, *options(place, run, "--resume=true"))
-    assert f"{run / 'checkpoints' / 'last.ckpt'} cannot be read as a checkpoint" in told
-    assert f"take {run / 'checkpoints' / 'best.ckpt'}, which is whole" in told
-
-
 @pytest.mark.parametrize("limit", [0, 20_000, 50_000])
 def test_a_full_disk_is_told_in_one_line(
     limit: int, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -45,10 +33,6 @@ def test_a_full_disk_is_told_in_one_line(
     assert "cannot write" in told
     assert "Free disk space" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
-
-
-def halve(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2)
 
 
 def test_resuming_needs_a_checkpoint_and_the_same_settings(
@@ -68,7 +52,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     output = train(place, tmp_path / "out", *given)
     for file, old, new, named in (
         ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
-        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
         ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
         ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", "queries.jsonl (split dev)"),
         ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", "qrels/train.tsv"),

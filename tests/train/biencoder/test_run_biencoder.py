@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from biencoder_helpers import logged
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import run
 from grls.train.biencoder.options import BiEncoderOptions
@@ -71,8 +71,8 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
 def test_refusals(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="max_seconds must be above 0"):
         trained(place, tmp_path, max_seconds=-1)
-    with pytest.raises(DataError, match="no such file; give another dev_split"):
-        trained(place, tmp_path, dev_split="other")
+    with pytest.raises(ConfigError, match=r"fit\.matryoshka: the embeddings have \d+ dimensions, got 9999"):
+        trained(place, tmp_path, replace(FIT, matryoshka=(4, 9999)), dev_split=None)
 
 
 def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
@@ -81,8 +81,3 @@ def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) 
     assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
     with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
         trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)
-
-
-def test_leading_dimensions_are_no_more_than_there_are(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"fit\.matryoshka: the embeddings have \d+ dimensions, got 9999"):
-        trained(place, tmp_path, replace(FIT, matryoshka=(4, 9999)), dev_split=None)

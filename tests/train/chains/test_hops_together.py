@@ -23,8 +23,6 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 
-SMALL = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,
-         "num_heads": 4, "dropout": 0.0}  # fmt: skip
 EVIDENCE_WORDS = 3
 
 
@@ -36,12 +34,9 @@ def root(root: Path) -> Path:
         "--data.done=true", "--data.by_hop=true", f"--data.evidence_words={EVIDENCE_WORDS}",
         f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=1",
         "--data.rescore.retrievers=[bm25]", "--data.rescore.passages=3", "--model.margin=2",
-        "--mine.passages=1", "--recall.rescore=4", "--recall.hops=2", "--recall.k=2",
+        "--mine.passages=1", "--recall.rescore=4", "--recall.hops=2", "--recall.k=2", t5=True,
     )  # fmt: skip
-    generator = {"data": root / "data", **SMALL}
-    given = [option for option in given if "name_or_path" not in option]
-    given.append("--model.generator=grls.models.load.build.ScratchT5")
-    assert main([*given, *(f"--model.generator.{name}={value}" for name, value in generator.items())]) == 0
+    assert main(given) == 0
     model = root / "trained" / "model"
     assert main(["index", str(model), f"--corpus={root / 'data'}", f"--output={root / 'r'}"]) == 0
     priors = json.dumps([{"retriever": str(root / "dense")}, {"retriever": "bm25"}])

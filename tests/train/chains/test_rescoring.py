@@ -165,16 +165,11 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
 def test_a_fit_learns_to_rescore(root: Path, tmp_path: Path, kind: str) -> None:
     """Passages that belong to the training queries come before those that do not."""
     more = [f"--data.rescore.retrievers=[bm25, {root / 'dense'}]", "--data.rescore.passages=4",
-            "--data.rescore.tokens=20", "--recall.rescore=5", "--trainer.max_epochs=30",
-            "--data.multistep=false", "--data.done=false"]  # fmt: skip
-    options = chain_options(root, tmp_path / "run", *more)
-    if kind == "sequence":
-        options = [option for option in options if "name_or_path" not in option]
-        small = {"data": root / "data", "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
-                 "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0}  # fmt: skip
-        options += ["--model.generator=grls.models.load.build.ScratchT5", "--trainer.max_epochs=80"]
-        options += [f"--model.generator.{name}={value}" for name, value in small.items()]
-    assert main(options) == 0
+            "--data.rescore.tokens=20", "--recall.rescore=5", "--data.multistep=false",
+            "--data.done=false"]  # fmt: skip
+    epochs = 80 if kind == "sequence" else 30
+    more += [f"--trainer.max_epochs={epochs}", f"--trainer.check_val_every_n_epoch={epochs}"]
+    assert main(chain_options(root, tmp_path / "run", *more, t5=kind == "sequence")) == 0
     losses = list(logged(tmp_path / "run", "train_loss").values())
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
     assert read_json(tmp_path / "run" / "model" / RESCORE) == {"tokens": 20}

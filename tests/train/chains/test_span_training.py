@@ -125,8 +125,8 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
 def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Path, tmp_path: Path) -> None:
     more = [
         "--data.spans.words=3", "--data.spans.drawn=8", "--data.multistep=false", "--data.done=false",
-        "--trainer.max_epochs=12", "--recall.beams=40", "--checkpoint.monitor=train_loss",
-        "--checkpoint.mode=min",
+        "--trainer.max_epochs=12", "--trainer.check_val_every_n_epoch=6", "--recall.beams=40",
+        "--checkpoint.monitor=train_loss", "--checkpoint.mode=min",
     ]  # fmt: skip
     assert main(chain_options(root, tmp_path / "run", *more)) == 0
     losses = list(logged(tmp_path / "run", "train_loss").values())

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 from small_data import scratch, tiny_bert
-from train_helpers import arguments
 
-from grls.cli import main
+from grls.errors import ConfigError
 from grls.models.load.build import WarmStart
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
@@ -111,17 +110,9 @@ def test_states_of_other_weights_are_forgotten(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--model.cache_encoder=1"], "set freeze_encoder to true"),
-        (
-            ["--model.cache_encoder=-1", "--model.freeze_encoder=true"],
-            "cache_encoder must be at least 0",
-        ),
-    ],
+    ("limit", "frozen", "message"),
+    [(1.0, False, "set freeze_encoder to true"), (-1.0, True, "cache_encoder must be at least 0")],
 )
-def test_a_cache_that_cannot_work_is_refused(
-    data: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", *arguments("retrieve", data, tmp_path / "run", *given)]) != 0
-    assert message in capsys.readouterr().err
+def test_a_cache_that_cannot_work_is_refused(data: Path, limit: float, frozen: bool, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Retrieve(scratch(data), freeze_encoder=frozen, cache_encoder=limit).setup("fit")

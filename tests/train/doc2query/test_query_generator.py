@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from failing import fails
 from small_data import passages, queries, write_jsonl, write_small
-from train_helpers import logged, write_untrained
+from train_helpers import logged, scratch_options, write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
@@ -35,10 +35,7 @@ def generator(kind: str, data: Path, causal: Path) -> list[str]:
             "--model.generator=grls.models.load.language.PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
-    size = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,
-            "num_heads": 4, "dropout": 0.0, "texts": '["passage: query:"]'}  # fmt: skip
-    return ["--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.data={data}",
-            *(f"--model.generator.{name}={value}" for name, value in size.items())]  # fmt: skip
+    return scratch_options(data, texts='["passage: query:"]')
 
 
 def options(data: Path, output: Path, *more: str) -> list[str]:

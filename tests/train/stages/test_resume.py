@@ -17,25 +17,22 @@ from grls.train.core.checkpoints import refuse_unfinished
 # 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
 # checkpoint is that of step 10, in the middle of it, too.
 OFTEN = "--last.every_n_train_steps=5"
-KILLED = [
-    "--trainer.callbacks+=train_helpers.KillAfter",
-    "--trainer.callbacks.batches=13",
-]
-SHUFFLED = ["--data.shuffle=true"]
-CONSTANT = ("--model.schedule=constant", "--model.warmup=0")  # else the rate depends on the number of epochs
+AT_ENDS = "--last.every_n_train_steps=8"
+KILLED = ("--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=13")
+# The rate would depend on the number of epochs.
+CONSTANT = ("--data.shuffle=true", "--model.schedule=constant", "--model.warmup=0")
 
 
 @pytest.fixture(scope="module")
 def halted(data: Path) -> tuple[Path, Path]:
     """The data, and the output of a run of one epoch on it."""
-    options = (OFTEN, "--trainer.max_epochs=1", *CONSTANT)
-    return data, train("retrieve", data, data.parent / "halted", *options)
+    return data, train("retrieve", data, data.parent / "halted", AT_ENDS, "--trainer.max_epochs=1", *CONSTANT)
 
 
 @pytest.fixture(scope="module")
 def whole(data: Path) -> Path:
     """The output of a run of three epochs in an order of its own, at a constant rate."""
-    return train("retrieve", data, data.parent / "uninterrupted", *SHUFFLED, *CONSTANT)
+    return train("retrieve", data, data.parent / "uninterrupted", *CONSTANT)
 
 
 def test_a_run_that_sigterm_ends_does_not_look_done(
@@ -52,7 +49,7 @@ def test_a_run_that_sigterm_ends_does_not_look_done(
 
 
 def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
-    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=2"]
+    early = (KILLED[0], "--trainer.callbacks.batches=2")
     politely = "--trainer.callbacks.politely=true"
     ended = start(arguments("retrieve", data, tmp_path / "ended", *early, politely))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
@@ -67,7 +64,7 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
     losses = logged(whole, "train_loss")
     assert sorted(losses) == list(range(24))
 
-    options = [*SHUFFLED, *CONSTANT, f"--data.workers={workers}"]
+    options = [*CONSTANT, f"--data.workers={workers}"]
     killed = ["train", *arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED)]
     assert together(1, lambda: main(killed)) == [-signal.SIGKILL]
     last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
@@ -84,21 +81,21 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
         )
 
 
-@pytest.mark.parametrize(
-    ("every", "limit"),
-    [("--last.every_n_train_steps=8", []), ("--last.every_n_epochs=1", ["--trainer.max_steps=24"])],
-)
+@pytest.mark.parametrize("limit", [(), ("--last.every_n_epochs=1", "--trainer.max_steps=24")])
 def test_resume_at_the_end_of_an_epoch(
-    data: Path, whole: Path, tmp_path: Path, every: str, limit: list[str]
+    halted: tuple[Path, Path], whole: Path, tmp_path: Path, limit: tuple[str, ...]
 ) -> None:
     """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
-    options = [*SHUFFLED, *CONSTANT, *limit]
+    data, cut = halted[0], tmp_path / "cut"
+    options = [*CONSTANT, *(limit or [AT_ENDS])]
     losses = logged(whole, "train_loss")
-    halted = train("retrieve", data, tmp_path / "cut", *options, every, "--trainer.max_epochs=1")
-    last = halted / "checkpoints" / "last.ckpt"
-    state = torch.load(last, weights_only=True)["RetrieveData"]
+    if limit:
+        train("retrieve", data, cut, *options, "--trainer.max_epochs=1")
+    else:
+        shutil.copytree(halted[1], cut)
+    state = torch.load(cut / "checkpoints" / "last.ckpt", weights_only=True)["RetrieveData"]
     assert (state["epoch"], state["batches"]) == (1, 0)
-    resumed = train("retrieve", data, halted, *options, every, "--resume=true")
+    resumed = train("retrieve", data, cut, *options, "--resume=true")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(8, 24))
     assert rest == pytest.approx({step: losses[step] for step in rest}, abs=1e-6)
@@ -117,9 +114,7 @@ def test_a_run_is_not_resumed_with_other_batches(
 ) -> None:
     """Where it stood in its epoch could not be told."""
     last = halted[1] / "checkpoints" / "last.ckpt"
-    options = arguments(
-        "retrieve", halted[0], tmp_path / "run", OFTEN, *CONSTANT, f"--ckpt_path={last}", changed
-    )
+    options = arguments("retrieve", halted[0], tmp_path / "run", *CONSTANT, f"--ckpt_path={last}", changed)
     assert named in fails(capsys, "train", *options)
 
 
@@ -147,7 +142,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     (data / file).write_text(text.replace(old, new))
     last = halted[1] / "checkpoints" / "last.ckpt"
     same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", f"--ckpt_path={last}"]
-    given = arguments("retrieve", data, tmp_path / "run", OFTEN, *CONSTANT, *same)
+    given = arguments("retrieve", data, tmp_path / "run", *CONSTANT, *same)
     if named is None:
         assert main(["train", *given]) == 0
     else:
