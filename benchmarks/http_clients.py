@@ -23,12 +23,11 @@ Ranking = list[str]
 
 def serve_grls(folder: str, port: int) -> None:
     """Serve as ``grls serve`` does, with room for all clients."""
-    from grls.serve.options import OPEN_ACCESS, RequestLimits
+    from grls.serve.options import RequestLimits, ServerOptions
     from grls.serve.run import run_server
 
-    run_server(
-        [folder], "127.0.0.1", port, RequestLimits(queue=1024, seconds=600), OPEN_ACCESS, "cpu", "float32"
-    )
+    limits = RequestLimits(queue=1024, seconds=600)
+    run_server(ServerOptions((folder,), limits, device="cpu"), "127.0.0.1", port)
 
 
 def serve_plainly(folder: str, port: int) -> None:

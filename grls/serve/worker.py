@@ -19,7 +19,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from functools import cached_property, partial
 from itertools import islice, takewhile
 from threading import Condition, RLock, Thread
@@ -35,10 +34,6 @@ from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans
 from grls.retrieve.hits import plan_search, search_hits
 
 log = logging.getLogger(__name__)
-
-
-accepted: ContextVar[bool] = ContextVar("accepted", default=False)
-"""Whether a process that died had accepted the request; then no full queue refuses it."""
 
 _TRIES = 2
 """Most times that a job is begun, if its thread dies."""
@@ -136,7 +131,7 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise ShutdownError
-            if len(self._waiting) >= self._most and not accepted.get():
+            if len(self._waiting) >= self._most:
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
