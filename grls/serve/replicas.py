@@ -76,7 +76,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
     workers = workers_of(ray, WorkerOptions(count, cpus=cpus))
     assert workers is not None
-    options = with_absolute_paths(options)
+    named, options = options.folders, with_absolute_paths(options)
     serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
     guards(options.limits, options.access, hosts, serving.metrics.requests)  # reads the keys
     folders = [Path(folder) for folder in named_folders(options.folders).values()]
@@ -86,7 +86,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     port = listeners[0].getsockname()[1]
     for listener in listeners:
         listener.close()
-    say(loading(options.folders, address_of(host, port)))
+    say(loading(named, address_of(host, port)))
     with Cluster.opened(workers) as cluster:
         for folder in folders:
             cluster.check_sees(folder / MANIFEST)
@@ -119,9 +119,19 @@ def with_absolute_paths(options: ServerOptions) -> ServerOptions:
     def absolute(file: str | None) -> str | None:
         return None if file is None else str(Path(file).absolute())
 
-    access = replace(options.access, keys=absolute(options.access.keys), admin=absolute(options.access.admin))
-    folders = tuple(f"{name}={absolute(folder)}" for name, folder in named_folders(options.folders).items())
-    return options._replace(folders=folders, access=access, examples=absolute(options.examples))
+    access, answer = options.access, options.answer
+    if answer.model is not None:
+        model = absolute(answer.model) if Path(answer.model).exists() else answer.model  # a name of the hub
+        keys = replace(answer.keys, folder=absolute(answer.keys.folder))
+        answer = replace(answer, model=model, keys=keys)
+    return options._replace(
+        folders=tuple(
+            f"{name}={absolute(folder)}" for name, folder in named_folders(options.folders).items()
+        ),
+        access=replace(access, keys=absolute(access.keys), admin=absolute(access.admin)),
+        answer=answer,
+        examples=absolute(options.examples),
+    )
 
 
 class ReplicaError(GrlsError):

@@ -388,8 +388,12 @@ class StreamJob:
         if runner is not None:
             do_together(runner, JoiningJobs(batch, queue))
             return False
-        self.tries = 1  # a hop that is lost cannot be made again
-        hop = next(self._hops, None)
+        try:
+            hop = next(self._hops, None)
+        except BaseException:  # if the thread dies, the hops are retrieved again, and not sent twice
+            self.__dict__.pop("_hops", None)
+            raise
+        self.tries = 0  # of the next hop
         if hop is not None:
             self._send(hop)
         if hop is None or hop.last:

@@ -29,7 +29,7 @@ def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
     if "--ray" in line:
-        pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+        pytest.importorskip("ray.serve", reason="needs the extra ray")
         from grls.serve import replicas
 
         monkeypatch.setattr(replicas, "run_replicas", lambda *options: began.append(options))
