@@ -36,7 +36,7 @@ def serve_grls(folder: str, port: int) -> None:
         Path("/proc/thread-self/comm").write_text("http", encoding="utf-8")  # for processor_seconds
         run(*arguments)
 
-    uvicorn.Server.run = named
+    uvicorn.Server.run = named  # type: ignore[assignment, method-assign, unused-ignore]
     limits = RequestLimits(queue=1024, seconds=600)
     run_server(ServerOptions((folder,), limits, device="cpu"), "127.0.0.1", port)
 
