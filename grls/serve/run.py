@@ -11,7 +11,7 @@ import math
 import socket
 import sys
 from contextlib import ExitStack
-from threading import Thread
+from threading import Event, Thread
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -40,25 +40,32 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
     server = uvicorn_server(app, options.limits.seconds)
     say(loading(options.folders, address_of(host, port)))
     log_lines()
-    thread = Thread(target=server.run, args=(sockets,), name="grls-serve-http", daemon=True)
-    thread.start()
+    ended = Event()  # Thread.join, interrupted by a signal, takes the thread for an ended one (Python 3.11)
+
+    def listen() -> None:
+        try:
+            server.run(sockets)
+        finally:
+            ended.set()
+
+    Thread(target=listen, name="grls-serve-http", daemon=True).start()
     try:
         serving.load(options, say=say)
         say(f"Ready: open {address_of(host, sockets[0].getsockname()[1])}")
-        _wait(thread)
+        _wait(ended)
         raise GrlsError("the server has ended by itself: its log says why.")
     except (KeyboardInterrupt, SystemExit):
         if serving.loading:
             raise
     finally:
         serving.ending = server.should_exit = True
-        _wait(thread)
+        _wait(ended)
 
 
-def _wait(thread: Thread) -> None:
-    """Wait for a thread; on Windows a signal ends no wait without a limit."""
-    while thread.is_alive():
-        thread.join(0.5)
+def _wait(ended: Event) -> None:
+    """Wait for an event; on Windows a signal ends no wait without a limit."""
+    while not ended.wait(0.5):
+        pass
 
 
 def uvicorn_server(app: ASGIApp, seconds: float) -> uvicorn.Server:
