@@ -34,6 +34,8 @@ NAME = "grls"
 """The name of the application on Ray Serve."""
 _TRIES = 3
 """Most times that a replica is started if it fails before it answers."""
+_SLACK = 10.0
+"""Seconds in which replicas end once their requests are finished."""
 
 
 class Replicas(NamedTuple):
@@ -109,7 +111,10 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
                 raise
         finally:
             if ready:
-                serve.delete(NAME)  # waits until running requests are finished
+                serve.delete(NAME, _blocking=False)
+                end = time.monotonic() + options.limits.seconds + _SLACK  # running requests are finished
+                while NAME in serve.status().applications and time.monotonic() < end:
+                    time.sleep(0.2)
             serve.shutdown()
 
 
