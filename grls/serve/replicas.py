@@ -45,7 +45,7 @@ class Replicas(NamedTuple):
         options: The options of each replica; its paths are the same on all machines.
         hosts: The host names that requests may have; None: any.
         admin: The hash of the administrator's token; None: no administrator.
-        count: Number of replicas.
+        size: Number of replicas.
         cpus: Processors of a replica, which are also its threads.
         numbers: Name -> number of the version of each retriever; else 1.
     """
@@ -53,7 +53,7 @@ class Replicas(NamedTuple):
     options: ServerOptions
     hosts: frozenset[str] | None
     admin: bytes | None
-    count: int
+    size: int
     cpus: int
     numbers: Mapping[str, int]
 
@@ -159,10 +159,10 @@ def deploy(replicas: Replicas, wait: bool = True) -> None:
     limits, gpus = replicas.options.limits, 0.0
     if replicas.options.device != "cpu":
         gpus = ray.cluster_resources().get("GPU", 0.0)
-    share = 1 / ceil(replicas.count / gpus) if gpus else 0  # of a GPU, which several replicas may use
+    share = 1 / ceil(replicas.size / gpus) if gpus else 0  # of a GPU, which several replicas may use
     deployment = serve.deployment(
         name=NAME,
-        num_replicas=replicas.count,
+        num_replicas=replicas.size,
         ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": share},
         max_ongoing_requests=limits.queue + limits.batch,
         max_queued_requests=limits.queue,
