@@ -123,10 +123,9 @@ page-shots: install
 container-check:
 	$(PYTHON) .ci/container.py
 
-# 100,000 requests, a tenth cancelled, with reloads and a worker that is killed
+# 100,000 requests to each server, a tenth cancelled, with reloads, and threads or replicas that are killed
 soak-serve: install
-	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever data/quickstart
-	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever data/quickstart --process true
+	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever
 
 # 10,000 requests made from the description of the server
 fuzz-serve: install

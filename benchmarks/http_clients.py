@@ -9,10 +9,12 @@ import asyncio
 import json
 import multiprocessing
 import os
+import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,20 @@ Ranking = list[str]
 
 def serve_grls(folder: str, port: int) -> None:
     """Serve as ``grls serve`` does, with room for all clients."""
-    from grls.serve.options import OPEN_ACCESS, RequestLimits
+    import uvicorn
+
+    from grls.serve.options import RequestLimits, ServerOptions
     from grls.serve.run import run_server
 
-    run_server(
-        [folder], "127.0.0.1", port, RequestLimits(queue=1024, seconds=600), OPEN_ACCESS, "cpu", "float32"
-    )
+    run = uvicorn.Server.run
+
+    def named(*arguments: Any) -> None:
+        Path("/proc/thread-self/comm").write_text("http", encoding="utf-8")  # for processor_seconds
+        run(*arguments)
+
+    uvicorn.Server.run = named  # type: ignore[assignment, method-assign, unused-ignore]
+    limits = RequestLimits(queue=1024, seconds=600)
+    run_server(ServerOptions((folder,), limits, device="cpu"), "127.0.0.1", port)
 
 
 def serve_plainly(folder: str, port: int) -> None:
@@ -48,7 +58,8 @@ def serve_plainly(folder: str, port: int) -> None:
 
 
 def _quietly(target: Callable[..., None], folder: str, port: int) -> None:
-    """Serve, with the lines of the log written to nowhere; a failure says why."""
+    """Serve, with the lines of the log written to nowhere, until SIGTERM; a failure says why."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     nowhere, errors = os.open(os.devnull, os.O_WRONLY), os.dup(2)
     os.dup2(nowhere, 2)
     try:
@@ -71,13 +82,12 @@ def serving(target: Callable[..., None], folder: str) -> Iterator[tuple[str, int
     address = f"http://127.0.0.1:{port}"
     try:
         while True:
-            try:
-                httpx.get(f"{address}/ready")
-                break
-            except httpx.TransportError:
-                if not process.is_alive():
-                    raise SystemExit("the server did not start") from None
-                time.sleep(0.2)
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{address}/ready").status_code == 200:
+                    break
+            if not process.is_alive():
+                raise SystemExit("the server did not start")
+            time.sleep(0.2)
         yield address, process.pid or 0
     finally:
         process.terminate()
@@ -119,11 +129,28 @@ async def post(
     path: str = "/v1/search",
     headers: str = "",
 ) -> tuple[int, Any]:
-    """The status and the body of a response; a client of a library would need more time than the server."""
-    send(writer, body, path, headers)
+    """The status of a response, and its JSON."""
+    status, content = await exchange(reader, writer, path, body, headers)
+    return status, json.loads(content)
+
+
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: object, headers: str = ""
+) -> tuple[int, bytes]:
+    """The status and the content of a response, which may come in chunks; ``body`` None: of a GET."""
+    if body is None:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+    else:
+        send(writer, body, path, headers)
     lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
-    length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length"))
-    return int(lines[0].split()[1]), json.loads(await reader.readexactly(length))
+    status, content = int(lines[0].split()[1]), b""
+    lengths = [int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length")]
+    if lengths:
+        return status, await reader.readexactly(lengths[0])
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        content += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return status, content
 
 
 async def ask_first_hops(
@@ -158,8 +185,13 @@ def send(writer: asyncio.StreamWriter, body: object, path: str, headers: str = "
     writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
 
 
-def processor_seconds(process: int, first: bool = False) -> float:
-    """Seconds of the processors that a process has used, or its first thread alone; it needs Linux."""
-    path = f"{process}/task/{process}" if first else str(process)
-    fields = Path(f"/proc/{path}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def processor_seconds(process: int, http: bool = False) -> float:
+    """Seconds of the processors that a process has used, or its thread of HTTP alone; it needs Linux."""
+    folders, ticks = [Path(f"/proc/{process}")], 0
+    if http:
+        threads = Path(f"/proc/{process}/task").iterdir()
+        folders = [thread for thread in threads if (thread / "comm").read_text(encoding="utf-8") == "http\n"]
+    for folder in folders:
+        fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")

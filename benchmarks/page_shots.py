@@ -60,15 +60,16 @@ def served(retriever: str, folder: Path) -> Iterator[str]:
     import uvicorn
 
     from grls.serve.app import create_app
-    from grls.serve.options import USUAL_LIMITS
-    from grls.serve.served import Opened, open_served
-    from grls.serve.serving import Serving
+    from grls.serve.options import ServerOptions
+    from grls.serve.serving import serving_to_load
 
     searcher = grls.load(retriever, device="cpu")
     BM25Retriever(searcher.corpus).save_pretrained(folder / "bm25")
     searcher.hops(8, "dynamic", output=folder / "hops")
-    folders = [f"hops={folder / 'hops'}", f"generator={retriever}", f"bm25={folder / 'bm25'}"]
-    serving = Serving(open_served(folders, Opened("cpu", "float32", USUAL_LIMITS)), USUAL_LIMITS)
+    folders = f"hops={folder / 'hops'}", f"generator={retriever}", f"bm25={folder / 'bm25'}"
+    options = ServerOptions(folders, device="cpu")
+    serving = serving_to_load(options)
+    serving.load(options)
     server = uvicorn.Server(uvicorn.Config(create_app(serving), port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()

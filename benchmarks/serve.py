@@ -12,7 +12,7 @@ the clients of the servers in this one. All results are compared with those of t
 - ``loop``: ``retriever.search``, one query after the other.
 - ``batched``: the queue and the batches of the server, without HTTP.
 - ``grls serve``: the server. Processor seconds are those of its process, since clients on the same processors
-  would count in seconds of the clock. Those of HTTP are its first thread's, which does nothing else.
+  would count in seconds of the clock. Those of HTTP are of the thread that does nothing else.
 - ``plain handler``: a search a request, in FastAPI's threads.
 
 The second table has the time to the first event of ``/v1/stream`` with three hops beside that of a
@@ -205,9 +205,9 @@ class Rivals:
         return list(self.texts) * max(1, -(-4 * clients // len(self.texts)))
 
     def _http(self, address: str, process: int, texts: Sequence[str], clients: int) -> Case:
-        before = [processor_seconds(process, first) for first in (False, True)]
+        before = [processor_seconds(process, http) for http in (False, True)]
         done = asyncio.run(ask_all(address, texts, self.k, clients))
-        after = [processor_seconds(process, first) for first in (False, True)]
+        after = [processor_seconds(process, http) for http in (False, True)]
         return Case(*done, after[0] - before[0], after[1] - before[1])
 
     def _add(self, name: str, clients: int, case: Case, base: Case, beside: Case | None = None) -> None:

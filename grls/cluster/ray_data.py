@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import signal
 import socket
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +54,10 @@ class Cluster:
         before = ray.is_initialized()
         if not before:
             _open(workers)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(
+                    signal.SIGTERM, signal.getsignal(signal.SIGTERM)
+                )  # Ray's would abort the process
         try:
             yield cls(workers.options)
         finally:
@@ -198,7 +204,12 @@ def _open(workers: Workers) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if workers.address == LOCAL:
         count = workers.options.count or os.cpu_count() or 1
-        ray.init(num_cpus=count * workers.options.cpus, include_dashboard=False, **quiet)
+        ray.init(
+            address="local",  # and not a cluster that this machine belongs to
+            num_cpus=count * workers.options.cpus,
+            include_dashboard=False,
+            **quiet,
+        )
         return
     assert workers.address is not None
     if workers.address != "auto":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from grls.errors import ConfigError, bounded
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.option_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
-    ONE_PROCESS,
     OPEN_ACCESS,
     USUAL_LIMITS,
     AccessOptions,
     RequestLimits,
+    ServerOptions,
     ToolTransport,
-    WorkerProcessOptions,
 )
 
 
@@ -24,11 +23,12 @@ def serve(
     limits: RequestLimits = USUAL_LIMITS,
     access: AccessOptions = OPEN_ACCESS,
     answer: AnswerOptions = NO_ANSWERS,
-    worker: WorkerProcessOptions = ONE_PROCESS,
     mcp: ToolTransport | None = None,
     device: str = "auto",
     precision: Precision = "float32",
     examples: str | None = None,
+    ray: str | None = None,
+    replicas: int = 1,
 ) -> None:
     """Serve retrievers behind HTTP.
 
@@ -36,7 +36,8 @@ def serve(
     /v1/stream answer queries, /v1/explain says why passages are found or not, /v1/trace what the beam
     considers, and with --answer.model a language model answers at /v1/answer; /docs describes all. Requests
     that come in together are searched as one batch, and a generator lets them join the search that runs. A
-    signal ends the server once what runs is finished. Needs `pip install "grls[serve]"`.
+    signal ends the server once what runs is finished. With --ray several replicas share the requests. Needs
+    `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
@@ -46,7 +47,6 @@ def serve(
         limits: The limits of requests.
         access: Who may use the server.
         answer: The language model that answers questions.
-        worker: Where searches run.
         mcp: Offer search, hops and passages as tools of an agent (Model Context Protocol; needs the extra
             mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -54,31 +54,38 @@ def serve(
             or int8 on CPUs (generators only); auto measures.
         examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
+        ray: Address of a Ray cluster on which Ray Serve runs the replicas of the server: HOST:PORT, auto, or
+            local for a cluster on this machine (needs the extra ray); null: this process serves.
+        replicas: Number of replicas, each with the models of its own.
     """
     from grls.io.ending import require
 
     bounded("[0, 65535]", port=port)
+    at_least(1, replicas=replicas)
+    if ray is None and replicas > 1:
+        raise ConfigError(
+            f"{Option('replicas', replicas)}: one process is one replica; add {Option('ray', 'local')} for "
+            "replicas on this machine, or the address of a Ray cluster."
+        )
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
-    if worker.process and mcp != "stdio":
-        from grls.serve.front.run import run_front
-        from grls.serve.front.task import WorkerTask
-
-        searched = (limits, access, device, precision, answer, examples, mcp == "http")
-        run_front(WorkerTask(tuple(folder), *searched), host, port, worker)
-        return
+    options = ServerOptions(tuple(folder), limits, access, device, precision, answer, examples, mcp == "http")
     if mcp == "stdio":
-        if worker != ONE_PROCESS:
-            raise ConfigError("--mcp stdio has one process, which its client starts: leave --worker out.")
+        if ray is not None:
+            raise ConfigError("--mcp stdio has one process, which its client starts: leave --ray out.")
         if access != OPEN_ACCESS:
             raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
         if answer != NO_ANSWERS:
             raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")
         from grls.serve.tools.server import run_stdio
 
-        run_stdio(folder, limits, device, precision)
-        return
-    from grls.serve.run import run_server
+        run_stdio(options)
+    elif ray is not None:
+        from grls.serve.replicas import run_replicas
 
-    run_server(folder, host, port, limits, access, device, precision, answer, examples, mcp == "http")
+        run_replicas(options, host, port, ray, replicas)
+    else:
+        from grls.serve.run import run_server
+
+        run_server(options, host, port)

@@ -12,7 +12,6 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 import grls
@@ -64,11 +63,6 @@ def create_app(
     Raises:
         DataError: A file of keys cannot be used.
     """
-    return plain_app(serving, tools, guards(serving.limits, access, hosts, serving.metrics.requests))
-
-
-def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middleware] = ()) -> FastAPI:
-    """The application of a server, which ends its threads at its end. ``tools``: see :func:`create_app`."""
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -76,7 +70,7 @@ def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middle
         docs_url=None,
         redoc_url=None,
         lifespan=_ending,
-        middleware=middleware,
+        middleware=guards(serving.limits, access, hosts, serving.metrics.requests),
     )
     app.state.serving = serving
     if tools:
@@ -88,7 +82,7 @@ def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middle
     serving.metrics.watch_queues(serving.queues, serving.questions)
     add_addresses(app)
     add_handlers(app)
-    tokens = None if serving.answering is None else serving.answering.options.tokens
+    tokens = None if serving.answer.model is None else serving.answer.tokens
     app.openapi = described(app, serving.limits, tokens)  # type: ignore[method-assign, unused-ignore]
     return app
 
@@ -167,7 +161,7 @@ async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
     state = serving(request)
     check_admin(request, state.admin)
     served = state.find(body.retriever)
-    return version_body(await run_in_threadpool(served.reload))
+    return version_body(await run_in_threadpool(state.reload, served))
 
 
 async def show_page(request: Request) -> Response:
@@ -206,6 +200,7 @@ async def show_ready(request: Request) -> HealthBody:
     state = serving(request)
     if state.ending:
         raise RefusalError(503, "the server is shutting down; use another one.", {"Retry-After": "5"})
+    state.check_loaded()
     return _state(state)
 
 
@@ -221,7 +216,8 @@ async def show_docs(request: Request) -> HTMLResponse:
 
 def _state(state: Serving) -> HealthBody:
     versions = [version_body(served.version) for served in state.retrievers.values()]
-    return HealthBody(status="ending" if state.ending else "ok", retrievers=versions)
+    status: Any = "ending" if state.ending else "starting" if state.loading else "ok"
+    return HealthBody(status=status, retrievers=versions)
 
 
 def version_body(version: Version) -> VersionBody:

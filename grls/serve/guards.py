@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -309,6 +310,19 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+_LOGS = ("grls", "uvicorn", "mcp")
+
+
+def log_lines() -> None:
+    """Write the log of the server as lines of JSON to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in _LOGS:
+        named = logging.getLogger(name)
+        named.handlers, named.propagate = [handler], False
+        named.setLevel(logging.WARNING if name == "mcp" else logging.INFO)  # mcp writes what clients send
+
+
 class RequestLog:
     """Writes a line for each request, without texts of the client, and counts it.
 
@@ -350,7 +364,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 class RequestCounts:
     """Counts requests; a registry reports them."""
 
-    def __init__(self, registry: CollectorRegistry | None):
+    def __init__(self, registry: CollectorRegistry):
         self._requests = Counter(
             "grls_requests", "Requests, by address and status.", ("route", "status"), registry=registry
         )
@@ -365,15 +379,11 @@ class RequestCounts:
 
 
 class Metrics:
-    """The counts of one server: requests, queues, batches, parts of searches. No label is a text of a client.
+    """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text."""
 
-    Args:
-        requests: Report requests, too; else the process before this one does.
-    """
-
-    def __init__(self, requests: bool = True) -> None:
+    def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self.requests = RequestCounts(registry if requests else None)
+        self.requests = RequestCounts(registry)
         self._sizes = Histogram(
             "grls_batch_queries",
             "Queries that are searched together.",

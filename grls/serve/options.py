@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from grls.errors import ConfigError, Option, at_least, bounded
+from grls.errors import ConfigError, Option, bounded
 from grls.io.recipes import list_texts, rare
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
@@ -87,31 +88,31 @@ class AccessOptions:
                 )
 
 
-@dataclass(frozen=True)
-class WorkerProcessOptions:
-    """Where searches run.
-
-    Args:
-        process: Search in a worker process beside the one that listens. When it dies (out of memory, a crash
-            in native code, kill -9), it is started again, and the requests that it had are searched again.
-            It needs Unix sockets.
-        starts: The number of worker processes in a row that may end before a search is answered; then the
-            server ends.
-
-    Raises:
-        ConfigError: The number is not positive.
-    """
-
-    process: bool = False
-    starts: int = rare(5)
-
-    def __post_init__(self) -> None:
-        at_least(1, "worker.", starts=self.starts)
-
-
 USUAL_LIMITS = RequestLimits()
 """The default limits."""
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
-ONE_PROCESS = WorkerProcessOptions()
-"""The server searches in its one process."""
+
+
+class ServerOptions(NamedTuple):
+    """What a server serves.
+
+    Attributes:
+        folders: Folders, or ``name=folder``.
+        limits: The limits of requests.
+        access: Who may use the server.
+        device: The device of models.
+        precision: The precision of retrievers.
+        answer: The language model.
+        examples: File with queries to try; None: those of the data set beside a retriever.
+        tools: Offer the tools of an agent at /mcp.
+    """
+
+    folders: tuple[str, ...]
+    limits: RequestLimits = USUAL_LIMITS
+    access: AccessOptions = OPEN_ACCESS
+    device: str = "auto"
+    precision: str = "float32"
+    answer: AnswerOptions = NO_ANSWERS
+    examples: str | None = None
+    tools: bool = False

@@ -151,7 +151,7 @@ def open_served(
 ) -> dict[str, Served]:
     """Open folders, or ``name=folder``, under their names, in order.
 
-    ``numbers``: name -> the number of its last version in a process before this one.
+    ``numbers``: name -> number of its version; else 1.
 
     Raises:
         ConfigError: A name cannot be used, or stands for two folders.
@@ -161,7 +161,7 @@ def open_served(
     served: dict[str, Served] = {}
     for name, folder in named_folders(folders).items():
         begun = perf_counter()
-        served[name] = Served(name, folder, options, numbers.get(name, 0) + 1)
+        served[name] = Served(name, folder, options, numbers.get(name, 1))
         searcher, seconds = served[name].version.searcher, perf_counter() - begun
         passages = counted(len(searcher.corpus), "passage")
         options.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {seconds:.1f} s")

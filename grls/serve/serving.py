@@ -1,8 +1,8 @@
-"""The state that the addresses of a server share: its retrievers, which are opened here, and its limits."""
+"""The state that the addresses of a server share: its retrievers, which are loaded here, and its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
@@ -16,10 +16,11 @@ from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
-from grls.serve.guards import Metrics
-from grls.serve.options import RequestLimits
+from grls.serve.guards import Metrics, read_admin_token
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import RefusalError
-from grls.serve.served import Opened, Served, Version, open_served
+from grls.serve.served import Opened, Served, Version, open_served, queries_to_try
+from grls.serve.start import named_folders
 
 if TYPE_CHECKING:
     from grls.serve.answers.answering import Answering
@@ -30,29 +31,70 @@ class Serving:
     """The state of a server.
 
     Args:
-        retrievers: Name -> retriever, at least one.
+        retrievers: Name -> retriever, at least one once they are loaded.
         limits: The limits of requests.
         admin: The hash of the administrator's token; None: no administrator.
-        metrics: The counts.
-        answering: Its language model; None: no language model.
-        ending: The server shuts down.
+        answer: The language model.
         examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
+        loading: The names of the retrievers while they are loaded, then empty.
+        metrics: The counts.
+        answering: The language model, once it is loaded; None: no language model.
+        ending: The server shuts down.
+        reload: Loads a new version of a retriever.
     """
 
     retrievers: dict[str, Served]
     limits: RequestLimits
     admin: bytes | None = None
+    answer: AnswerOptions = NO_ANSWERS
+    examples: tuple[str, ...] = ()
+    loading: tuple[str, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
     answering: Answering | None = None
     ending: bool = False
-    examples: tuple[str, ...] = ()
+    reload: Callable[[Served], Version] = Served.reload
+
+    def load(
+        self,
+        options: ServerOptions,
+        numbers: Mapping[str, int] = MappingProxyType({}),
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """Load the language model and the retrievers.
+
+        Args:
+            options: The folders, device and precision.
+            numbers: Name -> number of its version; else 1.
+            say: Called with a line for each folder that is open.
+
+        Raises:
+            ConfigError: A name or an option cannot be used.
+            DataError: A folder is no retriever.
+            MismatchError: A folder is damaged.
+        """
+        metrics = self.metrics
+        opened = Opened(options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say)
+        if self.answer.model is not None:
+            from grls.serve.answers.answering import Answering  # late: a search does not need it
+
+            self.answering = Answering(self.answer, options.device, metrics.answers)
+            opened = opened._replace(prepare=self.answering.prepare)
+        self.retrievers = open_served(options.folders, opened, numbers)
+        self.loading = ()
+
+    def check_loaded(self) -> None:
+        """Refuse a request (RefusalError) while the retrievers are loaded."""
+        if self.loading:
+            text = f"the server is loading {', '.join(self.loading)}; try again, or use another one."
+            raise RefusalError(503, text, {"Retry-After": "5"})
 
     def find(self, name: str | None) -> Served:
         """A retriever by its name; None: the first one.
 
         Raises:
-            RefusalError: There is no retriever of this name.
+            RefusalError: There is no retriever of this name, or the retrievers are being loaded.
         """
+        self.check_loaded()
         known = next(iter(self.retrievers)) if name is None else name
         if known not in self.retrievers:
             text = f"there is no retriever of this name; there are {', '.join(self.retrievers)}."
@@ -83,41 +125,17 @@ class Serving:
             served.version.worker.close()
 
 
-def open_serving(
-    folders: Sequence[str],
-    limits: RequestLimits,
-    device: str,
-    precision: str,
-    answer: AnswerOptions = NO_ANSWERS,
-    numbers: Mapping[str, int] = MappingProxyType({}),
-    requests: bool = True,
-    say: Callable[[str], object] = lambda _: None,
-) -> Serving:
-    """Open retrievers, to be served.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        limits: The limits of requests.
-        device: The device of models.
-        precision: The precision of retrievers.
-        answer: The language model.
-        numbers: See :func:`~grls.serve.served.open_served`.
-        requests: Report the counts of requests, too.
-        say: Called with a line for each folder that is open.
+def serving_to_load(options: ServerOptions) -> Serving:
+    """The state of a server whose retrievers are to be loaded.
 
     Raises:
-        ConfigError: A name or an option cannot be used.
-        DataError: A folder is no retriever.
-        MismatchError: A folder is damaged.
+        ConfigError: A name cannot be used.
+        DataError: A file of queries or the token of the administrator cannot be used.
     """
-    metrics, answering = Metrics(requests), None
-    options = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
-    if answer.model is not None:
-        from grls.serve.answers.answering import Answering  # late: a search does not need it
-
-        answering = Answering(answer, device, metrics.answers)
-        options = options._replace(prepare=answering.prepare)
-    return Serving(open_served(folders, options, numbers), limits, metrics=metrics, answering=answering)
+    names = tuple(named_folders(options.folders))
+    examples = () if options.examples is None else queries_to_try(options.examples)
+    admin = read_admin_token(options.access.admin)
+    return Serving({}, options.limits, admin, options.answer, examples, names)
 
 
 def serving(request: Request) -> Serving:
@@ -125,7 +143,9 @@ def serving(request: Request) -> Serving:
     return cast(Serving, request.app.state.serving)
 
 
-def asked(state: Serving, body: Filtered, hops: HopsBody | None) -> tuple[Version, Retriever, Filter | None]:
+def retrieval_of(
+    state: Serving, body: Filtered, hops: HopsBody | None
+) -> tuple[Version, Retriever, Filter | None]:
     """The version, its retriever with the hops (None: those of its folder), and the filter of a request.
 
     Raises:

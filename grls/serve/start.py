@@ -48,6 +48,13 @@ def say(text: str, stream: TextIO | None = None) -> None:
         print(text.encode(code, "backslashreplace").decode(code), file=stream, flush=True)
 
 
+def address_of(host: str, port: int) -> str:
+    """The address of a server as a browser on this machine opens it; the port 0 is left out."""
+    bare = host.strip("[]")
+    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
+    return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
+
+
 def loading(folders: Sequence[str], address: str) -> str:
     """The first line of a server."""
     return f"Loading {', '.join(folders)} for {address}"

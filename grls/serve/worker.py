@@ -19,7 +19,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from functools import cached_property, partial
 from itertools import islice, takewhile
 from threading import Condition, RLock, Thread
@@ -35,10 +34,6 @@ from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans
 from grls.retrieve.hits import plan_search, search_hits
 
 log = logging.getLogger(__name__)
-
-
-accepted: ContextVar[bool] = ContextVar("accepted", default=False)
-"""Whether a process that died had accepted the request; then no full queue refuses it."""
 
 _TRIES = 2
 """Most times that a job is begun, if its thread dies."""
@@ -136,7 +131,7 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise ShutdownError
-            if len(self._waiting) >= self._most and not accepted.get():
+            if len(self._waiting) >= self._most:
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
@@ -393,8 +388,12 @@ class StreamJob:
         if runner is not None:
             do_together(runner, JoiningJobs(batch, queue))
             return False
-        self.tries = 1  # a hop that is lost cannot be made again
-        hop = next(self._hops, None)
+        try:
+            hop = next(self._hops, None)
+        except BaseException:  # if the thread dies, the hops are retrieved again, and not sent twice
+            self.__dict__.pop("_hops", None)
+            raise
+        self.tries = 0  # of the next hop
         if hop is not None:
             self._send(hop)
         if hop is None or hop.last:

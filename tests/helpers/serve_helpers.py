@@ -97,7 +97,7 @@ def serving_of(
     admin: bytes | None = None,
     answer: AnswerOptions = NO_ANSWERS,
 ) -> Serving:
-    serving = Serving({}, limits, admin)
+    serving = Serving({}, limits, admin, answer)
     how = Opened("cpu", "float32", limits, serving.metrics.batch, serving.metrics.parts)
     if answer.model is not None:
         serving.answering = Answering(answer, "cpu", serving.metrics.answers)

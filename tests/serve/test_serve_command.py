@@ -8,18 +8,23 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from serve_helpers import hostile_folder
-from serve_process import GRLS, started
+from serve_process import GRLS, started, until
+from starlette.testclient import TestClient
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.serve.listening import address_of, check_port, listening
-from grls.serve.start import say
+from grls.serve.app import create_app
+from grls.serve.options import ServerOptions
+from grls.serve.run import bound, uvicorn_server
+from grls.serve.serving import serving_to_load
+from grls.serve.start import address_of, say
 
 
 def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
@@ -30,8 +35,7 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
         answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert", "allow": []}).json()
         assert answer["results"][0]["hits"] == []
         server.process.send_signal(signal.SIGTERM)
-        lines = [*server.lines, *server.log.read().splitlines()]
-        said = server.printed.read().splitlines()
+        lines, said = server.log.read().splitlines(), server.printed
         assert server.process.wait() == 0
     assert said[0] == f"Loading named={folder} for http://127.0.0.1"
     assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
@@ -41,15 +45,108 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
 
 
+WAITING = f"""
+import os
+import time
+from pathlib import Path
+from grls.serve.serving import Serving
+from grls.serve.worker import SearchJob
+folder = Path(os.environ["WAITING"])
+def waiting(name, function):
+    def call(*arguments, **options):
+        (folder / name).touch()
+        while not (folder / f"{{name}}-goes-on").exists():
+            time.sleep(0.01)
+        return function(*arguments, **options)
+    return call
+Serving.load, SearchJob.work = waiting("load", Serving.load), waiting("search", SearchJob.work)
+{GRLS}
+"""
+"""A server that loads, and searches, once there is a file."""
+
+
+def test_a_signal_ends_it_once_what_runs_is_finished(tmp_path: Path) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    (tmp_path / "load-goes-on").touch()
+    with (
+        started(WAITING, "serve", folder, "--port=0", WAITING=str(tmp_path)) as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        answer = pool.submit(httpx.post, f"{server.address}/v1/search", json={"query": "alert"}, timeout=60)
+        until((tmp_path / "search").exists)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: not reached(server.address))  # nobody else is let in
+        (tmp_path / "search-goes-on").touch()
+        assert answer.result().json()["results"][0]["hits"]
+        assert server.process.wait(30) == 0
+
+
+def test_it_answers_while_it_loads_and_a_signal_ends_it_then(tmp_path: Path) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", WAITING, "serve", f"named={folder}", f"--port={port}", "--device=cpu"]
+    environment = {**os.environ, "WAITING": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        until((tmp_path / "load").exists)
+        answer = httpx.get(f"http://127.0.0.1:{port}/ready", timeout=60)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert answer.json()["detail"] == "the server is loading named; try again, or use another one."
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert "ended by SIGTERM" in log
+
+
+def test_addresses_while_it_loads(hostile: Path) -> None:
+    options = ServerOptions((f"one={hostile}",), device="cpu", tools=False)
+    serving = serving_to_load(options)
+    with TestClient(create_app(serving)) as client:
+        health = {"status": "starting", "retrievers": []}
+        assert (client.get("/health").status_code, client.get("/health").json()) == (200, health)
+        loading = [
+            client.get("/ready"), client.get("/v1/retrievers"), client.get("/v1/passages/a"),
+            *(client.post(f"/v1/{name}", json={"query": "alert"}) for name in ("search", "stream", "answer")),
+        ]  # fmt: skip
+        assert {answer.status_code for answer in loading} == {503}
+        assert all("the server is loading one;" in answer.text for answer in loading)
+        assert client.get("/").status_code == client.get("/metrics").status_code == 200
+        serving.load(options)
+        assert client.get("/ready").json()["status"] == "ok"
+        assert client.post("/v1/search", json={"query": "alert"}).json()["results"][0]["hits"]
+
+
+def test_a_folder_that_cannot_be_loaded_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    for file in folder.rglob("*"):
+        if file.is_file() and file.name != "grls.json":
+            file.write_bytes(file.read_bytes()[:7])
+    assert main(["serve", str(folder), "--port=0"]) == 1
+    said = capsys.readouterr()
+    assert f"error: {folder}" in said.err
+    assert "Ready" not in said.out
+
+
+def reached(address: str) -> bool:
+    host, port = address.removeprefix("http://").split(":")
+    with suppress(OSError):
+        socket.create_connection((host, int(port)), 5).close()
+        return True
+    return False
+
+
 def test_a_server_of_bm25_loads_nothing_that_takes_seconds(hostile: Path) -> None:
     """Most of the time until it answers would be the import of what it does not use."""
     program = """
 import sys
 from starlette.testclient import TestClient
 from grls.serve.app import create_app
-from grls.serve.options import USUAL_LIMITS
-from grls.serve.serving import open_serving
-with TestClient(create_app(open_serving([sys.argv[1]], USUAL_LIMITS, "cpu", "float32"))) as client:
+from grls.serve.options import ServerOptions
+from grls.serve.serving import serving_to_load
+options = ServerOptions((sys.argv[1],))
+serving = serving_to_load(options)
+serving.load(options)
+with TestClient(create_app(serving)) as client:
     assert client.get("/v1/retrievers").json()
     assert client.post("/v1/search", json={"query": "alert"}).json()["results"]
 loaded = {"torch", "transformers", "dspy", "sklearn", "sentence_transformers"} & set(sys.modules)
@@ -76,7 +173,7 @@ def test_the_address_to_open(host: str, port: int, address: str) -> None:
 def test_headers_are_read_by_the_parser_that_limits_them() -> None:
     async def app(*_: object) -> None: ...
 
-    assert listening(app, "127.0.0.1", 0, 1.0).config.http == "h11"
+    assert uvicorn_server(app, 1.0).config.http == "h11"
 
 
 def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
@@ -102,6 +199,9 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
         (["{one}", "--access.keys", "nowhere"], "no such file"),
         (["{one}", "--access.admin", "nowhere"], "no such file"),
         (["{one}", "--access.origins", '["*"]'], "expected an origin"),
+        (["{one}", "--replicas", "2"], "--replicas 2: one process is one replica; add --ray local"),
+        (["{one}", "--replicas", "0"], "replicas must be at least 1"),
+        (["{one}", "--mcp", "stdio", "--ray", "local"], "leave --ray out"),
     ],
 )
 def test_wrong_options(
@@ -120,14 +220,13 @@ def test_without_its_packages(
     assert 'pip install "grls[serve]"' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("more", [[], ["--worker.process", "true"]])
 def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
-    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = hostile_folder(tmp_path / "one")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert main(["serve", str(folder), "--port", str(port), *more]) == 1
+        assert main(["serve", str(folder), "--port", str(port)]) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
@@ -138,4 +237,4 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
 
 def test_a_host_of_another_machine_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"host=.192\.0\.2\.1. is no address of this machine"):
-        check_port("192.0.2.1", 0)
+        bound("192.0.2.1", 0)

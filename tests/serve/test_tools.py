@@ -197,10 +197,10 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
 
 STDIO = """
 import sys
-from grls.serve import serving
-opened = serving.open_serving
+from grls.serve.serving import Serving
+opened = Serving.load
 def {how}
-serving.open_serving = late
+Serving.load = late
 from grls.cli import main
 sys.exit(main())
 """

@@ -53,7 +53,7 @@ from grls.serve.bodies import (
 )
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.served import Version, example_queries
-from grls.serve.serving import asked, check_limit, check_queries, serving
+from grls.serve.serving import check_limit, check_queries, retrieval_of, serving
 from grls.serve.waiting import late, outcome, public_error, while_there
 from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
 
@@ -70,7 +70,7 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     state, queries = serving(request), body.queries()
     check_queries(queries, state.limits)
     check_limit("k", body.k, state.limits.k)
-    version, retriever, allow = asked(state, body, body.hops)
+    version, retriever, allow = retrieval_of(state, body, body.hops)
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
     results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
@@ -108,7 +108,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     """
     state = serving(request)
     check_queries([body.query], state.limits)
-    version, retriever, allow = asked(state, body, body.hops)
+    version, retriever, allow = retrieval_of(state, body, body.hops)
     hops = HopStream(version, retriever, body.query, allow, state.limits.seconds)
     try:
         first = await while_there(request, hops.next(), state.limits.seconds)
@@ -230,6 +230,7 @@ async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody 
 async def show_retrievers(request: Request) -> RetrieversBody:
     """The retrievers of the server, and the limits of requests."""
     state = serving(request)
+    state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
     limits = LimitsBody(**{name: getattr(state.limits, name) for name in LimitsBody.model_fields})
@@ -268,7 +269,7 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
     state = serving(request)
     check_queries([body.query], state.limits)
     check_limit("k", body.k or 1, state.limits.k)
-    version, retriever, allow = asked(state, body, body.hops)
+    version, retriever, allow = retrieval_of(state, body, body.hops)
     reason = no_beam(retriever)
     if reason is not None:
         raise RefusalError(422, reason)
@@ -339,6 +340,7 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     """The answer of a language model, with the passages that it quotes or reads."""
     state = serving(request)
+    state.check_loaded()
     answering, limits = state.answering, state.limits
     if answering is None:
         text = f"this server has no language model: start it with {Option('answer.model')}, or send searches."
@@ -357,7 +359,7 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     check_limit("k", body.k or 1, limits.k)
     check_limit("max_new_tokens", body.max_new_tokens or 1, answering.options.tokens)
     check_limit("history: the number of characters", sum(map(len, body.history)), limits.characters)
-    version, retriever, allow = asked(state, body, body.hops)
+    version, retriever, allow = retrieval_of(state, body, body.hops)
     from grls.serve.answers.answering import AnswerJob, AnswerKey  # late: it takes what no search needs
 
     key = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)

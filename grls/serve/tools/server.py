@@ -30,10 +30,11 @@ from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.spec import read_spec
 from grls.serve.bodies import Body, Filtered, HopBody, HopsBody, PassageBody, QueryText
-from grls.serve.options import RequestLimits
+from grls.serve.guards import log_lines
+from grls.serve.options import ServerOptions
 from grls.serve.problems import RefusalError, listed, plain_faults, problem_for
 from grls.serve.routes.search import HopStream, hop_body, no_passage, passages_of, result_body
-from grls.serve.serving import Serving, asked, check_limit, check_queries
+from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
 from grls.serve.start import loading, named_folders, say
 from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
@@ -69,17 +70,14 @@ def tool_server(serving: Serving) -> Any:
     async def opened() -> Serving:
         return serving
 
-    return _server(serving.retrievers, opened)
+    return _server(serving.loading or serving.retrievers, opened)
 
 
-def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precision: str) -> None:
+def run_stdio(options: ServerOptions) -> None:
     """Open retrievers, and offer them as tools over standard input and output until the input ends.
 
     Args:
-        folders: Folders, or ``name=folder``.
-        limits: The limits of calls.
-        device: The device of models.
-        precision: The precision of retrievers.
+        options: Folders, limits of calls, device and precision.
 
     Raises:
         ConfigError: A name or an option cannot be used.
@@ -87,17 +85,15 @@ def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precis
         MismatchError: A folder is damaged.
     """
     aside = partial(say, stream=sys.stderr)
-    names = named_folders(folders)
+    names = named_folders(options.folders)
     for folder in names.values():
         read_spec(folder)  # a folder that is none ends the server at once
-    aside(loading(folders, "standard input and output"))
+    aside(loading(options.folders, "standard input and output"))
 
     def opened() -> Serving:
-        from grls.serve.listening import log_lines  # late: these take seconds
-        from grls.serve.serving import open_serving
-
+        serving = Serving({}, options.limits)
         try:
-            serving = open_serving(folders, limits, device, precision, say=aside)
+            serving.load(options, say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
             aside(f"error: {error}")
             raise
@@ -294,11 +290,11 @@ async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCa
     check_queries([call.query], limits)
     if isinstance(call, SearchCall):
         check_limit("k", call.k, limits.k)
-        version, retriever, allow = asked(serving, call, None)
+        version, retriever, allow = retrieval_of(serving, call, None)
         job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
         (hits,) = await outcome(None, version, job, limits.seconds)
         return result_body(call.query, hits, call.metadata)
-    version, retriever, allow = asked(serving, call, call)
+    version, retriever, allow = retrieval_of(serving, call, call)
     stream, hops = HopStream(version, retriever, call.query, allow, limits.seconds), list[HopBody]()
     try:
         while (hop := await stream.next()) is not None:

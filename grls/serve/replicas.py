@@ -1,0 +1,222 @@
+"""Ray Serve runs replicas of the server: it starts them, routes requests, and replaces those that die.
+
+Each replica is the application of ``grls serve`` with models of its own. A new version of a folder is loaded
+and tried by the replica that is asked for it. Then all replicas are replaced, one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import NamedTuple
+
+from fastapi import FastAPI
+
+from grls.cluster.options import LOCAL, WorkerOptions, workers_of
+from grls.cluster.ray_data import Cluster
+from grls.errors import ConfigError, GrlsError, Option
+from grls.io.ending import needing, quiet
+from grls.retrieve.spec import MANIFEST, read_spec
+from grls.serve.app import create_app
+from grls.serve.guards import accepted_hosts, guards, log_lines
+from grls.serve.options import ServerOptions
+from grls.serve.run import bound
+from grls.serve.served import BusyError, Served, Version
+from grls.serve.serving import serving_to_load
+from grls.serve.start import address_of, loading, named_folders, say
+
+NAME = "grls"
+"""The name of the application on Ray Serve."""
+_TRIES = 3
+"""Most times that a replica is started if it fails before it answers."""
+_SLACK = 10.0
+"""Seconds in which replicas end once their requests are finished."""
+
+
+class Replicas(NamedTuple):
+    """What is deployed.
+
+    Attributes:
+        options: The options of each replica; its paths are the same on all machines.
+        hosts: The host names that requests may have; None: any.
+        admin: The hash of the administrator's token; None: no administrator.
+        size: Number of replicas.
+        cpus: Processors of a replica, which are also its threads.
+        numbers: Name -> number of the version of each retriever; else 1.
+    """
+
+    options: ServerOptions
+    hosts: frozenset[str] | None
+    admin: bytes | None
+    size: int
+    cpus: int
+    numbers: Mapping[str, int]
+
+
+def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: int) -> None:
+    """Serve by replicas on a Ray cluster until a signal; running requests are finished.
+
+    Args:
+        options: The options of each replica. All machines of the cluster must see its folders and files.
+        host: The address to listen at, on each machine that has a replica.
+        port: The port; 0: one that is free on this machine.
+        ray: The address of the cluster; :data:`~grls.cluster.options.LOCAL`: one on this machine.
+        count: Number of replicas.
+
+    Raises:
+        ConfigError: An option cannot be used, there is no such cluster, or Ray Serve runs there already.
+        DataError: A folder is no retriever, or a file of keys or queries cannot be used.
+        ReplicaError: No replica can be started.
+    """
+    with needing("ray", f"{Option('ray')}"):
+        from ray import serve
+    cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
+    workers = workers_of(ray, WorkerOptions(count, cpus=cpus))
+    assert workers is not None
+    named, options = options.folders, with_absolute_paths(options)
+    serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
+    guards(options.limits, options.access, hosts, serving.metrics.requests)  # reads the keys
+    folders = [Path(folder) for folder in named_folders(options.folders).values()]
+    for folder in folders:
+        read_spec(folder)
+    listeners = bound(host, port)
+    port = listeners[0].getsockname()[1]
+    for listener in listeners:
+        listener.close()
+    say(loading(named, address_of(host, port)))
+    with Cluster.opened(workers) as cluster:
+        for folder in folders:
+            cluster.check_sees(folder / MANIFEST)
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        if serve.status().proxies:
+            raise ConfigError(
+                f"Ray Serve runs on the cluster {Option('ray', ray)} already: end it there "
+                "(`serve shutdown`), or name another cluster."
+            )
+        ready = False
+        try:
+            serve.start(http_options={"host": host.strip("[]"), "port": port})
+            deploy(Replicas(options, hosts, serving.admin, count, cpus, {}))
+            ready = True
+            say(f"Ready: open {address_of(host, port)}")
+            while True:
+                time.sleep(1)
+        except (KeyboardInterrupt, SystemExit):
+            if not ready:
+                raise
+        finally:
+            if ready:
+                serve.delete(NAME, _blocking=False)
+                end = time.monotonic() + options.limits.seconds + _SLACK  # running requests are finished
+                while NAME in serve.status().applications and time.monotonic() < end:
+                    time.sleep(0.2)
+            serve.shutdown()
+
+
+def with_absolute_paths(options: ServerOptions) -> ServerOptions:
+    """Options with absolute paths of folders and files, since replicas run in other folders."""
+
+    def absolute(file: str | None) -> str | None:
+        return None if file is None else str(Path(file).absolute())
+
+    access, answer = options.access, options.answer
+    if answer.model is not None:
+        model = absolute(answer.model) if Path(answer.model).exists() else answer.model  # a name of the hub
+        keys = replace(answer.keys, folder=absolute(answer.keys.folder))
+        answer = replace(answer, model=model, keys=keys)
+    return options._replace(
+        folders=tuple(
+            f"{name}={absolute(folder)}" for name, folder in named_folders(options.folders).items()
+        ),
+        access=replace(access, keys=absolute(access.keys), admin=absolute(access.admin)),
+        answer=answer,
+        examples=absolute(options.examples),
+    )
+
+
+class ReplicaError(GrlsError):
+    """No replica of the server can be started."""
+
+
+def deploy(replicas: Replicas, wait: bool = True) -> None:
+    """Deploy replicas on Ray Serve; those that are deployed already are replaced, one after the other.
+
+    Args:
+        replicas: The replicas.
+        wait: Wait until they answer.
+
+    Raises:
+        ReplicaError: They cannot be started.
+    """
+    import ray
+    from ray import serve
+
+    limits, gpus = replicas.options.limits, 0.0
+    if replicas.options.device != "cpu":
+        gpus = ray.cluster_resources().get("GPU", 0.0)
+    share = 1 / ceil(replicas.size / gpus) if gpus else 0  # of a GPU, which several replicas may use
+    deployment = serve.deployment(
+        name=NAME,
+        num_replicas=replicas.size,
+        ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": share},
+        max_ongoing_requests=limits.queue + limits.batch,
+        max_queued_requests=limits.queue,
+        graceful_shutdown_timeout_s=limits.seconds,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=5.0,
+        max_constructor_retry_count=_TRIES,
+    )(serve.ingress()(Replica))
+    try:
+        serve.run_many(
+            [serve.RunTarget(deployment.bind(replicas), NAME, "/")],
+            wait_for_ingress_deployment_creation=wait,
+            wait_for_applications_running=wait,
+        )
+    except RuntimeError as error:
+        raise ReplicaError(f"no replica can be started: {error}") from error
+
+
+class Replica:
+    """A replica of the server, in a process of Ray."""
+
+    def __init__(self, replicas: Replicas):
+        quiet()
+        log_lines()
+        self._replicas, self._serving = replicas, serving_to_load(replicas.options)
+        self._serving.admin, self._serving.reload = replicas.admin, self._reload
+        self._serving.load(replicas.options, replicas.numbers)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """The application."""
+        options = self._replicas.options
+        return create_app(self._serving, options.access, self._replicas.hosts, options.tools)
+
+    def check_health(self) -> None:
+        """Report to Ray Serve, which replaces a replica that raises.
+
+        Raises:
+            ReplicaError: A thread has ended.
+        """
+        if not self._serving.alive:
+            raise ReplicaError("the thread of a retriever or of the language model has ended.")
+
+    def _reload(self, served: Served) -> Version:
+        """Load a new version here, and let replicas that have it take the place of all.
+
+        Raises:
+            BusyError: Replicas are being replaced.
+            VersionError: The new version cannot be used.
+        """
+        from ray import serve
+
+        if serve.status().applications[NAME].status != "RUNNING":
+            raise BusyError(served.name)
+        version = served.reload()
+        numbers = {name: other.version.number for name, other in self._serving.retrievers.items()}
+        deploy(self._replicas._replace(numbers=numbers), wait=False)
+        return version

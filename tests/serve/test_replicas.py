@@ -1,0 +1,132 @@
+"""Replicas on Ray Serve: they answer as one process does; one that dies is replaced, and so is a version."""
+
+import asyncio
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serve_process import GRLS, Process, started, until
+
+import grls
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.retrieve.bm25 import BM25Retriever
+
+TOKEN = "the-token-of-the-admin"
+
+
+def write(folder: Path, *more: str) -> Path:
+    texts = [f"the {name} is {trait}" for name in ("otter", "heron", "lynx") for trait in ("calm", "quick")]
+    passages = [Passage(text.replace(" ", "-"), text) for text in (*texts, *more)]
+    BM25Retriever(Corpus.from_passages(passages)).save_pretrained(folder)
+    return folder
+
+
+def ends(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> str:
+    assert main(["serve", str(folder), *options]) == 1
+    return capsys.readouterr().err
+
+
+def test_without_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    error = ends(capsys, write(tmp_path / "one"), "--ray=local", "--replicas=2")
+    assert error.startswith("error: --ray needs ray (")
+    assert 'pip install "grls[ray]"' in error
+
+
+def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray")
+    folder = write(tmp_path / "one")
+    assert "expected the address of a Ray cluster" in ends(capsys, folder, "--ray=somewhere")
+    with socket.socket() as free:  # bound, but nobody listens
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        error = ends(capsys, folder, f"--ray={address}", "--port=0")
+    assert f"there is no Ray cluster at {address}" in error
+    assert "ray start --head" in error
+    assert "nowhere" in ends(capsys, tmp_path / "nowhere", "--ray=local", "--port=0")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("replicas") / "one")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Process]:
+    """Two replicas on a cluster of this machine, which all tests share, since it takes seconds to start."""
+    pytest.importorskip("ray.serve", reason="needs the extra ray")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("reads /proc")
+    options = ["--ray=local", "--replicas=2", "--port=0", "--device=cpu"]
+    with started(GRLS, "serve", folder, *options, GRLS_ADMIN_TOKEN=TOKEN) as begun:
+        yield begun
+
+
+def post(server: Process, path: str = "/v1/search", **body: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx.post(f"{server.address}{path}", json=body, headers=headers, timeout=120)
+
+
+def test_answers_are_those_of_one_process_though_a_replica_is_killed(server: Process, folder: Path) -> None:
+    from benchmarks.soak import Soak, replicas_of, samples_of
+
+    samples = samples_of(grls.load(folder))
+    run = Soak(server.address, server.process.pid, samples, 2, requests=300, clients=4, kills=1)
+    asyncio.run(run.run())
+    assert run.faults == []
+    assert run.counts["kills"] == 1
+    assert run.counts["right"] > 200
+    until(lambda: len(replicas_of(server.process.pid)) == 2)
+
+
+def test_the_application_is_whole(server: Process) -> None:
+    assert httpx.get(server.address).headers["content-type"].startswith("text/html")
+    assert httpx.get(f"{server.address}/ready").json()["status"] == "ok"
+    wrong = post(server, query="otter", top_k=3)
+    assert (wrong.status_code, "did you mean k" in wrong.text) == (422, True)
+    assert httpx.get(server.address, headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_a_new_version_takes_the_place_of_all_replicas(server: Process, folder: Path) -> None:
+    kept = Path(shutil.copytree(folder, folder.with_name("kept")))
+    (folder / "grls.json").write_text("{")
+    until(lambda: post(server, "/admin/reload").status_code != 503)  # the killed replica is being replaced
+    broken = post(server, "/admin/reload")
+    assert (broken.status_code, "version 1 goes on" in broken.text) == (422, True), broken.text
+    shutil.rmtree(folder)
+    kept.rename(folder)
+    write(folder, "the badger is calm")
+    assert post(server, "/admin/reload").json() == {"retriever": "one", "version": 2, "passages": 7}
+    versions: list[int] = []
+
+    def replaced() -> bool:
+        answer = post(server, query="badger")
+        assert answer.status_code == 200, answer.text
+        versions.append(answer.json()["version"])
+        return (
+            len(versions) > 20
+            and set(versions[-20:]) == {2}
+            and post(server, "/admin/reload").status_code == 200
+        )
+
+    until(replaced)  # a further version is loaded once all replicas are replaced
+    assert set(versions) <= {1, 2}
+
+
+def test_a_signal_ends_it_and_its_cluster(server: Process) -> None:
+    from benchmarks.soak import family
+
+    processes = family(server.process.pid)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(120) == 0, server.log.read()
+    until(lambda: not any(Path(f"/proc/{number}").exists() for number in processes), 60)
