@@ -92,10 +92,13 @@ class _HopByHop:
             )
         return count
 
-    def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], list[Filter | None]]]:
+    def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
         """The queries that hop together, with their filters."""
-        queries = queries_of(queries)
-        filters, size = one_each(allow, len(queries)), self.hop_search.finder.together or len(queries) or 1
+        queries, size = queries_of(queries), self.hop_search.finder.together
+        if size is None or len(queries) <= size:
+            yield queries, allow
+            return
+        filters = one_each(allow, len(queries))
         for start in range(0, len(queries), size):
             yield queries[start : start + size], filters[start : start + size]
 
