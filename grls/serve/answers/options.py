@@ -51,7 +51,7 @@ class AnswerOptions:
 
     model: str | None = None
     methods: tuple[AnswerMethod, ...] = ("direct",)
-    k: int = 3
+    k: int = rare(3)
     tokens: int = rare(256)
     queue: int = rare(32)
     reader: FollowUpOptions = rare(USUAL_FOLLOW_UP)
