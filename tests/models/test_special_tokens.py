@@ -68,10 +68,13 @@ def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
     reranker = Reranker(model, tokenizer, 8, 24)
     found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
     assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
-    assert reranker._ends(["x" * 20 + "</s>dog"]) == ["x" * 9 + "</s>dog"]  # of twelve that it reads
     ClassifyingJudge(model, tokenizer, 0, 4, 40).entails([FORGED], [FORGED])
     assert [row.count(END) for row in seen] == [2] * 5
     assert not any(PAD in row for row in seen)
+    seen.clear()
+    reranker.scores(["x" * 20 + "</s>dog"], ["fox"])
+    reranker.scores(["x" * 9 + "</s>dog"], ["fox"])  # of twelve that it reads
+    assert seen[0] == seen[1]
     writer, read = small_t5(), list[Any]()
     writer.encoder.register_forward_pre_hook(
         lambda _, args, kwargs: read.extend(rows(kwargs)), with_kwargs=True

@@ -58,7 +58,7 @@ class Prefix:
 
     Attributes:
         before: The input that it continues; None: it was read from its first token.
-        start: The number of tokens of ``before`` that it begins with.
+        start: The number of tokens of ``before``.
         parts: Keys and values of each layer for the tokens after them, ``[n, h c]`` each.
     """
 
@@ -88,40 +88,30 @@ class Prefixes:
         return len(self._kept)
 
     def longest(self, tokens: Sequence[int]) -> tuple[Prefix | None, int]:
-        """The known input that shares most first tokens with an input, and their number.
+        """The longest known input that an input continues, and its length.
 
-        The last token of the input is never among them: it has to be fed.
+        An input that is known as a whole is read again. So a search computes the same in the same way
+        whatever was searched before: an input continues that of its last hop.
         """
         row = tuple(tokens)
-        for length in sorted({len(kept) for kept in self._kept if len(kept) <= len(row)}, reverse=True):
+        for length in sorted({len(kept) for kept in self._kept if len(kept) < len(row)}, reverse=True):
             found = self._kept.get(row[:length])
             if found is not None:
                 for end in (length, *(prefix.start for prefix in found.lineage())):
                     if row[:end] in self._kept:  # those that it continues are used, too
                         self._kept.move_to_end(row[:end])
-                return found, min(length, len(row) - 1)
+                return found, length
         return None, 0
 
     def add(self, tokens: Sequence[int], prefix: Prefix) -> None:
         """Keep an input; the least recently used ones go where there are too many tokens."""
         row = tuple(tokens)
-        if row in self._kept:
-            return
+        old = self._kept.pop(row, None)
         self._kept[row] = prefix
-        self._tokens += len(row) - prefix.start
+        self._tokens += len(row) - prefix.start - (0 if old is None else len(row) - old.start)
         while self._tokens > PREFIX_TOKENS and self._kept:
             dropped, old = self._kept.popitem(last=False)
             self._tokens -= len(dropped) - old.start
-
-
-def _pieces(prefix: Prefix, count: int) -> list[list[Tensor]]:
-    """Keys and values of the first ``count`` tokens of an input, in pieces that follow one another."""
-    pieces = []
-    for piece in prefix.lineage():
-        if count > piece.start:
-            pieces.append([part[: count - piece.start] for part in piece.parts])
-            count = piece.start
-    return pieces[::-1]
 
 
 class CausalTrees(SlotModel):
@@ -219,9 +209,9 @@ class CausalTreeSession(TreeMemory):
         rows = [n for n, (_, count) in enumerate(known) if count]
         lengths = np.array([known[n][1] for n in rows])
         tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
-        begun = [_pieces(prefix, count) for prefix, count in known if prefix is not None and count]
+        begun = [[*prefix.lineage()][::-1] for prefix, _ in known if prefix is not None]
         placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
-        pieces = zip(*(piece for pieces in begun for piece in pieces), strict=True)
+        pieces = zip(*(piece.parts for pieces in begun for piece in pieces), strict=True)
         parts = [torch.cat(part) for part in pieces]
         if not self._own:
             self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]

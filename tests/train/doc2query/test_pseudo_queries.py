@@ -203,7 +203,7 @@ def test_a_query_must_lead_back_to_its_first_passage() -> None:
     assert finds.asked == ["who ?", "what ?", "why ?"]
     assert (found.searched, found.rate) == (3, pytest.approx(1 / 3))
     assert found.dropped == {"empty": 1, "not found again": 2}
-    again = sift(records, CORPUS, finds, k=3).kept
+    again = sift(records, CORPUS, finds, k=3).queries
     assert [q.id for q in again] == ["pseudo-otter-calm-0", "pseudo-lynx-calm-0"]
     with pytest.raises(ConfigError, match="k must be at least 1"):
         sift(records, CORPUS, finds, k=0)
