@@ -45,7 +45,7 @@ from grls.decode.scope import Mask, Scope
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError, bounded
 from grls.index import ConstraintIndex
-from grls.index.rows import Ints, SortedRows
+from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.models.base import Floats
 
@@ -163,13 +163,18 @@ class Masses:
         if not len(queries):
             return
         self._queries[slots] = queries
-        rows = [self._scope.rows(query) for query in queries.tolist()]
+        scoped = [self._scope.rows(query) for query in queries.tolist()]
+        members: dict[int, tuple[Ints, Ints]] = {}  # once for all queries that may find the same rows
+        for held, _ in scoped:
+            if id(held) not in members:
+                members[id(held)] = self._members(held)
+        rows = [(held, may, *members[id(held)]) for held, may in scoped]
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
             weights = self._log_weights(part, queries)
-            masses = [_masses(part, self._index.rows, *own) for own in zip(weights, rows, strict=True)]
+            masses = [self._masses(part, own, *held) for own, held in zip(weights, rows, strict=True)]
             sums.put(slots, masses)
             if least is not None:
-                allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, rows, strict=True)]
+                allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
                 least.put(slots, allowed)
 
     def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
@@ -228,10 +233,12 @@ class Masses:
     def shares(self, slot: int, rows: Ints) -> Floats:
         """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
         shares = np.empty((len(rows), len(self._sums)))
-        ranks = self._scope.ranks(np.full(len(rows), self._queries[slot]), rows)
+        queries = np.full(len(rows), self._queries[slot])
+        ranks, found = self._scope.ranks(queries, rows), self._scope.remaining(queries, rows, rows + 1) > 0
         for part, sums in enumerate(self._sums):
             masses = sums.leaves(slot)
-            shares[:, part] = np.log(masses[ranks]) - np.log(masses.sum())
+            shares[:, part] = -np.inf
+            shares[found, part] = np.log(masses[ranks[found]]) - np.log(masses.sum())
         return shares
 
     def added(self, slots: Ints, states: Ints) -> Floats:
@@ -282,47 +289,59 @@ class Masses:
             raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
         return weights
 
-
-def _masses(
-    part: WeightedPrior, rows: SortedRows, weights: Floats, scoped: tuple[Ints | None, Mask]
-) -> Floats:
-    """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
-
-    Args:
-        part: The prior.
-        rows: The rows of the index.
-        weights: ``[N]`` the log-weights of passages.
-        scoped: The rows of the subset (None: all), and whether each is not hidden (:meth:`Scope.rows`).
-    """
-    held, allowed = scoped
-    members = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
-    if part.pieces is not None:
-        owners = part.pieces.owners[members]
-        logs: Floats = weights[owners] - part.pieces.log_counts[owners]
-    else:
-        logs = weights[members]
-    if rows.shared and len(members):
+    def _members(self, held: Ints | None) -> tuple[Ints, Ints]:
+        """The passages (or pieces) of rows (None: all) in their order, and the first one of each row."""
+        rows = self._index.rows
         numbers = np.arange(len(rows)) if held is None else held
-        counts = rows.members_before(numbers + 1) - rows.members_before(numbers)
-        logs = np.logaddexp.reduceat(logs, np.cumsum(counts) - counts)
-    fixed = None
-    if part.fixed is not None:
-        row = int(rows.row_of[part.fixed.passage])
-        fixed = row if held is None else int(np.searchsorted(held, row))
-        if held is not None and (fixed == len(held) or held[fixed] != row):
-            fixed = None  # its subset is without the passage
-    weighed = allowed
-    if fixed is not None:
-        weighed = allowed.copy()
-        weighed[fixed] = False
-    top = np.where(weighed, logs, -np.inf).max(initial=-np.inf)
-    logs = logs - (top if top > -np.inf else 0.0)
-    masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
-    if fixed is not None and part.fixed is not None and allowed[fixed]:
-        odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
-        rest = masses.sum()
-        masses[fixed] = odds * (rest if rest > 0 else 1.0)
-    return masses
+        before = rows.members_before(numbers)
+        counts = rows.members_before(numbers + 1) - before
+        every = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
+        return every, np.cumsum(counts) - counts
+
+    def _masses(
+        self,
+        part: WeightedPrior,
+        weights: Floats,
+        held: Ints | None,
+        allowed: Mask,
+        members: Ints,
+        first: Ints,
+    ) -> Floats:
+        """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
+
+        Args:
+            part: The prior.
+            weights: ``[N]`` the log-weights of passages.
+            held: ``[R]`` the rows of the subset; None: all.
+            allowed: ``[R]`` whether each is not hidden.
+            members: The passages (or pieces) of all these rows.
+            first: ``[R]`` the first of each row among them.
+        """
+        if part.pieces is not None:
+            owners = part.pieces.owners[members]
+            logs: Floats = weights[owners] - part.pieces.log_counts[owners]
+        else:
+            logs = weights[members]
+        if len(members) > len(first):  # some passages share a row
+            logs = np.logaddexp.reduceat(logs, first)
+        fixed = None
+        if part.fixed is not None:
+            row = int(self._index.rows.row_of[part.fixed.passage])
+            fixed = row if held is None else int(np.searchsorted(held, row))
+            if held is not None and (fixed == len(held) or held[fixed] != row):
+                fixed = None  # its subset is without the passage
+        weighed = allowed
+        if fixed is not None:
+            weighed = allowed.copy()
+            weighed[fixed] = False
+        top = np.where(weighed, logs, -np.inf).max(initial=-np.inf)
+        logs = logs - (top if top > -np.inf else 0.0)
+        masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
+        if fixed is not None and part.fixed is not None and allowed[fixed]:
+            odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
+            rest = masses.sum()
+            masses[fixed] = odds * (rest if rest > 0 else 1.0)
+        return masses
 
 
 class Ranges:

@@ -172,7 +172,7 @@ def trace_beam(
     with exclusive(generator.model):
         stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
-        numbers = passage_numbers(generator.corpus, evidence)
+        numbers = passage_numbers(generator.corpus, evidence, label="evidence")
         generator.model.eval()
         if k is None:
             k = max(candidates_listed(hops), generator.widest if stop.bias else 0)

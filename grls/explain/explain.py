@@ -185,8 +185,10 @@ class Explainer:
         return [DONE if number == done else next(passages).titled for number in numbers]
 
 
-def passage_numbers(corpus: Corpus, ids: Sequence[str], done: int | None = None) -> list[int]:
-    """The numbers of passages; ``done`` is that of DONE, if it may be among them.
+def passage_numbers(
+    corpus: Corpus, ids: Sequence[str], done: int | None = None, label: str = "gold"
+) -> list[int]:
+    """The numbers of passages; ``done`` is that of DONE, if it may be among them; ``label`` begins the error.
 
     Raises:
         DataError: An id is not in the corpus.
@@ -196,7 +198,7 @@ def passage_numbers(corpus: Corpus, ids: Sequence[str], done: int | None = None)
         number = done if number is None and name == DONE_ID else number
         if number is None:
             raise DataError(
-                f"gold: the passage id {name!r} is not in the retriever's corpus "
+                f"{label}: the passage id {name!r} is not in the retriever's corpus "
                 f"({counted(len(corpus), 'passage')}); give another id, or build the retriever again with "
                 "`grls index`."
             )

@@ -93,7 +93,7 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     ]
     most = _AS_CHEAP[prefer] * min(candidate.cost for candidate in ordered)
     cheap = [candidate for candidate in ordered if candidate.cost <= most]
-    chosen = max(cheap, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
+    chosen = max(cheap, key=lambda c: (round(c.value, 9), round(c.order, 9), -c.cost))
     shown = f"{measure} {100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
     if chosen.name == best.name:
         return Choice(chosen, best, f"the best: {shown}")

@@ -71,7 +71,14 @@ class SortedRows(ABC):
 
     def members_of(self, rows: Ints) -> Ints:
         """Numbers of the passages in these rows (ascending), in row order."""
-        return np.concatenate([np.empty(0, np.int64), *(self.members_in(r, r + 1) for r in rows.tolist())])
+        if not len(rows):
+            return np.empty(0, dtype=np.int64)
+        first = self.members_before(rows)
+        counts = self.members_before(rows + 1) - first
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        every = self.members_in(int(rows[0]), int(rows[-1]) + 1)
+        members: Ints = every[np.repeat(first - first[0], counts) + within]
+        return members
 
     @property
     def shared(self) -> bool:
@@ -201,13 +208,6 @@ class Rows(SortedRows):
     def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
         first, last = self.members_before(np.array([low, high]))
         return self.members[first:last].astype(np.int64)
-
-    def members_of(self, rows: Ints) -> Ints:  # noqa: D102
-        first = self.members_before(rows)
-        counts = self.members_before(rows + 1) - first
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers: Ints = self.members[np.repeat(first, counts) + within].astype(np.int64)
-        return numbers
 
     @property
     def shared(self) -> bool:

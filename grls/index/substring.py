@@ -15,8 +15,8 @@ between two of them if they differ. Results for large intervals are cached, as t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -62,13 +62,16 @@ class SubstringIndex(KeyIndex):
         self._suffixes = suffixes
         self._vocabulary = vocabulary
         self._starts = starts
-        self._answer = lru_cache(_CACHED)(self._large)
+        self._answers: OrderedDict[tuple[int, int, int], tuple[Ints, Ints]] = OrderedDict()
 
     @classmethod
     def build(cls, keys: Iterable[Array]) -> Self:
-        """Sort the suffixes of N keys: the tokens of each, at least one, without an end token.
+        """Sort the suffixes of N keys.
 
         Memory while sorting: 12 bytes a token with at most 65,535 distinct tokens, 24 bytes otherwise.
+
+        Args:
+            keys: The tokens of each key, at least one, without an end token.
 
         Raises:
             DataError: There is no key, or a key is empty.
@@ -102,7 +105,7 @@ class SubstringIndex(KeyIndex):
         answers = self._small(states)
         for s, (low, high, depth) in enumerate(states.tolist()):
             if high - low >= _LARGE:
-                answers[s] = self._answer(low, high, depth)
+                answers[s] = self._large(low, high, depth)
         sizes = np.array([len(tokens) for tokens, _ in answers], dtype=np.int64)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         if not offsets[-1]:
@@ -191,6 +194,11 @@ class SubstringIndex(KeyIndex):
 
     def _large(self, low: int, high: int, depth: int) -> tuple[Ints, Ints]:
         """Ranks and bounds of the tokens that follow a large interval."""
+        key = (low, high, depth)
+        known = self._answers.get(key)
+        if known is not None:
+            self._answers.move_to_end(key)
+            return known
         sampled = np.append(np.arange(low, high, _BLOCK), high - 1)
         ranks = self._next(sampled, depth)
         differ = np.flatnonzero(ranks[1:] != ranks[:-1])
@@ -203,7 +211,11 @@ class SubstringIndex(KeyIndex):
         rank = np.concatenate((ranks[:1], after[changes]))
         if rank[0] == _SEPARATOR:
             first, rank = first[1:], rank[1:]
-        return rank, np.append(first, high)
+        answer = rank, np.append(first, high)
+        self._answers[key] = answer
+        if len(self._answers) > _CACHED:
+            self._answers.popitem(last=False)
+        return answer
 
     def _next(self, suffixes: Ints, depth: int | Ints) -> Ints:
         """The rank of the token after ``depth`` tokens of each suffix."""

@@ -36,7 +36,7 @@ def read_plain(
     with exclusive(tokenizer):
         features = read(columns)
         added = special_tokens(tokenizer, read([["a"] for _ in columns]))
-        if special_tokens(tokenizer, features) > len(columns[0]) * added:
+        if special_tokens(tokenizer, features) > max(map(len, columns), default=0) * added:
             features = read([without_controls(tokenizer, column) for column in columns])
     return features
 

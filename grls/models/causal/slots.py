@@ -17,9 +17,8 @@ passage, and the chains of a query share their question.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,70 +47,70 @@ _CACHED = 1 << 20
 """The number of attention scores that are computed together: 4 MB."""
 
 
-PREFIX_TOKENS = 4096
-"""The most tokens whose keys and values are kept: 190 MB for a model of 135 million parameters in float32."""
+PREFIX_BYTES = 1 << 28
+"""The most memory of kept keys and values: 5,800 tokens of a model of 135 million parameters in float32."""
 
 
-@dataclass
-class Prefix:
+class Prefix(NamedTuple):
     """An input that was read.
 
     Attributes:
-        before: The input that it continues; None: it was read from its first token.
-        start: The number of tokens of ``before``.
+        start: The number of its first tokens that were known already.
         parts: Keys and values of each layer for the tokens after them, ``[n, h c]`` each.
     """
 
-    before: Prefix | None
     start: int
     parts: list[Tensor]
 
-    def lineage(self) -> Iterator[Prefix]:
-        """The input, and those that it continues, the first one last."""
-        prefix: Prefix | None = self
-        while prefix is not None:
-            yield prefix
-            prefix = prefix.before
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.numel() * part.element_size() for part in self.parts)
 
 
 class Prefixes:
-    """Keys and values of the inputs that were read last, :data:`PREFIX_TOKENS` tokens at most.
+    """Keys and values of the inputs that were read last, :data:`PREFIX_BYTES` at most.
 
     Each holds only the tokens that it adds to the one that it continues.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()  # the last used one last
-        self._tokens = 0
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def longest(self, tokens: Sequence[int]) -> tuple[Prefix | None, int]:
-        """The longest known input that an input continues, and its length.
+    def longest(self, tokens: Sequence[int]) -> tuple[list[Prefix], int]:
+        """The longest known input that an input continues, as its parts in order, and its length.
 
         An input that is known as a whole is read again. So a search computes the same in the same way
         whatever was searched before: an input continues that of its last hop.
         """
         row = tuple(tokens)
         for length in sorted({len(kept) for kept in self._kept if len(kept) < len(row)}, reverse=True):
-            found = self._kept.get(row[:length])
-            if found is not None:
-                for end in (length, *(prefix.start for prefix in found.lineage())):
-                    if row[:end] in self._kept:  # those that it continues are used, too
-                        self._kept.move_to_end(row[:end])
-                return found, length
-        return None, 0
+            parts, end = list[Prefix](), length
+            while end and (prefix := self._kept.get(row[:end])) is not None:
+                parts.append(prefix)
+                end = prefix.start
+            if end:  # not known, or without its beginning
+                continue
+            end = length
+            for prefix in parts:  # what others continue is dropped last
+                self._kept.move_to_end(row[:end])
+                end = prefix.start
+            return parts[::-1], length
+        return [], 0
 
     def add(self, tokens: Sequence[int], prefix: Prefix) -> None:
-        """Keep an input; the least recently used ones go where there are too many tokens."""
+        """Keep an input; the least recently used ones go where they need too much memory."""
         row = tuple(tokens)
-        old = self._kept.pop(row, None)
+        if row in self._kept:
+            self._size -= self._kept.pop(row).size
         self._kept[row] = prefix
-        self._tokens += len(row) - prefix.start - (0 if old is None else len(row) - old.start)
-        while self._tokens > PREFIX_TOKENS and self._kept:
-            dropped, old = self._kept.popitem(last=False)
-            self._tokens -= len(dropped) - old.start
+        self._size += prefix.size
+        while self._size > PREFIX_BYTES:
+            self._size -= self._kept.popitem(last=False)[1].size
 
 
 class CausalTrees(SlotModel):
@@ -197,21 +196,20 @@ class CausalTreeSession(TreeMemory):
         last = self.feed(Branches(slots, nodes, lengths - counts, np.concatenate(rest)))
         fed = [part.flatten(0, 1).index_select(0, self._write) for room in self._own for part in room]
         pieces = zip(*(part.split((lengths - counts).tolist()) for part in fed), strict=True)
-        for row, (prefix, count), parts in zip(inputs, known, pieces, strict=True):
-            self._prefixes.add(row, Prefix(prefix, count, [part.clone() for part in parts]))
+        for row, (_, count), parts in zip(inputs, known, pieces, strict=True):
+            self._prefixes.add(row, Prefix(count, [part.clone() for part in parts]))
         return last
 
     @torch.inference_mode()
     def _restore(
-        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[Prefix | None, int]]
+        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]]
     ) -> Ints:
         """Write what is known of inputs into their slots; returns the last known node of each."""
         rows = [n for n, (_, count) in enumerate(known) if count]
         lengths = np.array([known[n][1] for n in rows])
         tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
-        begun = [[*prefix.lineage()][::-1] for prefix, _ in known if prefix is not None]
         placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
-        pieces = zip(*(piece.parts for pieces in begun for piece in pieces), strict=True)
+        pieces = zip(*(prefix.parts for prefixes, _ in known for prefix in prefixes), strict=True)
         parts = [torch.cat(part) for part in pieces]
         if not self._own:
             self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]

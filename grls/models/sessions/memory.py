@@ -16,6 +16,7 @@ waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -111,18 +112,34 @@ class SlotModel:
 
 
 _SAMPLE = 4096
-Version = tuple[tuple[int, float], ...]
+Version = tuple[Any, ...]
 
 
 def version(module: nn.Module) -> Version:
-    """A value that changes if a parameter is replaced or written to: addresses and samples of the parameters.
+    """A value that changes if a weight is replaced or written to, or an adapter is switched.
 
-    (The version counters of torch do not count writes through ``.data``.)
+    Addresses, samples and version counters of parameters and buffers: the counters do not count writes
+    through ``.data``, and the samples not each number.
     """
-    parameters = [p.detach() for p in module.parameters()]
-    samples = [p.flatten()[:: max(1, p.numel() // _SAMPLE)].double().sum() for p in parameters]
+    tensors = [tensor.detach() for tensor in (*module.parameters(), *module.buffers())]
+    samples = [tensor.flatten()[:: _stride(tensor)].double().sum() for tensor in tensors]
     sums = torch.stack(samples).tolist() if samples else []
-    return tuple((p.data_ptr(), total) for p, total in zip(parameters, sums, strict=True))
+    writes = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+    adapters = [
+        (part.disable_adapters, str(part.active_adapters), str(part.merged_adapters))
+        for part in module.modules()
+        if hasattr(part, "merged_adapters")
+    ]
+    kept = ((tensor.data_ptr(), *more) for tensor, *more in zip(tensors, sums, writes, strict=True))
+    return (*kept, *adapters)
+
+
+def _stride(tensor: Tensor) -> int:
+    """The distance of samples, which come from every column of a matrix."""
+    stride = max(1, tensor.numel() // _SAMPLE)
+    while tensor.dim() and math.gcd(stride, tensor.shape[-1]) > 1:
+        stride += 1
+    return stride
 
 
 @contextmanager

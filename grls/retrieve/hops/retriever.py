@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter, evaluate_filters, one_each
+from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
 from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.types import IN_CHAINS, Chain, Hit, Query, Steps
 from grls.errors import ConfigError, Option
@@ -94,11 +94,12 @@ class _HopByHop:
 
     def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
         """The queries that hop together, with their filters."""
-        queries, size = queries_of(queries), self.hop_search.finder.together
+        queries = queries_of(queries)
+        size = self.hop_search.finder.together if len(queries) > 1 else None
         if size is None or len(queries) <= size:
             yield queries, allow
             return
-        filters = one_each(allow, len(queries))
+        filters = resolved(one_each(allow, len(queries)), self.corpus)
         for start in range(0, len(queries), size):
             yield queries[start : start + size], filters[start : start + size]
 

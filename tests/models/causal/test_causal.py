@@ -202,10 +202,43 @@ def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) ->
         trees.model.get_input_embeddings().weight.mul_(2)
     trees.open_trees(1, 10).load(np.arange(1), [[13, 4, 5]])
     assert fed[4:] == [3]
-    monkeypatch.setattr(causal, "PREFIX_TOKENS", 5)
+    known, length = trees.prefixes().longest([13, 4, 5, 6])
+    assert length == 3
+    monkeypatch.setattr(causal, "PREFIX_BYTES", sum(prefix.size for prefix in known) * 5 // 3)
     for first in (19, 20, 21, 19, 19):
         trees.open_trees(1, 10).load(np.arange(1), [[first, 4, 5]])
     assert fed[5:] == [3] * 5
     trees.open_trees(1, 10).load(np.arange(1), [[19, 4, 5, 6]])
     assert fed[10:] == [1]
     assert len(trees.prefixes()) == 2
+
+
+def test_memory_of_known_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a chain continued was held as long as the chain, and was not counted."""
+    monkeypatch.setattr(causal, "PREFIX_BYTES", 1000)
+    known, part = causal.Prefixes(), torch.zeros(1, 25)  # 100 bytes
+    for chain in range(50):
+        for row in ([1, 2, 3], [1, 2, 3, chain + 4], [1, 2, 3, chain + 4, 99]):
+            _, length = known.longest(row)
+            assert length == max(0, len(row) - 1 if len(row) > 3 else 0)
+            known.add(row, causal.Prefix(length, [part.clone() for _ in row[length:]]))
+    assert len(known) == 8  # 300 bytes of three tokens, and seven of one
+    alive = {id(part) for prefix in known._kept.values() for part in prefix.parts}
+    assert len(alive) == 10
+    known._kept.pop((1, 2, 3))
+    assert known.longest([1, 2, 3, 53, 99, 5]) == ([], 0)  # without its beginning
+
+
+def test_weights_that_are_written_to_in_any_way_have_read_nothing() -> None:
+    trees = plant_causal(small_llama(2))
+    changes = [
+        lambda: trees.model.get_input_embeddings().weight.data[3].mul_(1.5),
+        lambda: trees.model.lm_head.weight.data[:, 5].add_(0.1),
+        lambda: [buffer.mul_(1.01) for buffer in trees.model.buffers()],
+    ]
+    with torch.no_grad():
+        for change in changes:
+            before = trees.prefixes()
+            assert trees.prefixes() is before
+            change()
+            assert trees.prefixes() is not before
