@@ -197,7 +197,9 @@ class SaveModel(L.Callback):
             try:
                 taken = load_weights(trainer, module, best.best_model_path)
             except ConfigError as error:
-                trouble = error.text.removesuffix(".")
+                damage = f"damaged ({error.text.split('; ')[0].removesuffix('.')})"
+                path = Path(best.best_model_path)
+                trouble = f"{path} is {damage if path.exists() else 'gone'}"
         if best is not None and not trouble:
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
