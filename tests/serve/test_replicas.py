@@ -5,7 +5,9 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,19 @@ def test_without_the_extra(
 def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray")
     folder = write(tmp_path / "one")
-    assert "expected the address of a Ray cluster" in ends(capsys, folder, "--ray=somewhere")
+    assert "expected the address of a Ray cluster" in ends(capsys, folder, "--ray=somewhere", "--replicas=2")
     with socket.socket() as free:  # bound, but nobody listens
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-        error = ends(capsys, folder, f"--ray={address}", "--port=0")
+        error = ends(capsys, folder, f"--ray={address}", "--replicas=2", "--port=0")
     assert f"there is no Ray cluster at {address}" in error
     assert "ray start --head" in error
-    assert "nowhere" in ends(capsys, tmp_path / "nowhere", "--ray=local", "--port=0")
+    two = ("--ray=local", "--replicas=2", "--port=0")
+    assert "nowhere" in ends(capsys, tmp_path / "nowhere", *two)
+    assert "use --device cuda" in ends(capsys, folder, *two, "--device=cuda:1")
+    keys = ("--answer.model=gpt2", f"--answer.keys.folder={tmp_path}")
+    assert "start this server once without --ray" in ends(capsys, folder, *two, *keys)
+    assert "--replicas 1: --ray needs at least 2" in ends(capsys, folder, "--ray=local")
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +84,6 @@ def post(server: Process, path: str = "/v1/search", **body: Any) -> httpx.Respon
     return httpx.post(f"{server.address}{path}", json=body, headers=headers, timeout=120)
 
 
-def test_answers_are_those_of_one_process_though_a_replica_is_killed(server: Process, folder: Path) -> None:
-    from benchmarks.soak import Soak, replicas_of, samples_of
-
-    samples = samples_of(grls.load(folder))
-    run = Soak(server.address, server.process.pid, samples, 2, requests=300, clients=4, kills=1)
-    asyncio.run(run.run())
-    assert run.faults == []
-    assert run.counts["kills"] == 1
-    assert run.counts["right"] > 200
-    until(lambda: len(replicas_of(server.process.pid)) == 2)
-
-
 def test_the_application_is_whole(server: Process) -> None:
     assert httpx.get(server.address).headers["content-type"].startswith("text/html")
     assert httpx.get(f"{server.address}/ready").json()["status"] == "ok"
@@ -100,27 +95,46 @@ def test_the_application_is_whole(server: Process) -> None:
 def test_a_new_version_takes_the_place_of_all_replicas(server: Process, folder: Path) -> None:
     kept = Path(shutil.copytree(folder, folder.with_name("kept")))
     (folder / "grls.json").write_text("{")
-    until(lambda: post(server, "/admin/reload").status_code != 503)  # the killed replica is being replaced
     broken = post(server, "/admin/reload")
     assert (broken.status_code, "version 1 goes on" in broken.text) == (422, True), broken.text
     shutil.rmtree(folder)
     kept.rename(folder)
     write(folder, "the badger is calm")
-    assert post(server, "/admin/reload").json() == {"retriever": "one", "version": 2, "passages": 7}
+    until(lambda: accepted_reload(server) == [2])
     versions: list[int] = []
 
     def replaced() -> bool:
         answer = post(server, query="badger")
         assert answer.status_code == 200, answer.text
         versions.append(answer.json()["version"])
-        return (
-            len(versions) > 20
-            and set(versions[-20:]) == {2}
-            and post(server, "/admin/reload").status_code == 200
-        )
+        return len(versions) > 20 and set(versions[-20:]) == {2}
 
-    until(replaced)  # a further version is loaded once all replicas are replaced
+    until(replaced)
     assert set(versions) <= {1, 2}
+    until(
+        lambda: accepted_reload(server) == [3]
+    )  # a further version is loaded once all replicas are replaced
+
+
+def accepted_reload(server: Process) -> list[int]:
+    """The versions of reloads that are not refused, of four at once: at most one."""
+    time.sleep(1)  # so that they do not take the processor from what is being replaced
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: post(server, "/admin/reload"), range(4)))
+    assert {answer.status_code for answer in answers} <= {200, 503}, [answer.text for answer in answers]
+    return [answer.json()["version"] for answer in answers if answer.status_code == 200]
+
+
+def test_answers_are_those_of_one_process_though_a_replica_is_killed(server: Process, folder: Path) -> None:
+    from benchmarks.soak import Soak, replicas_of, samples_of
+
+    samples = samples_of(grls.load(folder))
+    run = Soak(server.address, server.process.pid, samples, 2, requests=300, clients=4, kills=1)
+    asyncio.run(run.run())
+    assert (run.counts["kills"], run.counts["wrong"], run.counts["failed reloads"]) == (1, 0, 0)
+    assert run.counts["failed"] + run.counts["lost"] < 30, run.counts  # until Ray has seen the death
+    assert run.counts["right"] > 200
+    until(lambda: len(replicas_of(server.process.pid)) == 2)
 
 
 def test_a_signal_ends_it_and_its_cluster(server: Process) -> None:
