@@ -41,7 +41,7 @@ _PERIOD = 5.0
 """Seconds between two checks of the replicas."""
 _SPARE = 64
 """Requests of a replica beside those that its queues take, such as ``/health``."""
-_LOGGING = {"enable_access_log": False}  # its lines would hold the ids that clients give their requests
+_LOGGING = {"enable_access_log": False}  # its lines would hold ids that clients give
 
 
 class Replicas(NamedTuple):
@@ -182,7 +182,7 @@ def ray_errors() -> Iterator[None]:
     try:
         yield
     except (RayError, RayServeException, RuntimeError, TimeoutError) as error:
-        raise ReplicaError(f"Ray Serve cannot run the replicas: {error}") from error
+        raise ReplicaError(f"Ray Serve cannot run the replicas: {' '.join(str(error).split())}") from error
 
 
 def check_replicas() -> None:
