@@ -67,6 +67,30 @@ def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "--replicas 1: --ray needs at least 2" in ends(capsys, folder, "--ray=local")
 
 
+def test_replicas_that_are_gone_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = pytest.importorskip("ray.serve", reason="needs the extra ray")
+    from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview, ServeStatus
+
+    from grls.serve.replicas import ReplicaError, check_replicas
+
+    def status(application: str, **states: int) -> ServeStatus:
+        deployment = DeploymentStatusOverview("HEALTHY", "", states, "")
+        return ServeStatus(
+            applications={"grls": ApplicationStatusOverview(application, "tried", 0.0, {"grls": deployment})}
+        )
+
+    monkeypatch.setattr(serve, "status", lambda: status("DEPLOY_FAILED", RUNNING=1))
+    check_replicas()  # some go on, and a reload replaces all
+    monkeypatch.setattr(serve, "status", lambda: status("DEPLOYING", STARTING=2))
+    check_replicas()  # Ray starts them again
+    monkeypatch.setattr(serve, "status", lambda: status("DEPLOY_FAILED", STOPPING=1))
+    with pytest.raises(ReplicaError, match="no replica runs any more: tried"):
+        check_replicas()
+    monkeypatch.setattr(serve, "status", ServeStatus)
+    with pytest.raises(ReplicaError, match="`serve shutdown`"):
+        check_replicas()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("replicas") / "one")
