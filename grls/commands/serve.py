@@ -56,7 +56,8 @@ def serve(
             set that grls fit left beside the retriever.
         ray: Address of a Ray cluster on which Ray Serve runs the replicas of the server: HOST:PORT, auto, or
             local for a cluster on this machine (needs the extra ray); null: this process serves.
-        replicas: Number of replicas, each with the models of its own.
+        replicas: Number of replicas, each with the models of its own; with --ray at least 2, since one at a
+            time is replaced by a new version.
     """
     from grls.io.ending import require
 
@@ -82,6 +83,11 @@ def serve(
 
         run_stdio(options)
     elif ray is not None:
+        if replicas < 2:
+            raise ConfigError(
+                f"{Option('replicas', replicas)}: {Option('ray')} needs at least 2, since a new version "
+                "takes the place of one replica after the other."
+            )
         from grls.serve.replicas import run_replicas
 
         run_replicas(options, host, port, ray, replicas)

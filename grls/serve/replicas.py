@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -25,7 +26,7 @@ from grls.retrieve.spec import MANIFEST, read_spec
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, guards, log_lines
 from grls.serve.options import ServerOptions
-from grls.serve.run import bound
+from grls.serve.run import bound, signals_ignored
 from grls.serve.served import BusyError, Served, Version
 from grls.serve.serving import serving_to_load
 from grls.serve.start import address_of, loading, named_folders, say
@@ -36,6 +37,11 @@ _TRIES = 3
 """Most times that a replica is started if it fails before it answers."""
 _SLACK = 10.0
 """Seconds in which replicas end once their requests are finished."""
+_PERIOD = 5.0
+"""Seconds between two checks of the replicas."""
+_SPARE = 64
+"""Requests of a replica beside those that its queues take, such as ``/health``."""
+_LOGGING = {"enable_access_log": False}  # its lines would hold ids that clients give
 
 
 class Replicas(NamedTuple):
@@ -69,12 +75,23 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
         count: Number of replicas.
 
     Raises:
-        ConfigError: An option cannot be used, there is no such cluster, or Ray Serve runs there already.
+        ConfigError: An option or the cluster cannot be used, or Ray Serve runs there already.
         DataError: A folder is no retriever, or a file of keys or queries cannot be used.
-        ReplicaError: No replica can be started.
+        ReplicaError: No replica can be started, or none runs any more.
     """
     with needing("ray", f"{Option('ray')}"):
+        import ray as library
         from ray import serve
+    if ":" in options.device:
+        raise ConfigError(
+            f"{Option('device', options.device)}: Ray chooses the GPUs; use {Option('device', 'cuda')}."
+        )
+    keys = options.answer.keys.folder
+    if keys is not None and not (Path(keys) / MANIFEST).exists():
+        raise ConfigError(
+            f"{Option('answer.keys.folder', keys)} holds no keys, which each replica would make: start this "
+            f"server once without {Option('ray')}, which writes them."
+        )
     cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
     workers = workers_of(ray, WorkerOptions(count, cpus=cpus))
     assert workers is not None
@@ -90,6 +107,12 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
         listener.close()
     say(loading(named, address_of(host, port)))
     with Cluster.opened(workers) as cluster:
+        room = int(library.cluster_resources().get("CPU", 0)) // cpus
+        if room < count:
+            raise ConfigError(
+                f"{Option('replicas', count)}: the cluster has room for {room} of {cpus} processors: start "
+                "fewer, or add machines."
+            )
         for folder in folders:
             cluster.check_sees(folder / MANIFEST)
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
@@ -100,22 +123,28 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
             )
         ready = False
         try:
-            serve.start(http_options={"host": host.strip("[]"), "port": port})
+            with ray_errors():
+                serve.start(http_options={"host": host.strip("[]"), "port": port}, logging_config=_LOGGING)
             deploy(Replicas(options, hosts, serving.admin, count, cpus, {}))
             ready = True
             say(f"Ready: open {address_of(host, port)}")
             while True:
-                time.sleep(1)
+                time.sleep(_PERIOD)
+                check_replicas()
         except (KeyboardInterrupt, SystemExit):
             if not ready:
                 raise
         finally:
-            if ready:
-                serve.delete(NAME, _blocking=False)
-                end = time.monotonic() + options.limits.seconds + _SLACK  # running requests are finished
-                while NAME in serve.status().applications and time.monotonic() < end:
-                    time.sleep(0.2)
-            serve.shutdown()
+            with signals_ignored():
+                try:
+                    with suppress(ReplicaError), ray_errors():  # Ray Serve may have been ended from elsewhere
+                        if ready:
+                            serve.delete(NAME, _blocking=False)
+                        end = time.monotonic() + options.limits.seconds + _SLACK  # requests are finished
+                        while ready and NAME in serve.status().applications and time.monotonic() < end:
+                            time.sleep(0.2)
+                finally:
+                    serve.shutdown()
 
 
 def with_absolute_paths(options: ServerOptions) -> ServerOptions:
@@ -127,7 +156,8 @@ def with_absolute_paths(options: ServerOptions) -> ServerOptions:
     access, answer = options.access, options.answer
     if answer.model is not None:
         model = absolute(answer.model) if Path(answer.model).exists() else answer.model  # a name of the hub
-        keys = replace(answer.keys, folder=absolute(answer.keys.folder))
+        folder, file = absolute(answer.keys.folder), absolute(answer.keys.propositions)
+        keys = replace(answer.keys, folder=folder, propositions=file)
         answer = replace(answer, model=model, keys=keys)
     return options._replace(
         folders=tuple(
@@ -140,7 +170,36 @@ def with_absolute_paths(options: ServerOptions) -> ServerOptions:
 
 
 class ReplicaError(GrlsError):
-    """No replica of the server can be started."""
+    """No replica of the server can be started, or none runs any more."""
+
+
+@contextmanager
+def ray_errors() -> Iterator[None]:
+    """Turn errors of Ray and Ray Serve into a :class:`ReplicaError`."""
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    try:
+        yield
+    except (RayError, RayServeException, RuntimeError, TimeoutError) as error:
+        raise ReplicaError(f"Ray Serve cannot run the replicas: {' '.join(str(error).split())}") from error
+
+
+def check_replicas() -> None:
+    """Check that replicas run.
+
+    Raises:
+        ReplicaError: They have been ended, or none runs after all tries to start one.
+    """
+    from ray import serve
+
+    with ray_errors():
+        application = serve.status().applications.get(NAME)
+    if application is None:
+        raise ReplicaError("the replicas have been ended from elsewhere, perhaps by `serve shutdown`.")
+    states = [deployment.replica_states for deployment in application.deployments.values()]
+    if application.status == "DEPLOY_FAILED" and not any(state.get("RUNNING") for state in states):
+        raise ReplicaError(f"no replica runs any more: {application.message}")
 
 
 def deploy(replicas: Replicas, wait: bool = True) -> None:
@@ -156,29 +215,33 @@ def deploy(replicas: Replicas, wait: bool = True) -> None:
     import ray
     from ray import serve
 
-    limits, gpus = replicas.options.limits, 0.0
-    if replicas.options.device != "cpu":
+    options, limits, gpus = replicas.options, replicas.options.limits, 0.0
+    if options.device != "cpu":
         gpus = ray.cluster_resources().get("GPU", 0.0)
     share = 1 / ceil(replicas.size / gpus) if gpus else 0  # of a GPU, which several replicas may use
+    most = (limits.queue + limits.batch) * len(options.folders) + options.answer.queue + _SPARE
     deployment = serve.deployment(
         name=NAME,
         num_replicas=replicas.size,
         ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": share},
-        max_ongoing_requests=limits.queue + limits.batch,
+        max_ongoing_requests=most,
+        logging_config=_LOGGING,
         max_queued_requests=limits.queue,
         graceful_shutdown_timeout_s=limits.seconds,
         graceful_shutdown_wait_loop_s=0.5,
         health_check_period_s=5.0,
         max_constructor_retry_count=_TRIES,
     )(serve.ingress()(Replica))
-    try:
+    with ray_errors():
         serve.run_many(
             [serve.RunTarget(deployment.bind(replicas), NAME, "/")],
             wait_for_ingress_deployment_creation=wait,
             wait_for_applications_running=wait,
         )
-    except RuntimeError as error:
-        raise ReplicaError(f"no replica can be started: {error}") from error
+
+
+class ReloadLock:
+    """An actor of Ray with a unique name, which ends with the replica that has started it."""
 
 
 class Replica:
@@ -212,11 +275,25 @@ class Replica:
             BusyError: Replicas are being replaced.
             VersionError: The new version cannot be used.
         """
+        import ray
         from ray import serve
 
-        if serve.status().applications[NAME].status != "RUNNING":
-            raise BusyError(served.name)
-        version = served.reload()
-        numbers = {name: other.version.number for name, other in self._serving.retrievers.items()}
-        deploy(self._replicas._replace(numbers=numbers), wait=False)
-        return version
+        def refuse_while_replaced() -> None:
+            if serve.status().applications[NAME].status in ("DEPLOYING", "DELETING"):
+                raise BusyError(served.name)
+
+        def accept(version: Version) -> None:
+            numbers = {name: other.version.number for name, other in self._serving.retrievers.items()}
+            numbers[served.name] = version.number
+            deploy(self._replicas._replace(numbers=numbers), wait=False)
+
+        refuse_while_replaced()
+        try:
+            lock = ray.remote(ReloadLock).options(name="reload", namespace=NAME, num_cpus=0).remote()
+        except ValueError as error:  # the name is taken
+            raise BusyError(served.name) from error
+        try:
+            refuse_while_replaced()  # by the one that had the lock before
+            return served.reload(accept)
+        finally:
+            ray.kill(lock)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import errno
 import math
+import signal
 import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from grls.errors import ConfigError, GrlsError, Option
+from grls.io.ending import SIGNALS
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, log_lines
 from grls.serve.options import ServerOptions
@@ -37,8 +40,11 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
         serving, options.access, accepted_hosts(host, options.access.allowed_hosts), options.tools
     )
     sockets = bound(host, port)
-    server = uvicorn_server(app, options.limits.seconds)
-    say(loading(options.folders, address_of(host, port)))
+    server, address = (
+        uvicorn_server(app, options.limits.seconds),
+        address_of(host, sockets[0].getsockname()[1]),
+    )
+    say(loading(options.folders, address))
     log_lines()
     ended = Event()  # Thread.join, interrupted by a signal, takes the thread for an ended one (Python 3.11)
 
@@ -51,15 +57,31 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
     Thread(target=listen, name="grls-serve-http", daemon=True).start()
     try:
         serving.load(options, say=say)
-        say(f"Ready: open {address_of(host, sockets[0].getsockname()[1])}")
+        if not ended.is_set():
+            say(f"Ready: open {address}")
         _wait(ended)
         raise GrlsError("the server has ended by itself: its log says why.")
     except (KeyboardInterrupt, SystemExit):
         if serving.loading:
             raise
     finally:
-        serving.ending = server.should_exit = True
-        _wait(ended)
+        with signals_ignored():
+            server.force_exit = bool(serving.loading)  # no search runs, and the error is told at once
+            serving.ending = server.should_exit = True
+            _wait(ended)
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    """Let no further signal but Ctrl-C cut short the wait for what runs."""
+    before = {}
+    for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+        before[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _wait(ended: Event) -> None:
@@ -90,7 +112,8 @@ def bound(host: str, port: int) -> list[socket.socket]:
         ConfigError: The port is taken, or this machine does not have the address.
     """
     try:
-        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        bare = host.strip("[]") or None
+        infos = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         with ExitStack() as opened:
             sockets = []
             for family, kind, protocol, _, address in dict.fromkeys(infos):

@@ -104,8 +104,10 @@ class Served:
         self._loading = Lock()
         self.version = self._load(number)
 
-    def reload(self) -> Version:
+    def reload(self, accept: Callable[[Version], object] = lambda _: None) -> Version:
         """Load the folder again, and swap the new version in.
+
+        ``accept`` is called with the new version before; an error of grls there refuses it.
 
         Raises:
             BusyError: It is being loaded already.
@@ -119,6 +121,7 @@ class Served:
                 new = self._load(old.number + 1)
                 first = new.searcher.corpus[0]  # one search, for the first words of a passage
                 new.searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
+                accept(new)
             except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
                 reason = error.text if isinstance(error, GrlsError) else str(error)
                 raise VersionError(

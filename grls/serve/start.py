@@ -49,10 +49,10 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
 
 def address_of(host: str, port: int) -> str:
-    """The address of a server as a browser on this machine opens it; the port 0 is left out."""
+    """The address of a server as a browser on this machine opens it."""
     bare = host.strip("[]")
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
-    return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def loading(folders: Sequence[str], address: str) -> str:

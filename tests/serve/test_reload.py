@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, GrlsError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
 from grls.serve.app import create_app
@@ -56,6 +56,18 @@ def test_a_new_version_takes_over(client: TestClient, folder: Path) -> None:
         answer = client.post("/admin/reload", json={"retriever": "one"}, headers=TOKEN)
         assert answer.json() == {"retriever": "one", "version": 2, "passages": 3}
         assert found(client) == (2, ["new otter"])
+
+
+def test_a_version_that_cannot_be_spread_is_refused(folder: Path) -> None:
+    def refuse(version: served.Version) -> None:
+        assert version.number == 2
+        raise GrlsError("no replica can be started.")
+
+    server = serving_of({"one": folder}).retrievers["one"]
+    with pytest.raises(served.VersionError, match=r"version 1 goes on: no replica can be started\."):
+        server.reload(refuse)
+    assert server.version.number == 1
+    assert server.reload().number == 2
 
 
 @pytest.mark.parametrize("harm", ["gone", "no json", "damaged"])

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         lines, said = server.log.read().splitlines(), server.printed
         assert server.process.wait() == 0
-    assert said[0] == f"Loading named={folder} for http://127.0.0.1"
+    assert said[0] == f"Loading named={folder} for {server.address}"
     assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
     assert said[2:] == [f"Ready: open {server.address}"]
     events = [json.loads(line) for line in lines]
@@ -76,6 +77,8 @@ def test_a_signal_ends_it_once_what_runs_is_finished(tmp_path: Path) -> None:
         until((tmp_path / "search").exists)
         server.process.send_signal(signal.SIGTERM)
         until(lambda: not reached(server.address))  # nobody else is let in
+        server.process.send_signal(signal.SIGHUP)  # a further signal cuts nothing short
+        time.sleep(0.2)
         (tmp_path / "search-goes-on").touch()
         assert answer.result().json()["results"][0]["hits"]
         assert server.process.wait(30) == 0
@@ -92,8 +95,11 @@ def test_it_answers_while_it_loads_and_a_signal_ends_it_then(tmp_path: Path) -> 
         answer = httpx.get(f"http://127.0.0.1:{port}/ready", timeout=60)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert answer.json()["detail"] == "the server is loading named; try again, or use another one."
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=30)
+        with socket.create_connection(("127.0.0.1", port)) as slow:  # its body never comes
+            slow.sendall(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            until(lambda: httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200)
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=30)
         assert process.returncode == 128 + signal.SIGTERM
         assert "ended by SIGTERM" in log
 
@@ -162,7 +168,7 @@ assert not loaded, loaded
         ("127.0.0.1", 8000, "http://127.0.0.1:8000"),
         ("0.0.0.0", 80, "http://127.0.0.1:80"),
         ("::", 80, "http://[::1]:80"),
-        ("[::1]", 0, "http://[::1]"),
+        ("[::1]", 81, "http://[::1]:81"),
         ("machine.org", 8080, "http://machine.org:8080"),
     ],
 )
@@ -233,6 +239,13 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
         f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
         "(0: any free one)."
     ]
+
+
+def test_a_host_may_have_the_brackets_of_an_address() -> None:
+    listeners = bound("[127.0.0.1]", 0)
+    assert [listener.getsockname()[0] for listener in listeners] == ["127.0.0.1"]
+    for listener in listeners:
+        listener.close()
 
 
 def test_a_host_of_another_machine_is_refused() -> None:
