@@ -28,6 +28,8 @@ SLOW = (
     "cluster/test_ray.py::test_encodings_are_those_of_one_process_though_a_worker_is_killed",
     "cluster/test_ray.py::test_propositions_are_those_of_one_process_though_a_worker_is_killed",
     "cluster/test_ray.py::test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed",
+    "serve/test_replicas.py::test_a_new_version",
+    "serve/test_replicas.py::test_answers_are_those",
     "serve/test_soak.py",
     "site/test_notebooks.py::test_a_notebook_runs[table]",
     "train/core/test_malloc_trim.py",
