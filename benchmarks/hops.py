@@ -106,7 +106,7 @@ def main(
         recall = sequence_recall(rankings, gold, [k])[f"recall@{k}"]
         complete = complete_recall(rankings, gold, [k])[f"complete_recall@{k}"]
         same = [np.mean([a[:n] == b[:n] for a, b in zip(rankings, first, strict=True)]) for n in (1, 5)]
-        cells = f"{wall:.2f}", f"{cpu:.2f}", f"{runs[0][2] / len(gold):,.0f}"
+        cells = f"{wall:.3g}", f"{cpu:.3g}", f"{runs[0][2] / len(gold):,.0f}"
         rows.append([name, *cells, *(f"{100 * value:.1f}" for value in (recall, complete, *same))])
     head = [
         "",
