@@ -3,7 +3,7 @@
 The best on dev is not always the best: two candidates that differ by less than chance would make it are as
 good a guess. So those within one standard error of the best one stay (of the paired difference, query by
 query; Breiman et al. 1984, section 3.4.3), and of these, by nDCG@10 and by the same rule, those that order as
-well: recall is often level. Of what is left, the best of those that cost less than twice the cheapest is
+well: recall is often level. Of what is left, the best of those that cost at most twice the cheapest is
 kept. What is kept is never worse on dev than one of its members, and no candidate that was measured is left
 out.
 """
