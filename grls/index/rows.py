@@ -76,6 +76,9 @@ class SortedRows(ABC):
         first = self.members_before(rows)
         counts = self.members_before(rows + 1) - first
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        if isinstance(self, Rows):  # no copy of what stands between
+            stored: Ints = self.members[np.repeat(first, counts) + within].astype(np.int64)
+            return stored
         every = self.members_in(int(rows[0]), int(rows[-1]) + 1)
         members: Ints = every[np.repeat(first - first[0], counts) + within]
         return members
