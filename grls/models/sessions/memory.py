@@ -314,13 +314,20 @@ def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
     the backward pass. On a GPU, for longer inputs, or with gradient checkpointing, nothing changes. The
     longest input has ``length`` tokens.
     """
-    # Checkpointed parts are computed again outside of the block, and must not change then.
-    recomputed = any(getattr(part, "gradient_checkpointing", False) for part in model.modules())
-    if recomputed or length > SHORT or next(model.parameters()).device.type != "cpu":
+    if length > SHORT or not may_attend_plainly(model):
         yield
         return
     with attending(configs_of(model), "eager"):
         yield
+
+
+def may_attend_plainly(model: nn.Module) -> bool:
+    """Whether a model is on a CPU, without gradient checkpointing.
+
+    Checkpointed parts are computed again outside of a context of attention, and must not change then.
+    """
+    recomputed = any(getattr(part, "gradient_checkpointing", False) for part in model.modules())
+    return not recomputed and next(model.parameters()).device.type == "cpu"
 
 
 class TreeMemory(SlotMemory):

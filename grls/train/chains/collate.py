@@ -1,7 +1,8 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, n nodes of a tree, D decisions, A allowed tokens of all of them
-together, T tokens taken, h inputs of a group, s longest input, p paths of a stretch, u longest path.
+Legend: b chains, t nodes of the largest tree, n nodes of a tree, N nodes of all trees, D decisions, A allowed
+tokens of all of them together, T tokens taken, h inputs of a group, s longest input, p paths of a stretch, u
+longest path.
 
 For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
 are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A
@@ -30,8 +31,8 @@ class DecisionTensors(NamedTuple):
     """:class:`~grls.train.chains.decisions.Decisions` as tensors; the other attributes are as there.
 
     Attributes:
-        states: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
-            states of a :data:`HopBatch`.
+        states: ``[D]`` index of the model's state at each decision, among the N nodes of trees or the states
+            of a :data:`HopBatch`.
         right: ``[n]`` the path of the right passage in each pair of the margin loss.
         wrong: ``[n]`` the path of the wrong passage.
         paths: Number of paths.
@@ -142,10 +143,10 @@ class ChainCollator:
                 [ends[hop], *trees[owner[hop]].insert(tokens, ends[hop])]
                 for hop, tokens in zip(hops_before, paths_tokens, strict=True)
             ]
-            inputs = stack(trees, self.pad_token)
-            width = inputs.input_ids.shape[1]
+            inputs = stack(trees)
+            first = np.cumsum([0, *map(len, trees)]).tolist()
             nodes = [
-                [owner[hop] * width + node for node in path]
+                [first[owner[hop]] + node for node in path]
                 for hop, path in zip(hops_before, nodes, strict=True)
             ]
         else:
@@ -254,36 +255,48 @@ class TokenTree:
 
 
 class TreeBatch(NamedTuple):
-    """Padded trees.
+    """Trees, one after the other.
 
     Attributes:
-        input_ids: ``[b, t]``.
-        position_ids: ``[b, t]``.
+        input_ids: ``[N]``.
+        position_ids: ``[N]``.
+        places: ``[N]`` the place of each node in ``[b * t]``, where trees are padded.
         visible: ``[b, t, t]``; padding sees itself.
+        sizes: ``[b]`` nodes of each tree.
     """
 
     input_ids: Tensor
     position_ids: Tensor
+    places: Tensor
     visible: Tensor
+    sizes: Tensor
 
     def bias(self, dtype: torch.dtype) -> Tensor:
         """The attention bias, ``[b, 1, t, t]``: zero, or the lowest number where a node is hidden."""
         hidden = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
         return hidden.masked_fill_(~self.visible, torch.finfo(dtype).min)[:, None]
 
+    def padded(self, nodes: Tensor) -> Tensor:
+        """``[N]`` to ``[b, t]``, zeros in the padding."""
+        rows = nodes.new_zeros(self.visible.shape[:2])
+        rows.view(-1)[self.places] = nodes
+        return rows
 
-def stack(trees: Sequence[TokenTree], pad_token: int) -> TreeBatch:
-    """Pad trees into a batch."""
-    width = max(len(tree) for tree in trees)
-    tokens = torch.full((len(trees), width), pad_token)
-    positions = torch.zeros((len(trees), width), dtype=torch.long)
+
+def stack(trees: Sequence[TokenTree]) -> TreeBatch:
+    """Make a batch of trees."""
+    sizes = [len(tree) for tree in trees]
+    width = max(sizes)
     visible = torch.eye(width, dtype=torch.bool).repeat(len(trees), 1, 1)
     for row, tree in enumerate(trees):
-        size = len(tree)
-        tokens[row, :size] = torch.tensor(tree.tokens)
-        positions[row, :size] = torch.tensor(tree.depths)
-        visible[row, :size, :size] = torch.from_numpy(tree.visible())
-    return TreeBatch(tokens, positions, visible)
+        visible[row, : len(tree), : len(tree)] = torch.from_numpy(tree.visible())
+    return TreeBatch(
+        tensor([token for tree in trees for token in tree.tokens]),
+        tensor([depth for tree in trees for depth in tree.depths]),
+        torch.cat([torch.arange(size) + row * width for row, size in enumerate(sizes)]),
+        visible,
+        tensor(sizes),
+    )
 
 
 _GROUP = 16

@@ -1,17 +1,21 @@
 """The LightningModule of chains: all hops of a query at once, with distributions as targets.
 
-Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct allowed
-tokens, d model width, n passages of all rescored hops together.
+Legend: b chains, t nodes of the largest tree, N nodes of all trees, D decisions, A allowed tokens of all of
+them together, U distinct allowed tokens, d model width, n passages of all rescored hops together.
 
 The module holds no index: allowed tokens and targets come with the batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, Option, at_least, out_of_memory
@@ -20,7 +24,7 @@ from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.slots import check_positions
-from grls.models.sessions.memory import SHORT, agree, plain_attention
+from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.chains.collate import (
     DecisionTensors,
     HopBatch,
@@ -131,13 +135,13 @@ class RetrieveChains(GeneratorModule):
         trunk = tree.insert([3, 4, 5, 6])
         branch = tree.insert([5, 4, 3], trunk[0])
         device = next(self.model.parameters()).device
-        batch = TreeBatch(*(part.to(device) for part in stack([tree], 0)))
+        batch = TreeBatch(*(part.to(device) for part in stack([tree])))
         self.model.eval()
         try:
             paths = torch.tensor([[3, 4, 5, 6], [3, 5, 4, 3]], device=device)
             expected = self.model(input_ids=paths, use_cache=False).logits[:, -1].float()
-            for longest in (0, SHORT + 1):  # both kinds of attention that training may use
-                states = self._read_trees(batch, longest)[[trunk[-1], branch[-1]]]
+            for short in (0, SHORT):  # both kinds of attention that training may use
+                states = self._read_trees(batch, short)[[trunk[-1], branch[-1]]]
                 if not agree(self._head.all(states), expected, states.dtype):
                     return False
             return True
@@ -166,18 +170,22 @@ class RetrieveChains(GeneratorModule):
             loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
         return loss
 
-    def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:
-        """Inputs of the head at every node, ``[b * t, d]``; ``longest`` chooses the attention, None: t."""
-        length = trees.input_ids.shape[1] if longest is None else longest
+    def _read_trees(self, trees: TreeBatch, short: int = SHORT) -> Tensor:
+        """Inputs of the head at every node, ``[N, d]``; for ``short`` see :func:`tree_attention`."""
         check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
-        with plain_attention(self.model, length), self._head.catch() as caught:
+        if may_attend_plainly(self.model):
+            tokens, positions = trees.input_ids[None], trees.position_ids[None]
+            with tree_attention(self.model, trees, short), self._head.catch() as caught:
+                self.model(input_ids=tokens, position_ids=positions, use_cache=False)
+            return caught[0][0]
+        with self._head.catch() as caught:
             self.model(
-                input_ids=trees.input_ids,
-                position_ids=trees.position_ids,
+                input_ids=trees.padded(trees.input_ids),
+                position_ids=trees.padded(trees.position_ids),
                 attention_mask=trees.bias(self.model.dtype),
                 use_cache=False,
             )
-        return caught[0].flatten(0, 1)
+        return caught[0].flatten(0, 1)[trees.places]
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
         """Inputs of the head at every token of every path, in order, ``[tokens, d]``."""
@@ -269,3 +277,58 @@ def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
     logs = table.log_softmax(-1)[rescored.hops, rescored.within]
     count = odds.new_zeros(hops).index_add(0, rescored.hops, rescored.right.to(odds.dtype))
     return -(logs * rescored.right / count[rescored.hops]).sum() / hops
+
+
+_TREES = "grls_trees"
+
+
+@contextmanager
+def tree_attention(model: nn.Module, trees: TreeBatch, short: int = SHORT) -> Iterator[None]:
+    """A context in which a model reads trees one after the other, ``[1, N]``, and attends within each.
+
+    So no layer computes padding. Trees of at most ``short`` nodes attend by plain matrix products, which
+    store a number per head for each pair of nodes, longer ones by the kernel of torch.
+    """
+    configs = configs_of(model)
+    biases = trees.bias(torch.float32)[:, 0]
+    within = [
+        (slice(end - size, end), biases[row, :size, :size], size <= short)
+        for row, (size, end) in enumerate(
+            zip(trees.sizes.tolist(), trees.sizes.cumsum(0).tolist(), strict=True)
+        )
+    ]
+    try:
+        for config in configs:
+            setattr(config, _TREES, within)
+        with attending(configs, _TREES):
+            yield
+    finally:
+        for config in configs:
+            delattr(config, _TREES)
+
+
+def _attend_in_trees(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """The attention function, ``query [1, H, N, c]`` and key ``[1, h, N, c]`` to ``[1, N, H, c]``."""
+    dropout, scale = options.get("dropout") or 0.0, options.get("scaling")
+    heads, groups, width = query.shape[1], key.shape[1], query.shape[3]
+    outputs = []
+    for nodes, bias, plain in getattr(module.config, _TREES):
+        own = query[0, :, nodes], key[0, :, nodes], value[0, :, nodes]
+        if plain:
+            rows = own[0].reshape(groups, -1, width)  # [h, H / h * n, c]
+            scores = rows @ own[1].transpose(1, 2) * (width**-0.5 if scale is None else scale)
+            weights = (scores.unflatten(1, (-1, len(bias))).float() + bias).softmax(-1).to(query.dtype)
+            weights = functional.dropout(weights, dropout, module.training)
+            attended = (weights.flatten(1, 2) @ own[2]).view(heads, -1, width)
+        else:
+            attended = functional.scaled_dot_product_attention(
+                *(part[None] for part in own), attn_mask=bias.to(query.dtype), dropout_p=dropout, scale=scale,
+                enable_gqa=groups < heads,
+            )[0]  # fmt: skip
+        outputs.append(attended.transpose(0, 1))
+    return torch.cat(outputs)[None], None
+
+
+AttentionInterface.register(_TREES, _attend_in_trees)

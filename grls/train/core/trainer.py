@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import lightning as L
 import torch
@@ -133,14 +133,15 @@ def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path
 
 # Inputs differ in length, so the heap of glibc soon is full of holes that are too small for the next tensor.
 # A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
-# tensor, and a step takes a quarter longer. Here the holes are returned whenever they are large.
+# tensor, and a step takes a quarter longer. Here holes are returned whenever the process holds much more than
+# its largest step needs: what a step frees, the next one takes again, and pages that come back are cleared.
 
 
 STEPS = 50
-"""Batches between two returns where the size of the holes is unknown."""
+"""Batches between two returns where the use of memory is unknown."""
 _STATUS = Path("/proc/self/status")
-ROOM = 1 << 30
-"""Bytes of holes from which they are returned: taking memory again costs time."""
+ROOM = 1 << 29
+"""Bytes above those of the largest step from which holes are returned."""
 
 
 class _Heap(ctypes.Structure):
@@ -155,10 +156,17 @@ class _Heap(ctypes.Structure):
     ]  # fmt: skip
 
 
-def holes() -> int | None:
-    """Bytes that this process holds and does not use; None: unknown, as before glibc 2.33 or without /proc.
+class Memory(NamedTuple):
+    """The bytes that this process uses, and those that it holds."""
 
-    What glibc counts as free has pages in it that were returned: this is what is resident less what is used.
+    used: int
+    held: int
+
+
+def memory() -> Memory | None:
+    """The memory of this process; None: unknown, as before glibc 2.33 or without /proc.
+
+    What glibc counts as free has pages in it that were returned: what is held is what is resident.
     """
     if platform.libc_ver()[0] != "glibc":
         return None
@@ -169,8 +177,7 @@ def holes() -> int | None:
         return None
     mallinfo2.restype = _Heap
     heap = mallinfo2()
-    in_use = int(heap.uordblks) + int(heap.hblkhd)
-    return max(0, int(resident) * 1024 - in_use)
+    return Memory(int(heap.uordblks) + int(heap.hblkhd), int(resident) * 1024)
 
 
 def give_back_freed() -> bool:
@@ -189,16 +196,22 @@ class GiveBackFreed(L.Callback):
 
     def __init__(self) -> None:
         self._batches = 0
+        self._most = 0  # bytes in use before the backward pass of a batch
+
+    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Any) -> None:
+        """Note the memory of a batch where it needs most."""
+        if pl_module.device.type == "cpu" and (now := memory()) is not None:
+            self._most = max(self._most, now.used)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Return memory after a batch, when its tensors are free, if there is much of it."""
+        """Return memory after a batch, when its tensors are free, if no batch needs it."""
         if pl_module.device.type != "cpu":
             return
         self._batches += 1
-        free = holes()
-        if self._batches % STEPS == 0 if free is None else free > ROOM:
+        now = memory()
+        if self._batches % STEPS == 0 if now is None else now.held > self._most + ROOM:
             give_back_freed()
 
 
