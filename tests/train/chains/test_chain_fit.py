@@ -9,6 +9,7 @@ import pytest
 from failing import fails
 from train_helpers import chain_options, logged
 
+from benchmarks.steps import main as steps_benchmark
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
@@ -158,3 +159,17 @@ def test_a_causal_model_needs_chain_data(
     chains = [*given[:2], "--data=grls.train.chains.data.ChainData", *given[2:]]
     assert main(chains) != 0
     assert "for Retrieve take grls.train.stages.data.RetrieveData" in capsys.readouterr().err
+
+
+def test_the_benchmark_of_steps_measures_a_training(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = [
+        option
+        for option in chain_options(root, tmp_path, "--trainer.max_epochs=9")[1:]
+        if "--output" not in option
+    ]
+    steps_benchmark(["--steps", "1", *training])
+    name, *figures = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[1:-1]]
+    assert name == "this code"
+    assert all(float(figure.replace(",", "")) > 0 for figure in figures)
