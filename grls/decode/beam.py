@@ -93,6 +93,7 @@ class BeamSearch:
     beams: int
     mode: ScoreMode
     early_stop: bool | None
+    threshold: float | None
 
     def check(self) -> None:
         """Refuse options that cannot work.
@@ -135,6 +136,8 @@ class Decoder(BeamSearch):
         early_stop: Stop a prefix when one passage is left under it; None: only with ``renormalized`` scores,
             with which it is exact. With ``full`` scores, the score of a stopped passage lacks its last
             tokens.
+        threshold: Where a frontier is gathered, drop a beam that is so many nats below the best prefix of
+            its query (relative threshold pruning: Freitag and Al-Onaizan 2017, arXiv 1702.01806); None: none.
 
     Raises:
         ConfigError: The beam width is not positive, or the score mode is unknown.
@@ -145,6 +148,7 @@ class Decoder(BeamSearch):
     beams: int = 5
     mode: ScoreMode = "renormalized"
     early_stop: bool | None = None
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -236,6 +240,7 @@ class BeamRun:
     In the plain search, a query has the slot of its number.
 
     Attributes:
+        options: The search, with its options.
         queries: ``[S]`` the query of each slot.
         k_of_slot: ``[S]`` the number of passages that each slot's query wants.
         results: ``[S]`` the finished prefixes of each slot's query, (score, state), best first.
@@ -243,6 +248,7 @@ class BeamRun:
         gathering: Collects the candidates that are not continued; None: nobody wants them.
     """
 
+    options: BeamSearch
     queries: Ints
     k_of_slot: list[int]
     results: list[list[tuple[float, int]]]
@@ -280,7 +286,12 @@ class BeamRun:
         best_possible = scores[live]  # scores never rise,
         if self.masses is not None:  # except with a prior of negative weight
             best_possible = best_possible + self.masses.rise(slots[live], states[live])
-        live = live[best_possible > worst[slots[live]]]
+        exceeds = best_possible > worst[slots[live]]
+        if self.gathering is not None and self.options.threshold is not None:
+            best = np.array([results[0][0] if results else -np.inf for results in self.results])
+            np.maximum.at(best, slots[live], best_possible)
+            exceeds &= best_possible >= best[slots[live]] - self.options.threshold
+        live = live[exceeds]
         if self.gathering is not None:  # the candidates that are not continued
             left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
             owners, ends, plain = slots[left], states[left], scores[left]
@@ -304,7 +315,7 @@ class _PlainRun(BeamRun):
         gathering: Gathering | None = None,
     ):
         self.gathering = gathering
-        self.decoder = decoder
+        self.options = self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
         self.k = k

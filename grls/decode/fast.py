@@ -63,6 +63,7 @@ class FastDecoder(SlotDecoder):
         mode: The score mode.
         early_stop: Whether to stop where a prefix identifies a passage.
         slots: Queries in flight, S.
+        threshold: See :class:`grls.decode.beam.Decoder`.
 
     Raises:
         ConfigError: The beam width or the number of slots is not positive, or the score mode is unknown.
@@ -74,6 +75,7 @@ class FastDecoder(SlotDecoder):
     mode: ScoreMode = "renormalized"
     early_stop: bool | None = None
     slots: int = 32
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         self.check()

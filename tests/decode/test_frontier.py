@@ -36,6 +36,7 @@ def searches(draw: Any) -> dict[str, Any]:
         "weights": draw(st.lists(st.sampled_from([0.7, 2.0, -0.3]), max_size=2)),
         "normalized": draw(st.booleans()),
         "seed": draw(st.integers(0, 9)),
+        "threshold": draw(st.sampled_from([None, 0.5, 3.0])),
     }
 
 
@@ -56,10 +57,11 @@ def test_leaves_divide_what_may_be_found_and_its_probability(search: dict[str, A
     index = index_sequences([np.array(row) for row in search["rows"]], END, "array")
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = search["inputs"], search["exclude"], allow, None, prior_of(search)
-    plain = Decoder(GENERATOR, index, search["beams"]).frontier(*what)
+    near = {"threshold": search["threshold"]}
+    plain = Decoder(GENERATOR, index, search["beams"], **near).frontier(*what)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots, "_GROUP", 1)
-        fast = FastDecoder(TREES, index, search["beams"], slots=search["slots"]).frontier(*what)
+        fast = FastDecoder(TREES, index, search["beams"], slots=search["slots"], **near).frontier(*what)
     normalized = search["normalized"] or not search["weights"]
     for query, (one, other) in enumerate(zip(plain, fast, strict=True)):
         hidden = search["exclude"][query] if search["exclude"] else []
@@ -100,6 +102,33 @@ def test_rows_that_the_beam_wrote_have_their_own_probability() -> None:
     shares = weights[0] - np.logaddexp.reduce(weights[0])
     order = np.argsort(index.rows.row_of)
     np.testing.assert_allclose(beside.scores, (expected + 1.5 * shares)[order], atol=1e-4)
+
+
+def test_a_beam_far_below_the_best_one_goes_no_further() -> None:
+    rows = [[3, 4, n] for n in range(5, 12)] + [[4, 3, n] for n in range(5, 12)] + [[5, 6, 7], [5, 6, 8]]
+    index = index_sequences([np.array([*row, END]) for row in rows], END, "array")
+    fed: list[int] = []
+    feed = TREES.open_trees(1, 4).__class__.feed
+
+    def counted(session: Any, branches: Any) -> Any:
+        fed.append(len(branches.tokens))
+        return feed(session, branches)
+
+    def frontier(threshold: float | None) -> tuple[Frontier, int]:
+        fed.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TREES.open_trees(1, 4).__class__, "feed", counted)
+            (found,) = FastDecoder(TREES, index, 8, threshold=threshold).frontier([[3, 4, 5]])
+        return found, sum(fed)
+
+    whole, every = frontier(None)
+    same, _ = frontier(100.0)
+    assert np.array_equal(same.low, whole.low)
+    near, fewer = frontier(0.01)
+    assert fewer < every
+    assert np.exp(near.own).sum() == pytest.approx(1.0, abs=1e-4)
+    left = near.scores[near.counts > 1]
+    assert (left < near.scores.max() - 0.01).all()
 
 
 def test_the_densest_leaves_come_first_until_there_are_rows_enough() -> None:

@@ -348,7 +348,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         """Its description in manifests and reports."""
         options = self.options
         names = ["beams", "early_stop", "truncate_queries"]
-        names += [] if self.spans is None else ["span_temperature"]
+        names += [] if self.spans is None else ["span_temperature", "span_threshold"]
         names += ["rescore", "rescore_weight"] if options.rescore else []
         mode = f"{options.mode}{', rescored' if options.rescore else ''}"
         return Description(

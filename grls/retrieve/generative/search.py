@@ -362,7 +362,8 @@ class DecodedPassages:
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
         options = self.options
-        return Decoder(self._plain, self.index, max(k, options.beams), options.mode, options.early_stop)
+        settings = max(k, options.beams), options.mode, options.early_stop, options.span_threshold
+        return Decoder(self._plain, self.index, *settings)
 
     def takes_queries(self, priors: bool = False) -> bool:
         """Whether queries can join its search, without making a decoder.
@@ -393,12 +394,16 @@ class DecodedPassages:
         on_device = on_device and (compiled or suits(trees.device, self.index))
         on_device = on_device and self.spans is None  # the search for GPUs does not return the frontier
         settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
-        key = *settings, compiled, trees.device
+        key = *settings, options.span_threshold, compiled, trees.device
         kept = self._decoders
         if kept is None or kept[0] != key or kept[1] is not self.index:
             kept = self._decoders = key, self.index, {}  # the memory of a compiled search is freed first
         if on_device not in kept[2]:
-            decoder: Any = partial(DeviceDecoder, compiled=compiled) if on_device else FastDecoder
+            decoder: Any = (
+                partial(DeviceDecoder, compiled=compiled)
+                if on_device
+                else partial(FastDecoder, threshold=options.span_threshold)
+            )
             kept[2][on_device] = decoder(trees, self.index, *settings)
         return kept[2][on_device]
 

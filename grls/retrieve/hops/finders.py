@@ -31,8 +31,8 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.queries import evidence_numbers, with_evidence_text
 
-_TOGETHER = 8
-"""Queries that hop together where hops read on: a causal model keeps what 40 chains of excerpts read."""
+_TOGETHER = 16
+"""Queries that hop together where hops read on: a causal model keeps what 60 chains of excerpts read."""
 
 
 class LiveChain(NamedTuple):
