@@ -15,8 +15,20 @@ EXCEPT = {
         (
             f"prepare {name}"
             for name in [
-                "entailmentbank", "strategyqa", "explagraphs", "hotpotqa_full", "hotpotqa_distractor", "twowiki",
-                "musique", "hipporag", "multihop_rag", "nq", "nq320k", "msmarco", "browsecomp_plus", "qrecc",
+                "entailmentbank",
+                "strategyqa",
+                "explagraphs",
+                "hotpotqa_full",
+                "hotpotqa_distractor",
+                "twowiki",
+                "musique",
+                "hipporag",
+                "multihop_rag",
+                "nq",
+                "nq320k",
+                "msmarco",
+                "browsecomp_plus",
+                "qrecc",
                 "ruletaker_release",
             ]  # fmt: skip
         ),
