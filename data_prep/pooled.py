@@ -29,6 +29,7 @@ from data_prep.hotpotqa_full import level_of, read_records, refuse_no_share, spa
 from data_prep.raw import find_raw, read_json_lines, read_json_list
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
+from grls.io.progress import counted
 
 KINDS = ("compositional", hops.COMPARISON, "inference", "bridge_comparison")
 """The types of 2WikiMultihopQA."""
@@ -134,7 +135,7 @@ def hotpotqa_distractor(raw: Path, out: Path) -> None:
         out: Folder to write; an earlier one is replaced.
     """
     questions = {"test": hotpot_questions(find_raw(raw, DISTRACTOR))}
-    numbers = _pool(out, questions, lambda queries: queries, key=lambda paragraph: (paragraph[0], ""))
+    numbers = _pool(out, questions, lambda queries: queries, by_title=True)
     common.compare(numbers, DISTRACTOR_PUBLISHED)
 
 
@@ -186,8 +187,7 @@ def _release(
     """Write a release: its training file and, where it is there, its dev file as the test split."""
     common.refuse_other_than_three(ratios)
     refuse_no_share(dev_share)
-    there = {split: file for split, file in zip(("train", "test"), files, strict=True)
-             if split == "train" or file.is_file()}  # fmt: skip
+    there = {"train": files[0]} | ({"test": files[1]} if files[1].is_file() else {})
     read = Counter[str]()
 
     def drawn(split: str, file: Path) -> Iterator[Question]:
@@ -218,16 +218,17 @@ def _pool(
     out: Path,
     questions: Mapping[str, Iterable[Question]],
     splits: Callable[[Mapping[str, list[Query]]], Mapping[str, list[Query]]],
-    key: Callable[[Paragraph], Paragraph] = lambda paragraph: paragraph,
+    by_title: bool = False,
     tokenizer: Path | None = None,
 ) -> common.Statistics:
-    """Write the paragraphs of all questions, each once; ``key``: two paragraphs with the same key are one."""
+    """Write the paragraphs of all questions, each once, or one of each title."""
     ids: dict[bytes, str] = {}
     queries: dict[str, list[Query]] = {split: [] for split in questions}
     without = 0
 
     def digest(paragraph: Paragraph) -> bytes:
-        return hashlib.blake2b("\n".join(key(paragraph)).encode(), digest_size=16).digest()
+        key = paragraph[0] if by_title else "\n".join(paragraph)
+        return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
     def passages() -> Iterator[Passage]:
         nonlocal without
@@ -241,7 +242,7 @@ def _pool(
                 if question.gold:
                     queries[split].append(question.query(ids[digest(gold)] for gold in question.gold))
         if without:
-            print(f"{'left out':<20} {without:,} questions that cannot be answered")
+            print(f"{'left out':<20} {counted(without, 'question')} that cannot be answered")
 
     def judged() -> dict[str, list[Query]]:
         return {split: part for split, part in splits(queries).items() if part}
@@ -261,32 +262,26 @@ def musique_questions(file: Path) -> Iterator[Question]:
         name, text, answer = (
             common.field(record, key, str, file, label) for key in ("id", "question", "answer")
         )
-        paragraphs: dict[int | None, Paragraph] = {}
+        paragraphs: dict[int, Paragraph] = {}
         for entry in common.field(record, "paragraphs", list, file, label):
             content = entry if isinstance(entry, dict) else {}
             title = common.field(content, "title", str, file, label)
             number = common.field(content, "idx", int, file, label)
             paragraphs[number] = title, _text(content, ("paragraph_text", "text"), file, label)
         steps = common.field(record, "question_decomposition", list, file, label)
-        numbers = [step.get("paragraph_support_idx") if isinstance(step, dict) else None for step in steps]
+        supports = [step.get("paragraph_support_idx") if isinstance(step, dict) else None for step in steps]
+        gold = [paragraphs[n] for n in supports if isinstance(n, int) and n in paragraphs]
         answerable = record.get("answerable", True)
-        if answerable and (wrong := [number for number in numbers if number not in paragraphs]):
-            raise common.fault(
-                f"expected 'paragraph_support_idx' to be the 'idx' of a paragraph, got {wrong[0]!r}.",
-                file,
-                label,
-            )
-        aliases = record.get("answer_aliases", [])
-        if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-            raise common.fault(
-                f"expected 'answer_aliases' to be a list of texts, got {aliases!r:.80}.", file, label
-            )
+        if answerable and len(gold) < len(steps):
+            text = f"expected each 'paragraph_support_idx' to be the 'idx' of a paragraph, got {supports}."
+            raise common.fault(text, file, label)
+        aliases = record.get("answer_aliases") and common.strings(record, "answer_aliases", file, label)
         yield Question(
             id=name,
             text=" ".join(text.split()),
-            answers=tuple(dict.fromkeys(span for one in (answer, *aliases) for span in spans(one))),
+            answers=tuple(dict.fromkeys(span for a in (answer, *(aliases or ())) for span in spans(a))),
             metadata={"type": name.partition("__")[0], "answer": answer},
-            gold=tuple(paragraphs[number] for number in numbers) if answerable else (),
+            gold=tuple(gold) if answerable else (),
             paragraphs=list(paragraphs.values()),
         )
 

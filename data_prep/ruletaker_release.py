@@ -74,8 +74,8 @@ def prepare(
     queries = []
     for n, ((text, goal), found) in enumerate(sorted(proofs.items()), 1):
         shortest = sorted(found, key=lambda proof: (len(proof), proof))[:max_proofs]
-        chains = [tuple(ids[statement] for statement in proof) for proof in shortest]
-        facts = [text for proof in shortest for text in proof if isinstance(parse_statement(text), Fact)]
+        chains = [tuple(ids[s] for s in proof) for proof in shortest]
+        facts = [s for proof in shortest for s in proof if isinstance(parse_statement(s), Fact)]
         stored = common.metadata(start=[ids[fact] for fact in dict.fromkeys(facts)], goal=goal, proofs=chains)
         queries.append(Query(f"q{n:05d}", text, chains[0], metadata=stored))
     if not queries:

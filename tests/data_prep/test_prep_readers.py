@@ -70,7 +70,7 @@ def test_musique(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full = [*train, steps("2hop__x", "no answer ?", answerable=False, question_decomposition=[{"id": 1}])]
     write_lines(raw / "musique_full_v1.0_train.jsonl", full)
     pooled.musique(raw, tmp_path / "full", full=True, sample=11)
-    assert "1 questions that cannot be answered" in capsys.readouterr().out
+    assert "1 question that cannot be answered" in capsys.readouterr().out
     hidden = {k: v for k, v in train[0].items() if k not in ("answer", "question_decomposition")}
     write_lines(raw / "musique_ans_v1.0_dev.jsonl", [train[0], hidden])  # as the test files are
     text = fails(pooled.musique, capsys, "--raw", raw, "--out", tmp_path / "new")
@@ -110,15 +110,15 @@ def test_hipporag_keeps_the_corpus_and_finds_gold_by_its_text(tmp_path: Path, ca
         ]  # fmt: skip
         assert [query.evidence for query in load(out)[1]["test"]] == [("d1", "d2")]
     assert "passages: 3 here, 9,811 are published" in capsys.readouterr().out
+    write(raw / "hotpotqa_corpus.json", corpus[:2])
+    text = fails(pooled.hipporag, capsys, "--raw", raw, "--out", tmp_path / "new", "--name", "hotpotqa")
+    assert "hotpotqa_corpus.json: the gold passages of 1 query are not there: 'Ada Reed' of query 'h'" in text
     layout = real("twowiki1000")
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         ours, theirs = ((folder / name).read_text().splitlines()[0] for folder in (out, layout))
         assert (
             ours == theirs if name.endswith("tsv") else json.loads(ours).keys() >= json.loads(theirs).keys()
         )
-    write(raw / "hotpotqa_corpus.json", corpus[:2])
-    text = fails(pooled.hipporag, capsys, "--raw", raw, "--out", tmp_path / "new", "--name", "hotpotqa")
-    assert "hotpotqa_corpus.json: the gold passages of 1 query are not there: 'Ada Reed' of query 'h'" in text
 
 
 def test_hover(tmp_path: Path, capsys) -> None:
@@ -318,7 +318,7 @@ def test_ruletaker_release_gives_proofs_that_pass_the_graph_checks(tmp_path: Pat
     questions = [
         question("The cow chases the dog.", '("cow" "chases" "dog" "+")', "proof", f"[({once})]"),
         question("The cow is not old.", '("cow" "is" "old" "-")', "inv-proof", f"[({twice} OR (triple1))]"),
-        question("The cow is old.", '("cow" "is" "old" "+")', "proof", f"[(((triple1 NAF) -> rule2))]"),
+        question("The cow is old.", '("cow" "is" "old" "+")', "proof", "[(((triple1 NAF) -> rule2))]"),
         question("The cow is red.", '("cow" "is" "red" "+")', "rconc", "[@1: [CWA. (rule1 <- FAIL)]]"),
         question("The cow is big.", '("cow" "is" "big" "+")', "proof", "[(((triple1 triple2) -> rule2))]"),
     ]
@@ -364,13 +364,14 @@ def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     sets = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels.tsv"}
     card = "".join(
-        f"- config_name: {name}\n  data_files:\n  - split: {'test' if name == 'default' else name}\n    path: {file}\n"
+        f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {file}\n"
         for name, file in sets.items()
     )
     hub = tmp_path / "hub"
     write(hub / "README.md", f"---\nconfigs:\n{card}---\n")
-    write_lines(hub / "corpus.jsonl", [{"_id": f"d{n}", "title": "T", "text": t, "year": n} for n, t in enumerate(
-        ("the otter swims", "the lynx hunts"))])  # fmt: skip
+    texts = enumerate(("the otter swims", "the lynx hunts"))
+    rows = [{"_id": f"d{n}", "title": "T", "text": text, "year": n} for n, text in texts]
+    write_lines(hub / "corpus.jsonl", rows)
     write_lines(hub / "queries.jsonl", [{"_id": "q", "text": "who hunts"}])
     write(hub / "qrels.tsv", "query-id\tcorpus-id\tscore\nq\td1\t2\n")
     run = ["retrieve", "bm25", f"--data=hub:{hub}", "--split=test", f"--output={tmp_path / 'run'}"]

@@ -30,7 +30,7 @@ EXCEPT = {
                 "browsecomp_plus",
                 "qrecc",
                 "ruletaker_release",
-            ]  # fmt: skip
+            ]
         ),
         "writes as `prepare hotpotqa` does",
     ),
