@@ -192,14 +192,8 @@ def supporting_titles(record: dict[str, Any], file: Path, label: str) -> list[st
 def _questions(file: Path) -> Iterator[Question]:
     for label, record, (name, text, answer, kind) in read_records(file, KINDS):
         titles = {_key(title): title for title in supporting_titles(record, file, label)}
-        stored = {"level": level_of(record), "answer": answer}
+        stored = {"level": str(record.get("level") or ""), "answer": answer}
         yield Question(name, text, answer, kind, stored, tuple(titles.values()))
-
-
-def level_of(record: dict[str, Any]) -> str:
-    """The level of difficulty of a question of HotpotQA; empty where the file has none."""
-    level = record.get("level")
-    return level if isinstance(level, str) else ""
 
 
 def _claims(file: Path) -> Iterator[Question]:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from data_prep import common, stream
 from data_prep.hotpotqa_full import refuse_no_share
@@ -28,14 +28,6 @@ PUBLISHED = {"train": 307_373, "test": 7_830, "passages": 109_739}
 
 _TAG = re.compile(r"</?[A-Za-z][^\s<>]*>")
 _TITLE = re.compile(r"<H1> (.*?) </H1>")
-
-
-class Page(NamedTuple):
-    """A record of the release: title, text, and the question with its short answers."""
-
-    title: str
-    text: str
-    query: Query
 
 
 def prepare(
@@ -65,11 +57,11 @@ def prepare(
     def passages() -> Iterator[Passage]:
         for split, name in FILES.items():
             file = next((f for n in (PREFIX + name, name) if (f := find_raw(raw, n)).is_file()), raw / name)
-            for page in _pages(file, words):
+            for title, text, query in _pages(file, words):
                 number = f"p{len(ids):06d}"
-                if ids.setdefault(_key(page.title), number) == number:
-                    yield Passage(number, page.text, page.title)
-                queries[split].append(page.query._replace(evidence=(ids[_key(page.title)],)))
+                if ids.setdefault(_key(title), number) == number:
+                    yield Passage(number, text, title)
+                queries[split].append(query._replace(evidence=(ids[_key(title)],)))
 
     def judged() -> dict[str, list[Query]]:
         official = stream.without_leaks(queries, lambda query: query.text, drop_leaks)
@@ -82,7 +74,8 @@ def prepare(
     common.compare(numbers, PUBLISHED, **{split: len(read) for split, read in queries.items()})
 
 
-def _pages(file: Path, words: int | None) -> Iterator[Page]:
+def _pages(file: Path, words: int | None) -> Iterator[tuple[str, str, Query]]:
+    """(title, text, question with its short answers) of every record."""
     for line, record in read_json_lines(file):
         name = record.get("example_id")
         if not isinstance(name, int | str):
@@ -93,15 +86,9 @@ def _pages(file: Path, words: int | None) -> Iterator[Page]:
         if not title.strip():
             raise DataError("the document has no 'document_title', and no <H1> in its text.", file, line)
         plain = _TAG.sub(" ", text.partition("</H1>")[2] or text).split()
-        yield Page(
-            " ".join(title.split()),
-            " ".join(plain[:words]),
-            Query(
-                id=str(name),
-                text=" ".join(common.field(record, "question_text", str, file, line).split()),
-                answers=tuple(dict.fromkeys(_answers(record, tokens, file, line))),
-            ),
-        )
+        question = " ".join(common.field(record, "question_text", str, file, line).split())
+        answers = tuple(dict.fromkeys(_answers(record, tokens, file, line)))
+        yield " ".join(title.split()), " ".join(plain[:words]), Query(str(name), question, (), answers)
 
 
 def _tokens(record: dict[str, Any], file: Path, line: int) -> list[str]:

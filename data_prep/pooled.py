@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from data_prep import common, hops, stream
 from data_prep.hotpotqa_full import KINDS as HOTPOT_KINDS
-from data_prep.hotpotqa_full import level_of, read_records, refuse_no_share, spans, supporting_titles
+from data_prep.hotpotqa_full import read_records, refuse_no_share, spans, supporting_titles
 from data_prep.raw import find_raw, read_json_lines, read_json_list
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
@@ -299,11 +299,11 @@ def twowiki_questions(file: Path) -> Iterator[Question]:
 def hotpot_questions(file: Path) -> Iterator[Question]:
     """The questions of a file of HotpotQA with paragraphs (the distractor setting)."""
     for label, record, (name, text, answer, kind) in read_records(file, HOTPOT_KINDS):
-        context = dict(_context(record, file, label))
+        context = dict(_context(record, file, label, blank=True))
         titles = _gold_titles(record, context, file, label)
         ordered = hops.order(text, [hops.read(t, context[t], titles, answer) for t in titles], kind)
         gold = tuple((hop.title, context[hop.title]) for hop in ordered.hops)
-        stored = {**ordered.metadata(kind), "level": level_of(record), "answer": answer}
+        stored = {**ordered.metadata(kind), "level": str(record.get("level") or ""), "answer": answer}
         yield Question(name, text, spans(answer), stored, gold, list(context.items()))
 
 
@@ -319,8 +319,8 @@ def _gold_titles(
     return titles
 
 
-def _context(record: dict[str, Any], file: Path, label: str) -> Iterator[Paragraph]:
-    """The paragraphs of a question, each title once."""
+def _context(record: dict[str, Any], file: Path, label: str, blank: bool = False) -> Iterator[Paragraph]:
+    """The paragraphs of a question, each title once; ``blank``: also those without a sentence."""
     seen: set[str] = set()
     for entry in common.field(record, "context", list, file, label):
         match entry:
@@ -332,7 +332,7 @@ def _context(record: dict[str, Any], file: Path, label: str) -> Iterator[Paragra
                 raise common.fault(
                     f"expected 'context' as [title, [sentences]], got {entry!r:.80}.", file, label
                 )
-        if text and title not in seen:  # some paragraphs of the release have no sentence
+        if (text or blank) and title not in seen:
             seen.add(title)
             yield title, text
 
