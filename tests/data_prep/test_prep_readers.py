@@ -362,7 +362,7 @@ def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    sets = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels.tsv"}
+    sets = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels.jsonl"}
     card = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {file}\n"
         for name, file in sets.items()
@@ -373,7 +373,7 @@ def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     rows = [{"_id": f"d{n}", "title": "T", "text": text, "year": n} for n, text in texts]
     write_lines(hub / "corpus.jsonl", rows)
     write_lines(hub / "queries.jsonl", [{"_id": "q", "text": "who hunts"}])
-    write(hub / "qrels.tsv", "query-id\tcorpus-id\tscore\nq\td1\t2\n")
+    write_lines(hub / "qrels.jsonl", [{"query-id": "q", "corpus-id": "d1", "score": 2.0}])
     run = ["retrieve", "bm25", f"--data=hub:{hub}", "--split=test", f"--output={tmp_path / 'run'}"]
     assert main(run) == 0
     folder = Path(capsys.readouterr().err.split(" is now in ")[1].split(";")[0])
