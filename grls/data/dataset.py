@@ -283,9 +283,9 @@ def write_dataset(
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
             for p in passages.records() if isinstance(passages, Corpus) else passages:
-                plain = isinstance(p, Passage)
-                record = {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} if plain else p
-                write_line(stream, record)
+                if isinstance(p, Passage):
+                    p = {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}}
+                write_line(stream, p)
         with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
             for q in queries:
                 write_line(stream, query_record(q))
