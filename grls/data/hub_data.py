@@ -68,7 +68,7 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
     for split, rows in (
         (s, r) for config, splits in sets.items() if config != corpus for s, r in splits.items()
     ):
-        columns = next(iter(rows), {})
+        columns: Mapping[str, Any] = next(iter(rows), {})
         if column_of(columns, QUERY) is not None and column_of(columns, PASSAGE) is not None:
             gold = of_rows(columns, list(rows), [query.id for query in queries])
             qrels[split] = {query: judged.grades for query, judged in gold.items()}
