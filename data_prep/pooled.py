@@ -142,19 +142,19 @@ def hotpotqa_distractor(raw: Path, out: Path) -> None:
 def hipporag(
     raw: Path,
     out: Path,
-    name: Literal["musique", "2wikimultihopqa", "hotpotqa"],
+    questions: Literal["musique", "2wikimultihopqa", "hotpotqa"],
     drop_missing: bool = False,
 ) -> None:
     """Prepare a set of HippoRAG, 1,000 questions, as a test split; passages keep the order of its corpus.
 
     Args:
-        raw: Folder with NAME.json and NAME_corpus.json.
+        raw: Folder with QUESTIONS.json and QUESTIONS_corpus.json.
         out: Folder to write; an earlier one is replaced.
-        name: The set.
+        questions: The set.
         drop_missing: Leave out questions whose gold paragraphs the corpus lacks, instead of refusing.
     """
-    questions, size = HIPPORAG[name]
-    corpus_file = find_raw(raw, f"{name}_corpus.json")
+    read, size = HIPPORAG[questions]
+    corpus_file = find_raw(raw, f"{questions}_corpus.json")
     passages, ids = [], dict[str, str]()
     for n, (label, record) in enumerate(read_json_list(corpus_file)):
         title = common.field(record, "title", str, corpus_file, label)
@@ -162,7 +162,7 @@ def hipporag(
         passages.append(Passage(f"d{n}", text, title))
         ids.setdefault(_dense((title, text)), f"d{n}")
     queries, missing = [], {}
-    for question in questions(find_raw(raw, f"{name}.json")):
+    for question in read(find_raw(raw, f"{questions}.json")):
         names = {paragraph: ids.get(_dense(paragraph)) for paragraph in question.gold}
         queries.append(question.query(passage for passage in names.values() if passage))
         if lost := [title for (title, _), passage in names.items() if passage is None]:

@@ -111,7 +111,7 @@ def test_hipporag_keeps_the_corpus_and_finds_gold_by_its_text(tmp_path: Path, ca
         assert [query.evidence for query in load(out)[1]["test"]] == [("d1", "d2")]
     assert "passages: 3 here, 9,811 are published" in capsys.readouterr().out
     write(raw / "hotpotqa_corpus.json", corpus[:2])
-    text = fails(pooled.hipporag, capsys, "--raw", raw, "--out", tmp_path / "new", "--name", "hotpotqa")
+    text = fails(pooled.hipporag, capsys, "--raw", raw, "--out", tmp_path / "new", "--questions", "hotpotqa")
     assert "hotpotqa_corpus.json: the gold passages of 1 query are not there: 'Ada Reed' of query 'h'" in text
     layout = real("twowiki1000")
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
