@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from jsonargparse import auto_cli
 
 from data_prep import interrupted
-from grls.data.dataset import Qrels, relevant, write_dataset
+from grls.data.dataset import Qrels, relevant, turns_of, write_dataset
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
@@ -144,6 +144,11 @@ def query_key(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def asked_key(query: Query) -> str:
+    """The key of a query's text, and of the conversation before it."""
+    return query_key(" ".join(text for turn in (*turns_of(query), [query.text]) for text in turn))
+
+
 def split(
     items: Sequence[Item],
     ratios: Sequence[float],
@@ -212,7 +217,7 @@ def refuse_faulty(data: Dataset) -> None:
         if query.id in ids:
             raise DataError(f"two queries have the id {query.id!r}; give each query an id of its own.")
         ids.add(query.id)
-    texts = {query.id: query_key(query.text) for query in data.queries}
+    texts = {query.id: asked_key(query) for query in data.queries}
     first: dict[str, str] = {}
     for name, judged in data.qrels.items():
         for query_id in judged:
@@ -317,6 +322,21 @@ def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistic
     return numbers
 
 
+def compare(numbers: Statistics, published: Mapping[str, int], **further: int) -> None:
+    """Print a warning for each number of a data set that differs from the published one.
+
+    Args:
+        numbers: Of the data set that was written.
+        published: ``passages``, ``test queries`` and the like, or a name of ``further`` -> published number.
+        **further: Further numbers, such as the records of a file before the split.
+    """
+    counts = {f"{name} queries": count for name, count in numbers.queries.items()}
+    counts |= {"passages": numbers.corpus_size, **further}
+    for name, expected in published.items():
+        if counts.get(name, 0) != expected:
+            print(f"{'warning':<20} {name}: {counts.get(name, 0):,} here, {expected:,} are published")
+
+
 def metadata(**values: object) -> str:
     """The metadata of a query as JSON text."""
     return json.dumps(values, ensure_ascii=False)
@@ -342,11 +362,13 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
         and not (isinstance(value, str) and not value.strip())
     ):
         return value
-    fault = "the key is missing" if key not in record else f"got {value!r:.80}"
-    text = f"expected {key!r} to be a non-empty {kind.__name__}, {fault}."
-    if isinstance(line, int):
-        raise DataError(text, file, line)
-    raise DataError(f"{line}: {text}", file)
+    got = "the key is missing" if key not in record else f"got {value!r:.80}"
+    raise fault(f"expected {key!r} to be a non-empty {kind.__name__}, {got}.", file, line)
+
+
+def fault(text: str, file: Path, line: int | str) -> DataError:
+    """The error of a raw record; ``line`` as in :func:`field`."""
+    return DataError(text, file, line) if isinstance(line, int) else DataError(f"{line}: {text}", file)
 
 
 def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) -> list[str]:

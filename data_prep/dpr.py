@@ -1,4 +1,4 @@
-"""Natural Questions as dense passage retrieval released them: question -> passage of Wikipedia.
+"""Natural Questions and SQuAD as dense passage retrieval released them: question -> passage of Wikipedia.
 
 The full-size counterpart of :mod:`data_prep.nq` (arXiv 2004.04906): 21 million passages of 100 words and the
 training and development questions with their positive passages, matched by passage id. The corpus is written
@@ -7,7 +7,8 @@ as it is read; memory holds the questions and the ids of their gold passages, ne
 The test questions come with a gold paragraph of the original page (``nq-test_gold_info.json``) instead of a
 passage id. Their gold passage has the same title and shares the most words with that paragraph, at least half
 of the shorter of the two; passages with an accepted answer win over passages without one. Questions without
-such a passage cannot be judged and are left out; the command prints their number.
+such a passage cannot be judged and are left out; the command prints their number. SQuAD's test questions
+(Open-SQuAD, arXiv 2212.14024) have their paragraphs in SQuAD's own ``dev-v1.1.json``, of an older Wikipedia.
 """
 
 from __future__ import annotations
@@ -25,34 +26,46 @@ from grls.errors import DataError
 from grls.io.progress import counted
 
 PASSAGES = "psgs_w100.tsv"
-QUESTIONS = "biencoder-nq-{split}.json"
-TEST_ANSWERS = "nq-test.qa.csv"
-TEST_GOLD = "nq-test_gold_info.json"
+QUESTIONS = "biencoder-{questions}-{split}.json"
+TEST_ANSWERS = "{questions}-test.qa.csv"
+TEST_GOLD = {"nq": "nq-test_gold_info.json", "squad1": "dev-v1.1.json"}
+PUBLISHED = {
+    "nq": {"train": 58_880, "dev": 6_515, "test": 3_610, "passages": 21_015_324},
+    "squad1": {"train": 70_096, "dev": 7_921, "test": 10_570, "passages": 21_015_324},
+}
+"""Training and dev questions with a positive passage, and all test questions."""
 ID_KEYS = ("passage_id", "psg_id")
 
 
 def prepare(
     raw: Path,
     out: Path,
+    questions: Literal["nq", "squad1"] = "nq",
     gold: Literal["first", "all"] = "first",
     drop_leaks: bool = False,
     drop_missing: bool = False,
     tokenizer: Path | None = None,
 ) -> None:
-    """Prepare DPR's release of Natural Questions, at any size.
+    """Prepare DPR's release of Natural Questions or of SQuAD (Open-SQuAD), at any size.
 
     Args:
         raw: Folder with psgs_w100.tsv, biencoder-nq-train.json and biencoder-nq-dev.json, and for a test
             split nq-test_gold_info.json, with accepted answers from nq-test.qa.csv; each may be gzip'd (.gz).
+            With --questions squad1: biencoder-squad1-train.json and so on, squad1-test.qa.csv, and
+            dev-v1.1.json of SQuAD in place of nq-test_gold_info.json.
         out: Folder to write; an earlier one is replaced.
+        questions: Whose questions.
         gold: Gold passages: the first positive passage, as in DPR's training, or all of them.
         drop_leaks: If a question stands in two splits, leave it out of the earlier of train, dev and test,
             instead of refusing the files.
         drop_missing: Leave out questions whose gold passages are not in the corpus, instead of refusing.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    splits: dict[str, list[Query]] = {s: list(_questions(raw, s, gold)) for s in ("train", "dev")}
-    matcher = TestGold(raw)
+    splits: dict[str, list[Query]] = {
+        split: list(_questions(raw, questions, split, gold)) for split in ("train", "dev")
+    }
+    matcher = TestGold(raw, questions)
+    read = {split: len(asked) for split, asked in {**splits, "test": matcher.queries}.items() if asked}
     splits = stream.without_leaks({**splits, "test": matcher.queries}, lambda query: query.text, drop_leaks)
     watch = stream.GoldWatch(splits)
     corpus = find_raw(raw, PASSAGES)
@@ -68,12 +81,14 @@ def prepare(
         queries["test"] = matcher.matched(queries["test"])
         return {name: judged for name, judged in queries.items() if judged}
 
-    stream.finish_stream(out, watch.watch(passages()), judged, tokenizer)
+    numbers = stream.finish_stream(out, watch.watch(passages()), judged, tokenizer)
+    there = {name: count for name, count in PUBLISHED[questions].items() if name in (*read, "passages")}
+    common.compare(numbers, there, **read)
 
 
-def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
+def _questions(raw: Path, questions: str, split: str, gold: str) -> Iterator[Query]:
     """The questions of a split with a positive passage; DPR also skips the others."""
-    file = find_raw(raw, QUESTIONS.format(split=split))
+    file = find_raw(raw, QUESTIONS.format(questions=questions, split=split))
     skipped = 0
     for number, (label, record) in enumerate(read_json_list(file), 1):
         text = common.field(record, "question", str, file, label)
@@ -85,7 +100,7 @@ def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
             continue
         evidence = [_passage_id(p, file, label) for p in (positives[:1] if gold == "first" else positives)]
         answers = tuple(common.strings(record, "answers", file, label))
-        yield Query(f"nq-{split}-{number}", text, tuple(dict.fromkeys(evidence)), answers)
+        yield Query(f"{questions}-{split}-{number}", text, tuple(dict.fromkeys(evidence)), answers)
     if skipped:
         print(f"{'left out':<20} {counted(skipped, f'{split} question')} without a positive passage")
 
@@ -105,35 +120,38 @@ class TestGold:
     """Finds the passage for each test question while the corpus goes by.
 
     Attributes:
-        queries: The test questions, without evidence; none without ``nq-test_gold_info.json``.
+        queries: The test questions, without evidence; none without the file of their gold.
     """
 
     __test__ = False  # not a class of tests
 
-    def __init__(self, raw: Path):
+    def __init__(self, raw: Path, questions: str):
         self.queries: list[Query] = []
         self._paragraphs: dict[str, Counter[str]] = {}
         self._by_title: dict[str, list[Query]] = {}
         self._best: dict[str, tuple[bool, int, str]] = {}
-        gold_file, answers_file = find_raw(raw, TEST_GOLD), find_raw(raw, TEST_ANSWERS)
+        gold_file = find_raw(raw, TEST_GOLD[questions])
+        answers_file = find_raw(raw, TEST_ANSWERS.format(questions=questions))
         if not gold_file.is_file():
             if answers_file.is_file():
                 raise DataError(
-                    f"the file names no gold passages; put {TEST_GOLD} beside it, or remove it to prepare "
-                    "only train and dev.",
+                    f"the file names no gold passages; put {TEST_GOLD[questions]} beside it, or remove it to "
+                    "prepare only train and dev.",
                     answers_file,
                 )
             return
         answers = _test_answers(answers_file) if answers_file.is_file() else {}
-        for number, (label, record) in enumerate(read_json_list(gold_file, "data"), 1):
-            self._add(f"nq-test-{number}", record, answers, gold_file, label)
+        records = read_json_list(gold_file, "data") if questions == "nq" else _squad(gold_file)
+        for number, (label, record) in enumerate(records, 1):
+            self._add(f"{questions}-test-{number}", record, answers, gold_file, label)
 
     def _add(
         self, name: str, record: dict[str, Any], answers: dict[str, tuple[str, ...]], file: Path, label: str
     ) -> None:
         text = common.field(record, "question", str, file, label)
         short = record.get("short_answers")
-        known = tuple(a for a in short if isinstance(a, str) and a.strip()) if isinstance(short, list) else ()
+        listed = short if isinstance(short, list) else []
+        known = tuple(dict.fromkeys(a for a in listed if isinstance(a, str) and a.strip()))
         query = Query(name, text, answers=answers.get(common.query_key(text), known))
         self.queries.append(query)
         title, paragraph = (record.get(key) for key in ("title", "context"))
@@ -161,6 +179,19 @@ class TestGold:
         if queries:
             print(f"{'test questions':<20} {len(judged):,} of {len(queries):,} matched with a passage")
         return judged
+
+
+def _squad(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(label, question) of a file of SQuAD 1.1, in the form of the test questions of Natural Questions."""
+    for label, page in read_json_list(file, "data"):
+        title = common.field(page, "title", str, file, label).replace("_", " ")
+        for paragraph in common.field(page, "paragraphs", list, file, label):
+            held = paragraph if isinstance(paragraph, dict) else {}
+            context = common.field(held, "context", str, file, label)
+            for entry in common.field(held, "qas", list, file, label):
+                asked = entry if isinstance(entry, dict) else {}
+                answers = [a.get("text") for a in asked.get("answers") or () if isinstance(a, dict)]
+                yield label, {**asked, "title": title, "context": context, "short_answers": answers}
 
 
 def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:

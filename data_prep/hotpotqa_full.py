@@ -1,4 +1,4 @@
-"""HotpotQA at full size, in its full-wiki setting: question -> two abstracts in retrieval order.
+"""HotpotQA at full size, in its full-wiki setting: question -> two abstracts in retrieval order; and HoVer.
 
 The raw files are the official ones: 90,447 training and 7,405 development questions, and five million
 abstracts of Wikipedia as ``bz2`` files of JSON lines. The test questions have no gold passages, so as in the
@@ -9,6 +9,9 @@ their gold passages that :mod:`data_prep.hops` needs.
 A gold title names the abstract with the same title, after HTML entities are resolved and accents composed
 (Unicode NFC); the first of two such abstracts counts. Sentences are joined by a space. The answers "yes" and
 "no" stand only in the metadata: a passage does not answer a question because it holds the word "yes".
+
+HoVer's claims (arXiv 2011.03088) are about the same abstracts, two to four each, and its dev claims are our
+test split. A claim with two gold abstracts is ordered as a question is; of three or four any order is right.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from data_prep import common, hops, stream
 from data_prep.raw import find_raw, read_json_lines, read_json_list
@@ -29,35 +32,41 @@ ABSTRACTS = "enwiki-20171001-pages-meta-current-withlinks-abstracts"
 TRAIN = "hotpot_train_v1.1.json"
 TEST = ("hotpot_dev_fullwiki_v1.json", "hotpot_dev_distractor_v1.json")
 KINDS = ("bridge", hops.COMPARISON)
+HOVER_TRAIN, HOVER_TEST = "hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"
+LABELS = ("SUPPORTED", "NOT_SUPPORTED")
+PUBLISHED = {"hotpotqa": {"train": 90_447, "test": 7_405}, "hover": {"train": 18_171, "test": 4_000}}
 
 
 class Question(NamedTuple):
-    """A question before its passages are known."""
+    """A question, or a claim without an answer, before its passages are known."""
 
     id: str
     text: str
     answer: str
     kind: str
-    level: str
+    metadata: dict[str, Any]
     titles: tuple[str, ...]
 
 
 def prepare(
     raw: Path,
     out: Path,
+    questions: Literal["hotpotqa", "hover"] = "hotpotqa",
     dev_share: float = 0.02,
     seed: int = 0,
     drop_leaks: bool = False,
     drop_missing: bool = False,
     tokenizer: Path | None = None,
 ) -> None:
-    """Prepare HotpotQA's full-wiki setting.
+    """Prepare HotpotQA's full-wiki setting, or HoVer's claims over the same abstracts.
 
     Args:
         raw: Folder with hotpot_train_v1.1.json, hotpot_dev_fullwiki_v1.json (or the same questions as
             hotpot_dev_distractor_v1.json) and the unpacked folder
-            enwiki-20171001-pages-meta-current-withlinks-abstracts.
+            enwiki-20171001-pages-meta-current-withlinks-abstracts. With --questions hover:
+            hover_train_release_v1.1.json and hover_dev_release_v1.1.json in place of the first two.
         out: Folder to write; an earlier one is replaced.
+        questions: Whose questions, or claims.
         dev_share: Share of the training questions that becomes the dev split.
         seed: Seed of the draw of the dev split.
         drop_leaks: Leave out training questions whose text stands in the test split, instead of refusing the
@@ -65,23 +74,33 @@ def prepare(
         drop_missing: Leave out questions whose gold titles the abstracts lack, instead of refusing the files.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    if not 0 < dev_share < 1:
-        raise ConfigError(f"expected dev_share to lie between 0 and 1, got {dev_share}.")
+    refuse_no_share(dev_share)
     test_file = next((f for name in TEST if (f := find_raw(raw, name)).is_file()), raw / TEST[0])
-    official = {"train": list(_questions(find_raw(raw, TRAIN))), "test": list(_questions(test_file))}
+    if questions == "hover":
+        official = {"train": list(_claims(raw / HOVER_TRAIN)), "test": list(_claims(raw / HOVER_TEST))}
+    else:
+        official = {"train": list(_questions(find_raw(raw, TRAIN))), "test": list(_questions(test_file))}
+    read = {split: len(asked) for split, asked in official.items()}
     official = stream.without_leaks(official, lambda question: question.text, drop_leaks)
     shares = (1 - dev_share, dev_share)
     train, dev = common.split(official["train"], shares, seed, group=lambda q: common.query_key(q.text))
     splits = {"train": train, "dev": dev, "test": official["test"]}
-    gold = Gold([question for questions in splits.values() for question in questions])
+    gold = Gold([question for part in splits.values() for question in part])
 
     def judged() -> dict[str, list[Query]]:
-        queries = {name: [gold.query(q) for q in questions] for name, questions in splits.items()}
+        queries = {name: [gold.query(q) for q in part] for name, part in splits.items()}
         queries = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
-        return {name: questions for name, questions in queries.items() if questions}
+        return {name: part for name, part in queries.items() if part}
 
-    stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
+    numbers = stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
     print(hops.describe(gold.rules))
+    common.compare(numbers, {**PUBLISHED[questions], "passages": 5_233_329}, **read)
+
+
+def refuse_no_share(dev_share: float) -> None:
+    """Refuse a share of the dev split that is no share (ConfigError)."""
+    if not 0 < dev_share < 1:
+        raise ConfigError(f"expected dev_share to lie between 0 and 1, got {dev_share}.")
 
 
 class Gold:
@@ -124,14 +143,18 @@ class Gold:
         ids = {hop.title: name for name, hop in known}
         ordered = hops.order(question.text, [hop for _, hop in known], question.kind)
         self.rules[ordered.rule] += len(known) == len(question.titles)
-        stored = {**ordered.metadata(question.kind), "level": question.level, "answer": question.answer}
         return Query(
             id=question.id,
             text=question.text,
             evidence=tuple(ids[hop.title] for hop in ordered.hops),
-            answers=() if question.answer.lower() in ("yes", "no") else (question.answer,),
-            metadata=common.metadata(**stored),
+            answers=spans(question.answer),
+            metadata=common.metadata(**ordered.metadata(question.kind), **question.metadata),
         )
+
+
+def spans(answer: str) -> tuple[str, ...]:
+    """The answers that may stand in a passage: neither "yes" nor "no", nor the missing one of a claim."""
+    return () if answer.lower() in ("yes", "no", "") else (answer,)
 
 
 def read_records(
@@ -167,10 +190,22 @@ def supporting_titles(record: dict[str, Any], file: Path, label: str) -> list[st
 
 
 def _questions(file: Path) -> Iterator[Question]:
-    for label, record, texts in read_records(file, KINDS):
-        level = record.get("level")
+    for label, record, (name, text, answer, kind) in read_records(file, KINDS):
         titles = {_key(title): title for title in supporting_titles(record, file, label)}
-        yield Question(*texts, level if isinstance(level, str) else "", tuple(titles.values()))
+        stored = {"level": str(record.get("level") or ""), "answer": answer}
+        yield Question(name, text, answer, kind, stored, tuple(titles.values()))
+
+
+def _claims(file: Path) -> Iterator[Question]:
+    for label, record in read_json_list(file):
+        name, text, verdict = (
+            common.field(record, key, str, file, label) for key in ("uid", "claim", "label")
+        )
+        if verdict not in LABELS:
+            raise DataError(f"{label}: expected 'label' to be {' or '.join(LABELS)}, got {verdict!r}.", file)
+        kind = f"{common.field(record, 'num_hops', int, file, label)} hops"
+        titles = {_key(title): title for title in supporting_titles(record, file, label)}
+        yield Question(name, " ".join(text.split()), "", kind, {"label": verdict}, tuple(titles.values()))
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

@@ -169,6 +169,28 @@ def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, record
 
 
+def read_parquet(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ("row n", values of ``columns``) of a Parquet file, some rows at a time.
+
+    Raises:
+        DataError: The file is missing, damaged, or lacks a column.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    expected = f"a Parquet file with the columns {', '.join(columns)}"
+    with open_raw(file, expected) as stream:
+        try:
+            table = ParquetFile(stream)
+            if missing := [column for column in columns if column not in table.schema_arrow.names]:
+                raise DataError(f"expected {expected}; it lacks {', '.join(missing)}.", file)
+            batches = table.iter_batches(1000, columns=list(columns))
+            for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
+                yield f"row {number}", row
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"expected {expected} ({error}); fetch the file again.", file) from None
+
+
 def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[Any]:
     with needing("releases", f"{file} is read one record at a time, which"):
         ijson: Any = import_module("ijson")  # imported here, because only the full releases need it

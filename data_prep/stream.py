@@ -24,6 +24,7 @@ def finish_stream(
     passages: Iterable[Passage],
     splits: Callable[[], Mapping[str, Sequence[Query]]],
     tokenizer: Path | None = None,
+    grades: Qrels | None = None,
 ) -> common.Statistics:
     """The same as :func:`data_prep.common.finish`, for a corpus that is too large to hold or to walk twice.
 
@@ -33,6 +34,7 @@ def finish_stream(
         splits: Returns split -> queries with their evidence. It is called after the last passage was written,
             so it may use facts gathered while the passages went by.
         tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
+        grades: Query id -> passage id -> grade of judged queries; None: the evidence, each with grade 1.
 
     Raises:
         DataError: A query text stands in two splits, a query has no text, two have one id, or ``passages`` or
@@ -44,7 +46,8 @@ def finish_stream(
         # write_dataset asks for queries after the last passage, and for qrels after the last query.
         data = common.dataset([], splits())
         common.refuse_faulty(data)
-        qrels.update(data.qrels)
+        for name, judged in data.qrels.items():
+            qrels[name] = judged if grades is None else {query: grades[query] for query in judged}
         yield from data.queries
 
     write_dataset(out, tally, late_queries(), qrels)

@@ -55,8 +55,8 @@ def _stage(summary: str, name: str) -> Verb:
     return Verb(summary, "train:train_stage", training=name)
 
 
-def _data_set(summary: str, name: str) -> Verb:
-    return Verb(summary, f"data_prep.{name}:prepare")
+def _data_set(summary: str, module: str, function: str = "prepare") -> Verb:
+    return Verb(summary, f"data_prep.{module}:{function}")
 
 
 VERBS = {
@@ -66,14 +66,29 @@ VERBS = {
             "beir": _data_set("any BEIR folder, or a pair of JSONL files", "beir"),
             "texts": _data_set("a folder of texts: passages to retrieve, and texts to read", "texts"),
             "ruletaker": _data_set("rules and proofs, generated", "ruletaker"),
+            "ruletaker_release": _data_set("rules and proofs of RuleTaker's own files", "ruletaker_release"),
             "entailmentbank": _data_set("question and answer -> the facts of a proof", "entailmentbank"),
             "strategyqa": _data_set("question -> facts, or evidence paragraphs", "strategyqa"),
             "explagraphs": _data_set("belief and argument -> paths of a graph", "explagraphs"),
             "hotpotqa": _data_set("question -> two paragraphs; a sample", "hotpotqa"),
-            "hotpotqa_full": _data_set("HotpotQA in full: five million abstracts", "hotpotqa_full"),
-            "twowiki": _data_set("2WikiMultihopQA: question -> two or four paragraphs", "twowiki"),
+            "hotpotqa_full": _data_set("HotpotQA or HoVer over five million abstracts", "hotpotqa_full"),
+            "hotpotqa_distractor": _data_set(
+                "HotpotQA's dev questions over their own paragraphs", "pooled", "hotpotqa_distractor"
+            ),
+            "twowiki": _data_set("2WikiMultihopQA: question -> two or four paragraphs", "pooled", "twowiki"),
+            "musique": _data_set("MuSiQue: question -> two to four paragraphs", "pooled", "musique"),
+            "hipporag": _data_set(
+                "HippoRAG's MuSiQue, 2WikiMultihopQA, HotpotQA: 1,000 questions each", "pooled", "hipporag"
+            ),
+            "multihop_rag": _data_set("MultiHop-RAG: question -> news articles", "multihop_rag"),
             "nq": _data_set("Natural Questions, a sample", "nq"),
-            "dpr": _data_set("Natural Questions in full: 21 million passages", "dpr"),
+            "dpr": _data_set("Natural Questions or SQuAD over 21 million passages", "dpr"),
+            "nq320k": _data_set("Natural Questions -> whole articles", "nq320k"),
+            "msmarco": _data_set("MS MARCO passages, TREC DL 2019 and 2020", "judged", "msmarco"),
+            "browsecomp_plus": _data_set(
+                "BrowseComp-Plus: question -> web pages", "judged", "browsecomp_plus"
+            ),
+            "qrecc": _data_set("QReCC: a conversation's question -> passages", "judged", "qrecc"),
             "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),
             "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
             "pseudo-queries": Verb(
@@ -290,6 +305,11 @@ class Command:
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
+        for name in options.keys() & {"data", "corpus"}:
+            if isinstance(options[name], str) and options[name].startswith("hub:"):
+                from grls.data.hub_data import local_folder
+
+                options[name] = local_folder(options[name])
         with verifying(options.pop("verify", None)), showing():
             function(**options)
 

@@ -7,6 +7,6 @@ the turn markers of a chat). ``words`` splits texts into words (``language`` gue
 ``sentences`` into sentences; ``evidence`` makes the excerpts of passages that a hop reads. ``spans`` are
 identifiers of n words; ``neighbours`` are passages similar to each other. ``filters`` says which passages a
 query may find (``filter_options``: the options of a command), and ``where`` reads a filter that is written as
-text. ``inputs/`` makes passages, queries and judgements of Python objects, and ``preparers`` are functions of
-plugins that prepare data sets.
+text. ``inputs/`` makes passages, queries and judgements of Python objects, ``hub_data`` makes a folder of a
+data set of the hub, and ``preparers`` are functions of plugins that prepare data sets.
 """

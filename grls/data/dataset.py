@@ -256,7 +256,7 @@ def turns_of(query: Query) -> list[list[str]]:
 
 def write_dataset(
     folder: str | Path,
-    passages: Iterable[Passage],
+    passages: Iterable[Passage | dict[str, Any]],
     queries: Iterable[Query],
     qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
 ) -> None:
@@ -264,7 +264,8 @@ def write_dataset(
 
     Args:
         folder: Destination; an earlier data set there is replaced.
-        passages: The corpus, streamed; a :class:`Corpus` keeps the metadata of its passages.
+        passages: The corpus, streamed: passages, or objects of ``corpus.jsonl``. A :class:`Corpus` keeps the
+            metadata of its passages.
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
 
@@ -281,9 +282,10 @@ def write_dataset(
                     )
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
-            plain = ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages)
-            for record in passages.records() if isinstance(passages, Corpus) else plain:
-                write_line(stream, record)
+            for p in passages.records() if isinstance(passages, Corpus) else passages:
+                if isinstance(p, Passage):
+                    p = {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}}
+                write_line(stream, p)
         with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
             for q in queries:
                 write_line(stream, query_record(q))

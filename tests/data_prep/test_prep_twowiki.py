@@ -5,7 +5,8 @@ import json
 import pytest
 from prep_helpers import fails, load
 
-from data_prep.twowiki import KINDS, prepare
+from data_prep.pooled import KINDS
+from data_prep.pooled import twowiki as prepare
 from grls.data.corpus import Corpus
 from grls.data.dataset import free_order
 

@@ -14,7 +14,23 @@ EXCEPT = {
     **dict.fromkeys(
         (
             f"prepare {name}"
-            for name in ["entailmentbank", "strategyqa", "explagraphs", "hotpotqa_full", "twowiki", "nq"]
+            for name in [
+                "entailmentbank",
+                "strategyqa",
+                "explagraphs",
+                "hotpotqa_full",
+                "hotpotqa_distractor",
+                "twowiki",
+                "musique",
+                "hipporag",
+                "multihop_rag",
+                "nq",
+                "nq320k",
+                "msmarco",
+                "browsecomp_plus",
+                "qrecc",
+                "ruletaker_release",
+            ]
         ),
         "writes as `prepare hotpotqa` does",
     ),

@@ -71,7 +71,7 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
     pairs = _pairs(value, form)
     if not pairs:
         raise DataError(f"there is no {form.noun}; expected at least one.", form.source)
-    parts = [_parts(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
+    parts = [entry_parts(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
     without = [n for n, (name, _, _) in enumerate(parts) if name is None]
     if without and len(without) < len(parts):
         raise DataError(
@@ -168,8 +168,14 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
     )
 
 
-def _parts(key: Any, content: Any, label: str, form: EntryForm) -> tuple[str | None, str, dict[str, Any]]:
-    """Id (None if there is none), text and other fields of an entry."""
+def entry_parts(
+    key: Any, content: Any, label: str, form: EntryForm
+) -> tuple[str | None, str, dict[str, Any]]:
+    """Id (None if there is none), text and other fields of an entry.
+
+    Raises:
+        DataError: It has no text, or something else is wrong with it.
+    """
     fields: Any = {form.texts[0]: content} if isinstance(content, str) else content
     if isinstance(content, form.type):
         fields = content._asdict()
@@ -247,7 +253,7 @@ def queries_from(queries: Any) -> list[Query]:
     return read
 
 
-_CORPUS_FORM = EntryForm(
+CORPUS_FORM = EntryForm(
     Passage, "passage", "corpus", ("_id", "id", "docid", "doc_id", "docno"), ("text", "contents")
 )
 
@@ -281,7 +287,7 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     path = existing_path(passages, source)
     if path is not None:
         return Corpus.read(path)
-    form = replace(_CORPUS_FORM, source=source)
+    form = replace(CORPUS_FORM, source=source)
     entries = entries_of(passages, form)
     for entry in entries:
         title = entry.fields.get("title", "")

@@ -1,0 +1,89 @@
+"""Data sets of the Hugging Face hub as folders in BEIR's layout: ``--data hub:NAME``, ``--corpus hub:NAME``.
+
+Rows are streamed by ``datasets`` and written once; later commands read the folder. The configuration
+``corpus`` holds the passages, ``queries`` the queries, and every configuration with columns of query ids and
+passage ids the judgements, one file a split: the form of MTEB's data sets. A data set with a single
+configuration is a corpus. Names of columns: as of data frames (:mod:`grls.data.inputs.entries`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grls.data.dataset import Qrels, write_dataset
+from grls.data.inputs.entries import CORPUS_FORM, InputEntry, entry_parts, metadata_of, queries_from
+from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
+from grls.data.inputs.tables import column_of, name_list
+from grls.errors import ConfigError, DataError
+
+HUB = "hub:"
+"""The beginning of the name of a data set of the hub, where a folder could stand."""
+
+
+def local_folder(name: str) -> str:
+    """The folder of a data set: ``name`` itself, or of ``hub:NAME`` the folder that holds its rows.
+
+    NAME is a data set of the hub (``user/name``) or a local folder that ``datasets`` reads, and may end in
+    ``:CONFIGURATION``, the configuration of the corpus. What was streamed from the hub is not streamed
+    again; a local folder always is.
+
+    Raises:
+        ConfigError: ``datasets`` cannot read it, or it does not say which configuration is the corpus.
+        DataError: A column is missing, or a row is malformed.
+    """
+    if not name.startswith(HUB):
+        return name
+    import datasets
+
+    repository, _, chosen = name.removeprefix(HUB).partition(":")
+    key = re.sub(r"[^\w.-]+", "--", name.removeprefix(HUB)).strip("-")
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / HUB.strip(":") / key
+    if Path(repository).is_dir() or not (folder / "corpus.jsonl").is_file():
+        try:
+            names = datasets.get_dataset_config_names(repository)
+            sets = {config: datasets.load_dataset(repository, config, streaming=True) for config in names}
+            _write(folder, name, sets, chosen)
+        except (OSError, ValueError) as error:  # of datasets and of the hub's client
+            if isinstance(error, ConfigError | DataError):
+                raise
+            raise ConfigError(f"{name}: datasets cannot read {repository!r} ({error}).") from error
+        print(f"{name} is now in {folder}; remove it to read the hub again.", file=sys.stderr)
+    return str(folder)
+
+
+def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> None:
+    """Write a data set; ``sets``: configuration -> split -> rows."""
+    corpus = chosen or ("corpus" if "corpus" in sets else next(iter(sets)) if len(sets) == 1 else "")
+    if corpus not in sets:
+        raise ConfigError(
+            f"{name}: expected the configuration of the corpus as {HUB}NAME:CONFIGURATION; there are "
+            f"{name_list(sets)}."
+        )
+    queries = queries_from(list(_all_rows(sets["queries"]))) if "queries" in sets else []
+    qrels: dict[str, Qrels] = {}
+    for split, rows in (
+        (s, r) for config, splits in sets.items() if config != corpus for s, r in splits.items()
+    ):
+        columns: Mapping[str, Any] = next(iter(rows), {})
+        if column_of(columns, QUERY) is not None and column_of(columns, PASSAGE) is not None:
+            gold = of_rows(columns, list(rows), [query.id for query in queries])
+            qrels[split] = {query: judged.grades for query, judged in gold.items()}
+    write_dataset(folder, _passages(_all_rows(sets[corpus])), queries, qrels)
+
+
+def _all_rows(splits: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
+    for rows in splits.values():
+        yield from rows
+
+
+def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The objects of ``corpus.jsonl``; passages without ids are numbered."""
+    for n, row in enumerate(rows):
+        label = f"row {n}"
+        name, text, fields = entry_parts(None, row, label, CORPUS_FORM)
+        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM, ("title",))
+        yield {"_id": name or str(n), "title": fields.get("title", ""), "text": text, "metadata": metadata}
