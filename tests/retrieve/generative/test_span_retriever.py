@@ -160,7 +160,7 @@ def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRet
 
 
 def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRetriever) -> None:
-    retriever.options = replace(retriever.options, span_temperature=1.5)
+    retriever.options = replace(retriever.options, span_temperature=1.5, span_threshold=None)
     (source,) = open_sources(retriever.corpus, ["bm25"])
     empty = EmptyPromptPrior(retriever)
     hybrid = HybridRetriever(retriever, [WeightedSource(source, 1.5), WeightedSource(empty, -0.3)])
