@@ -90,7 +90,6 @@ def fit_dataset(
         WriteError: The folder cannot be written, or another run works there, in this process or another.
     """
     quiet()
-    require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
     journal = FitJournal(output, source.fingerprint)
     try:
@@ -124,7 +123,8 @@ class _FitRun:
         self.stages, lines = _stages(output, options, self.data, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in lines))
-        if self.stages.models.biencoder is not None or self.stages.models.generator is not None:
+        models = self.stages.models
+        if not self.stages.facts.few and (models.biencoder is not None or models.generator is not None):
             require("train", "grls fit with a model to train")
 
     def run(self) -> Fitted:
