@@ -32,7 +32,7 @@ test-all: install
 
 # tests/wheel, which `make test` runs on links to the packages of $(VENV), with all packages installed anew.
 wheel-test: install
-	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 -o tmp_path_retention_policy=none tests/wheel
+	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 -m '' -o tmp_path_retention_policy=none tests/wheel
 
 # The oldest and the newest dependencies, on each Python that is here; each makes its own environment, of about 2 GB.
 versions:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from composite_specs import COMPOSITES, written
 from encoder_models import tiny_colbert, tiny_splade
+from install import runs
 from installed_packages import Environment
 from verbs import commands as every_command
 
@@ -89,6 +90,11 @@ def test_every_kind_is_searched(core: Environment, place: Path) -> None:
     assert not {*modules} & {*EXTRA_PACKAGES}
     assert {*hits} == {*names}
     assert all(texts for name, texts in hits.items() if name != "cut")
+
+
+def test_the_readme_runs(core: Environment, tmp_path: Path) -> None:
+    """And ``grls fit`` on a list of texts; ``make install-check`` does it with packages installed anew."""
+    runs(core.python, tmp_path / "new")
 
 
 def test_runs_are_made_and_evaluated(core: Environment, place: Path) -> None:
