@@ -50,16 +50,17 @@ def main() -> int:
     )
     parser.add_argument("dist", type=Path, help="the folder with one wheel and one sdist")
     parser.add_argument("--python", default=sys.executable, help=HELP)
-    parser.add_argument("--constraint", default=os.devnull, help="a file of versions, for pip")
+    parser.add_argument("--constraint", help="a file of versions, for pip")
     asked = parser.parse_args()
     (wheel,), (sdist,) = asked.dist.glob("*.whl"), asked.dist.glob("*.tar.gz")
     for interpreter in chosen(asked.python):
         with TemporaryDirectory(prefix="grls-install-", ignore_cleanup_errors=True) as place:
             python = environment(interpreter, Path(place, "env"))
-            for package, *options in ((wheel,), (sdist, "--force-reinstall", "--no-deps")):
-                pip = (python, "-m", "pip", "install", "--quiet", "--constraint", asked.constraint)
-                subprocess.run([*map(str, (*pip, *options, package))], check=True)
-                runs(python, Path(place, package.suffix))
+            limits = ["--constraint", asked.constraint] if asked.constraint else []
+            for package, options in ((wheel, limits), (sdist, ["--force-reinstall", "--no-deps"])):
+                pip = (python, "-m", "pip", "install", "--quiet", *options, package)
+                subprocess.run([*map(str, pip)], check=True)
+                runs(python, Path(place, package.suffix[1:]))
                 print(f"{package.name} by {interpreter}: installed, searched and fitted", flush=True)
     return 0
 

@@ -23,8 +23,7 @@ from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
-from grls.io.progress import duration
-from grls.train.core.trainer import give_back_freed
+from grls.io.progress import duration, give_back_freed
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget

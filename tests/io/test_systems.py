@@ -23,24 +23,16 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
                 yield f"{file.relative_to(ROOT)}, line {node.lineno}", node
 
 
-def test_texts_name_their_encoding() -> None:
-    """Else that of Windows would be the code page of the machine."""
-    without = [
-        place
-        for place, call in calls()
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("read_text", "write_text", "open")
-        and not (call.func.attr == "open" and _opens_no_text(call))
-        and not any(keyword.arg in ("encoding", None) for keyword in call.keywords)
-    ]
-    assert without == []
-
-
-def _opens_no_text(call: ast.Call) -> bool:
-    """Whether it is another ``open``, or one of bytes."""
-    mode = call.args[0] if call.args else None
-    text = mode.value if isinstance(mode, ast.Constant) else None
-    return not (isinstance(text, str) and re.fullmatch("[rwax]\\+?", text))
+def test_texts_name_encoding_and_line_ends() -> None:
+    """Else those of Windows would be the code page of the machine, and two characters."""
+    lacking, modes = [], {"r": {"encoding"}, "w": {"encoding", "newline"}, "a": {"encoding"}}
+    for place, call in calls():
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text", "open"):
+            mode = getattr(call.args[0], "value", None) if call.args else None
+            needed = modes.get(str(mode), set()) if call.func.attr == "open" else {"encoding"}
+            if needed - {keyword.arg for keyword in call.keywords}:
+                lacking.append(place)
+    assert lacking == []
 
 
 def test_names_within_folders_are_written_with_slashes() -> None:
