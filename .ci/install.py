@@ -89,7 +89,8 @@ def runs(python: Path, folder: Path) -> None:
             stdout=subprocess.PIPE, encoding="utf-8",
         )  # fmt: skip
         if done.returncode or expected not in done.stdout:
-            raise SystemExit(f"{done.stdout}\nthis ended with {done.returncode}, without {expected!r}: {words}")
+            how = f"ended with {done.returncode}, without {expected!r}"
+            raise SystemExit(f"{done.stdout}\nthis {how}: {words}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def main() -> int:
 
 def differences(root: Path, tag: str, repository: str | None = None) -> list[str]:
     """What does not speak of the release, a line each."""
+
     def line(name: str, pattern: str) -> str:
         match = re.search(pattern, (root / name).read_text(encoding="utf-8"), re.MULTILINE)
         return match[1] if match else ""
@@ -39,7 +40,8 @@ def differences(root: Path, tag: str, repository: str | None = None) -> list[str
     version, faults = tag.removeprefix("v"), []
     if not re.fullmatch(r"v\d+\.\d+\.\d+", tag):
         faults.append(f"the tag {tag!r} is not of the form v1.2.3")
-    for name, pattern in (("grls/__init__.py", r'^__version__ = "(.+)"$'), ("CITATION.cff", r"^version: (.+)$")):
+    known = {"grls/__init__.py": r'^__version__ = "(.+)"$', "CITATION.cff": r"^version: (.+)$"}
+    for name, pattern in known.items():
         if (text := line(name, pattern)) != version:
             faults.append(f"{name} has the version {text!r}, and the tag is {tag}")
     text = line("CHANGELOG.md", "^## (.+)$")

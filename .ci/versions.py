@@ -86,7 +86,8 @@ def run(*command: object, shown: bool = True, sources: bool = False) -> str:
 
 def locked() -> dict[str, str]:
     """The versions of requirements.lock."""
-    return dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE))
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    return dict(re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE))
 
 
 def differences(frozen: str) -> str:

@@ -90,21 +90,23 @@ def test_forms_have_what_they_need() -> None:
 
 
 def test_a_release_is_one_version_everywhere(tmp_path: Path) -> None:
-    def write(**texts: str) -> None:
-        for name, text in texts.items():
-            (tmp_path / names[name]).write_text(text, encoding="utf-8")
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
 
-    names = {"code": "grls/__init__.py", "cite": "CITATION.cff", "log": "CHANGELOG.md", "toml": "pyproject.toml"}
     (tmp_path / "grls").mkdir()
-    write(code='"""Doc."""\n__version__ = "1.2.0"\n', cite="title: x\nversion: 1.2.0\n", toml="[project.urls]\n")
-    write(log="# Changes\n\n## 1.2.0 (2027-01-31)\n\nNew.\n\n## 1.1.0 (2026-12-01)\n")
+    write("grls/__init__.py", '"""Doc."""\n__version__ = "1.2.0"\n')
+    write("CITATION.cff", "title: x\nversion: 1.2.0\n")
+    write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (2027-01-31)\n\nNew.\n\n## 1.1.0 (2026-12-01)\n")
+    write("pyproject.toml", "[project.urls]\n")
     assert differences(tmp_path, "v1.2.0") == []
-    assert [fault.split()[0] for fault in differences(tmp_path, "v1.1.0")] == [*names.values()][:3]
+    assert len(differences(tmp_path, "v1.1.0")) == 3
     assert "form v1.2.3" in differences(tmp_path, "1.2.0")[0]
-    write(log="# Changes\n\n## 1.2.0 (not released yet)\n")
+    write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (not released yet)\n")
     assert "expected '## 1.2.0 (YEAR-MONTH-DAY)'" in differences(tmp_path, "v1.2.0")[0]
     lacking = differences(tmp_path, "v1.2.0", "https://host/owner/name")[1:]
-    write(toml="[project.urls]\n" + "\n".join(fault.partition("lacks: ")[2] for fault in lacking))
+    write(
+        "pyproject.toml", "[project.urls]\n" + "\n".join(fault.partition("lacks: ")[2] for fault in lacking)
+    )
     assert len(differences(tmp_path, "v1.2.0", "https://host/owner/name")) == 1
 
 
