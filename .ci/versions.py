@@ -3,11 +3,11 @@
     python .ci/versions.py oldest
     python .ci/versions.py newest --python all
 
-Makes a virtual environment in a temporary folder (about 2 GB), installs grls with the extra ``all`` by uv,
-and runs tests that use every dependency. ``oldest`` takes of each requirement of grls the first version from
-its lower bound on that has a wheel for this Python, and the newest of what these require; ``locked`` takes
-those of requirements.lock. torch is that of requirements.lock, whose CPU build is small; ``--torch`` takes
-another. Exit code 0: the versions fit together, and every test passed.
+Makes a virtual environment in a temporary folder (about 2 GB), installs by uv what grls with the extra
+``all`` requires, and runs tests that use every dependency. ``oldest`` takes of each requirement of grls the
+first version from its lower bound on that has a wheel for this Python, and the newest of what these require;
+``locked`` takes those of requirements.lock. torch is that of requirements.lock, whose CPU build is small;
+``--torch`` takes another. Exit code 0: the versions fit together, and every test passed.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def attempt(asked: argparse.Namespace, interpreter: str) -> None:
         limits.write_text("".join(lines), encoding="utf-8")
         run(python, "-m", "pip", "install", "--quiet", f"torch=={asked.torch}", "uv")
         uv = (python, "-m", "uv", "pip", "install", "--quiet", "--constraint", limits)
-        run(*uv, "--resolution", RESOLUTION[asked.versions], f"grls[all] @ {ROOT.as_uri()}")
+        packages = ("--only-binary", ":all:", "--extra", "all", "--requirements", ROOT / "pyproject.toml")
+        run(*uv, "--resolution", RESOLUTION[asked.versions], *packages)
         run(*uv, *RUNNER)
         print(differences(run(python, "-m", "uv", "pip", "freeze", shown=False)), flush=True)
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=short")
