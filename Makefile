@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install models quickstart test wheel-test versions lint house docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install models quickstart test wheel-test versions install-check lint house docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-biencoder bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
   faults fuzz-files lock audit sbom clean
 
@@ -32,12 +32,18 @@ test-all: install
 
 # tests/wheel, which `make test` runs on links to the packages of $(VENV), with all packages installed anew.
 wheel-test: install
-	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 -o tmp_path_retention_policy=none tests/wheel
+	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 -m '' -o tmp_path_retention_policy=none tests/wheel
 
-# Both make their own environment, of about 2 GB.
+# The oldest and the newest dependencies, on each Python that is here; each makes its own environment, of about 2 GB.
 versions:
-	$(PYTHON) .ci/versions.py oldest
-	$(PYTHON) .ci/versions.py newest
+	$(PYTHON) .ci/versions.py oldest --python all
+	$(PYTHON) .ci/versions.py newest --python all
+
+# The wheel and the sdist where nothing else is installed, on each Python that is here: the README's Python, grls fit.
+install-check:
+	$(PYTHON) -m venv $(VENV)-build && $(VENV)-build/bin/pip install --quiet build
+	rm -rf build/dist && $(VENV)-build/bin/python -m build --outdir build/dist
+	$(PYTHON) .ci/install.py build/dist --python all --constraint $(LOCK)
 
 lint: install
 	$(BIN)/ruff check .
@@ -156,4 +162,4 @@ lock:
 	rm -rf $(VENV)-lock build grls.egg-info
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit runs/quickstart data/quickstart
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-build runs/quickstart data/quickstart

@@ -13,6 +13,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+sys.path.append(str(Path(__file__).parents[1] / ".ci"))
 
 import pytest
 from hypothesis import settings
@@ -43,6 +44,7 @@ SLOW = (
     "wheel/test_container.py::test_the_command_is_ready",
     "wheel/test_search_alone.py::test_every_kind_is_searched",
     "wheel/test_search_alone.py::test_runs_are_made_and_evaluated",
+    "wheel/test_search_alone.py::test_the_readme_runs",
     "wheel/test_wheel.py::test_a_user_s_program_is_type_checked",
 )
 """Tests that `make test` leaves out, by the beginnings of their names. They start processes or train; what

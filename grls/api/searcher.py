@@ -599,7 +599,7 @@ class HeldFolder:
             if self.path_is_temporary:
                 folders[root] = call
                 for folder in (self.path, root, root.resolve()):
-                    if text.startswith(f"{folder}/{MANIFEST}: "):
+                    if text.startswith(f"{folder / MANIFEST}: "):
                         text = f"{call}: {text.partition(': ')[2]}"
             text = _PATH.sub(lambda path: _called(path[0], root, folders), text)
             error.args = (text, *error.args[1:])

@@ -133,7 +133,7 @@ class ShardPlan:
         with atomic_folder(self.folder_of(shard), RECEIPT) as new:
             result = work(shard, new)
             files = sorted(file for file in new.rglob("*") if file.is_file())
-            sums = {str(file.relative_to(new)): [file.stat().st_size, sha256(file)] for file in files}
+            sums = {file.relative_to(new).as_posix(): [file.stat().st_size, sha256(file)] for file in files}
             receipt = {"format": FORMAT, "settings": self._digest, "range": [shard.first, shard.end]}
             write_json(new / RECEIPT, {**receipt, "result": result, "files": sums})
 

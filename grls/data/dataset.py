@@ -281,17 +281,17 @@ def write_dataset(
                         folder,
                     )
     with atomic_folder(folder, "corpus.jsonl") as new:
-        with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
+        with (new / "corpus.jsonl").open("w", encoding="utf-8", newline="\n") as stream:
             for p in passages.records() if isinstance(passages, Corpus) else passages:
                 if isinstance(p, Passage):
                     p = {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}}
                 write_line(stream, p)
-        with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
+        with (new / "queries.jsonl").open("w", encoding="utf-8", newline="\n") as stream:
             for q in queries:
                 write_line(stream, query_record(q))
         (new / "qrels").mkdir()
         for split, judged in qrels.items():
-            with (new / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as stream:
+            with (new / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="\n") as stream:
                 stream.write("\t".join(QRELS_HEADER) + "\n")
                 for query_id, grades in judged.items():
                     for passage_id, grade in grades.items():

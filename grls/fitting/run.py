@@ -23,8 +23,7 @@ from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
-from grls.io.progress import duration
-from grls.train.core.trainer import give_back_freed
+from grls.io.progress import duration, give_back_freed
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
@@ -90,7 +89,6 @@ def fit_dataset(
         WriteError: The folder cannot be written, or another run works there, in this process or another.
     """
     quiet()
-    require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
     journal = FitJournal(output, source.fingerprint)
     try:
@@ -124,7 +122,8 @@ class _FitRun:
         self.stages, lines = _stages(output, options, self.data, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in lines))
-        if self.stages.models.biencoder is not None or self.stages.models.generator is not None:
+        models = self.stages.models
+        if not self.stages.facts.few and (models.biencoder is not None or models.generator is not None):
             require("train", "grls fit with a model to train")
 
     def run(self) -> Fitted:

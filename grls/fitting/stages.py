@@ -433,12 +433,12 @@ class FitStages:
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
         model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
         if model.is_dir():  # a call that was killed later has trained it
-            self.notes[stage] = file.read_text().strip()
+            self.notes[stage] = file.read_text(encoding="utf-8").strip()
             shutil.rmtree(checkpoints, ignore_errors=True)
             return model
         steps, resume = whole, any(checkpoints.glob("*")) and file.is_file()
         if resume:
-            steps = int(file.read_text().split()[0].replace(",", ""))
+            steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
         elif allowance is not None and (known := self.pace.of(f"step {stage}")):
             steps = min(whole, int(0.8 * allowance / known))
         fixed = resume
@@ -455,7 +455,7 @@ class FitStages:
             if not resume:
                 shutil.rmtree(output, ignore_errors=True)
                 output.mkdir(parents=True)
-                file.write_text(f"{steps:,} steps\n")
+                file.write_text(f"{steps:,} steps\n", encoding="utf-8")
             marks: list[float] = []
 
             def meter(step: TrainingStep) -> float | None:
@@ -483,7 +483,7 @@ class FitStages:
             result = run()
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
-        file.write_text(f"{self.notes[stage]}\n")
+        file.write_text(f"{self.notes[stage]}\n", encoding="utf-8")
         shutil.rmtree(checkpoints, ignore_errors=True)
         self.progress.say(f"  {self.notes[stage]}{best}, {duration(perf_counter() - begun)}")
         return model

@@ -11,6 +11,7 @@ The module does not know what the command does.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
@@ -39,6 +40,10 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 
 def unless_unread(run: Callable[[], int]) -> int:
     """The exit code of a command whose errors are worded for a shell; 141 if nobody reads its output."""
+    if sys.platform == "win32":  # else what goes to a file or a pipe is in the code page of the machine
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")
     try:
         with worded_for(in_shell):
             code = run()
@@ -259,7 +264,6 @@ def without_warnings() -> Iterator[None]:
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("lightning", "tensorboard"),
-    "report": ("matplotlib",),
     "lora": ("peft",),
     "qlora": ("bitsandbytes", "peft"),
     "dsp": ("dspy",),

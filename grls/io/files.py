@@ -40,7 +40,7 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
     """
-    with atomic_path(path) as new, new.open("w", encoding="utf-8") as stream:
+    with atomic_path(path) as new, new.open("w", encoding="utf-8", newline="\n") as stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())

@@ -7,8 +7,10 @@ nothing: what runs them shows its progress as a whole.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -246,6 +248,17 @@ def free_memory() -> float | None:
     if limit.isdigit() and used.isdigit():
         free.append(int(limit) - int(used))
     return max(0, min(free)) / _GIB if free else None
+
+
+def give_back_freed() -> bool:
+    """Return all free pages of this process to the system.
+
+    Returns:
+        Whether any page was returned; False with another C library than glibc.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    return bool(ctypes.CDLL(None).malloc_trim(0))
 
 
 def mean_load() -> float:

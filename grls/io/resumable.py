@@ -365,7 +365,7 @@ class LockedFile:
 
     def cut(self, size: int) -> None:
         """Drop everything after the first ``size`` bytes."""
-        os.truncate(self._writable().fileno(), size)
+        os.ftruncate(self._writable().fileno(), size)
 
     def close(self) -> None:
         """Release the lock, so that others may write the file."""

@@ -20,7 +20,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import jinja2
+import matplotlib
 from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from grls.errors import ConfigError, at_least
 from grls.evaluation.evaluate import measure_label
@@ -28,7 +31,6 @@ from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.io.ending import needing
 from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
 from grls.io.html import document
 from grls.io.progress import counted
@@ -524,11 +526,6 @@ def _box(item: _Item, left: int) -> str:
         f'fill="{colour}" fill-opacity="0.07" stroke="{colour}" stroke-width="1.5"{dash}/>' + "".join(lines)
     )
 
-
-with needing("report", "a report, for its curves,"):
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
 """Line colours, with a contrast of about 3 or more on white and on near-black."""

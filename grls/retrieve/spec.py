@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -302,7 +303,10 @@ def recorded(options: Any) -> dict[str, Any]:
 
 def relative(path: str | Path, folder: str | Path) -> str:
     """The path of a member, relative to a folder, as its ``grls.json`` holds it."""
-    return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
+    member = Path(path).resolve()
+    with suppress(ValueError):  # it is on another drive of Windows
+        member = Path(os.path.relpath(member, Path(folder).resolve()))
+    return member.as_posix()
 
 
 def member_path(name: str, folder: Path) -> Path:

@@ -235,7 +235,7 @@ class KeptResults:
 
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
     """Write the results of a shard to a file, a query a line."""
-    with file.open("w", encoding="utf-8") as stream:
+    with file.open("w", encoding="utf-8", newline="\n") as stream:
         for result in retrieved:
             write_line(stream, _record(result))
 

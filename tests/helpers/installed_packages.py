@@ -25,14 +25,22 @@ FRESH = "GRLS_FRESH_INSTALL"
 """Variable of the environment: set, packages are installed by pip from the index, and not linked."""
 
 
-def build_wheel(place: Path) -> Path:
-    """The wheel of a copy of the sources."""
+def build_sdist(place: Path) -> Path:
+    """The sdist of a copy of the sources."""
     for part in PARTS:
         shutil.copytree(ROOT / part, place / "src" / part, ignore=shutil.ignore_patterns("__pycache__"))
     for file in FILES:
         shutil.copy(ROOT / file, place / "src" / file)
-    _pip("wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={place}", str(place / "src"))
-    (wheel,) = place.glob("grls-*.whl")
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(place)!r})"
+    _done([sys.executable, "-c", build], cwd=place / "src")
+    (sdist,) = place.glob("grls-*.tar.gz")
+    return sdist
+
+
+def build_wheel(sdist: Path) -> Path:
+    """The wheel that pip makes of an sdist, beside it."""
+    _pip("wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={sdist.parent}", str(sdist))
+    (wheel,) = sdist.parent.glob("grls-*.whl")
     return wheel
 
 
@@ -135,6 +143,6 @@ def _pip(*arguments: str) -> None:
     _done([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments])
 
 
-def _done(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+def _done(command: list[str], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr

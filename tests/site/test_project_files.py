@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from pythons import supported
+from release import differences
 
 import grls
 
@@ -51,9 +53,61 @@ def test_a_workflow_runs_what_is_there(workflow: Path) -> None:
     runs = [step["run"] for step in steps(workflow) if "run" in step]
     for command in runs:
         assert set(re.findall(r"\bmake ([\w-]+)", command)) <= targets
-        for script in re.findall(r"(?<!\S)\.ci/\w+", command):
+        for script in re.findall(r"(?<!\S)\.ci/[\w.]+", command):
             assert (ROOT / script).is_file()
     assert len(WORKFLOWS) == 3
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_actions_are_pinned_by_commit(workflow: Path) -> None:
+    lines = re.findall(r"uses: *(.+)", workflow.read_text(encoding="utf-8"))
+    assert len(lines) == sum("uses" in step for step in steps(workflow)) > 1
+    assert [line for line in lines if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_each_python_is_tried() -> None:
+    ci, release = (
+        yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text(encoding="utf-8"))["jobs"]
+        for name in ("ci", "release")
+    )
+    for job in (ci["test"], ci["versions"], release["install"]):
+        assert job["strategy"]["matrix"]["python"] == supported()
+    for entry in ci["systems"]["strategy"]["matrix"]["include"]:
+        assert [path for path in entry["tests"].split() if not (ROOT / path).exists()] == []
+    page = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    assert f"from {supported()[0]} to {supported()[-1]}." in page
+
+
+def test_forms_have_what_they_need() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
+    assert len(forms) == 2
+    for form in forms:
+        content = yaml.safe_load(form.read_text(encoding="utf-8"))
+        fields = [field for field in content["body"] if field["type"] != "markdown"]
+        assert {"name", "description", "body"} <= content.keys()
+        assert len({field["id"] for field in fields}) == len(fields) > 1
+        assert all(field["attributes"]["label"] for field in fields)
+
+
+def test_a_release_is_one_version_everywhere(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    (tmp_path / "grls").mkdir()
+    write("grls/__init__.py", '"""Doc."""\n__version__ = "1.2.0"\n')
+    write("CITATION.cff", "title: x\nversion: 1.2.0\n")
+    write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (2027-01-31)\n\nNew.\n\n## 1.1.0 (2026-12-01)\n")
+    write("pyproject.toml", "[project.urls]\n")
+    assert differences(tmp_path, "v1.2.0") == []
+    assert len(differences(tmp_path, "v1.1.0")) == 3
+    assert "form v1.2.3" in differences(tmp_path, "1.2.0")[0]
+    write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (not released yet)\n")
+    assert "expected '## 1.2.0 (YEAR-MONTH-DAY)'" in differences(tmp_path, "v1.2.0")[0]
+    lacking = differences(tmp_path, "v1.2.0", "https://host/owner/name")[1:]
+    write(
+        "pyproject.toml", "[project.urls]\n" + "\n".join(fault.partition("lacks: ")[2] for fault in lacking)
+    )
+    assert len(differences(tmp_path, "v1.2.0", "https://host/owner/name")) == 1
 
 
 def test_all_tests_run_before_a_release() -> None:

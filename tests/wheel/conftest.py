@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from installed_packages import Environment, build_wheel
+from installed_packages import Environment, build_sdist, build_wheel
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     missing = [name for name in ("pip", "setuptools", "wheel") if find_spec(name) is None]
     if missing:
         pytest.skip(f"building a wheel without a network needs {', '.join(missing)}")
-    return build_wheel(tmp_path_factory.mktemp("build"))
+    return build_wheel(build_sdist(tmp_path_factory.mktemp("build")))
 
 
 @pytest.fixture(scope="session")

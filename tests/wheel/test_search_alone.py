@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from composite_specs import COMPOSITES, written
 from encoder_models import tiny_colbert, tiny_splade
+from install import runs
 from installed_packages import Environment
 from verbs import commands as every_command
 
@@ -91,6 +92,11 @@ def test_every_kind_is_searched(core: Environment, place: Path) -> None:
     assert all(texts for name, texts in hits.items() if name != "cut")
 
 
+def test_the_readme_runs(core: Environment, tmp_path: Path) -> None:
+    """And ``grls fit`` on a list of texts; ``make install-check`` does it with packages installed anew."""
+    runs(core.python, tmp_path / "new")
+
+
 def test_runs_are_made_and_evaluated(core: Environment, place: Path) -> None:
     lines = [
         f"retrieve {name} --data data --split test --device cpu --output runs/{name}"
@@ -106,7 +112,6 @@ NEEDS = {
     "train memorise --config memorise --data.data data": "train",
     "train biencoder --data data --output out --source bert": "train",
     "train reranker --train x --dev y --data data --output out": "train",
-    "report runs/bm25.jsonl": "report",
     "answer dsp vanilla --data data --model m --output out": "dsp",
 }
 

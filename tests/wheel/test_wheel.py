@@ -105,7 +105,7 @@ def test_the_metadata(metadata: Distribution) -> None:
     found = metadata.metadata
     assert found["Version"] == grls.__version__
     assert found["License-Expression"] == "Apache-2.0"
-    assert {"Programming Language :: Python :: 3.13", "Typing :: Typed"} <= {*found.get_all("Classifier", [])}
+    assert {"Programming Language :: Python :: 3.14", "Typing :: Typed"} <= {*found.get_all("Classifier", [])}
     assert found["Requires-Python"] == ">=3.11"
 
 

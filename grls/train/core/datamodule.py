@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -218,6 +219,8 @@ class FitData(L.LightningDataModule):
             batch_sampler=sampler,
             collate_fn=collator,
             num_workers=self.workers,
+            # Python 3.14 would pickle what makes batches, retrievers included, as macOS and Windows do.
+            multiprocessing_context="fork" if self.workers and sys.platform == "linux" else None,
             persistent_workers=False,
         )
 

@@ -310,8 +310,9 @@ class FullyShard(ModelParallelStrategy):
             super().save_checkpoint(checkpoint, folder, storage_options)
             self.barrier()
             if self.is_global_zero:
-                names = sorted(f.relative_to(folder) for f in Path(folder).rglob("*") if f.is_file())
-                write_json(f"{folder}/{HASHES}", {str(name): sha256(Path(folder, name)) for name in names})
+                files = sorted(file for file in Path(folder).rglob("*") if file.is_file())
+                hashes = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
+                write_json(f"{folder}/{HASHES}", hashes)
         self.barrier()
 
     def load_checkpoint(

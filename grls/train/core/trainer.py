@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from grls.errors import ConfigError, Option
-from grls.io.progress import Progress
+from grls.io.progress import Progress, give_back_freed
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import AtomicCheckpointIO, kept_checkpoint, read_checkpoint
 from grls.train.core.clock import TrainingClock
@@ -178,17 +178,6 @@ def memory() -> Memory | None:
     mallinfo2.restype = _Heap
     heap = mallinfo2()
     return Memory(int(heap.uordblks) + int(heap.hblkhd), int(resident) * 1024)
-
-
-def give_back_freed() -> bool:
-    """Return all free pages of this process to the system.
-
-    Returns:
-        Whether any page was returned; False with another C library than glibc.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    return bool(ctypes.CDLL(None).malloc_trim(0))
 
 
 class GiveBackFreed(L.Callback):

@@ -15,7 +15,8 @@ from grls.train.core.trainer import Memory, memory
 FILLED = """
 import ctypes
 from pathlib import Path
-from grls.train.core.trainer import give_back_freed, memory
+from grls.io.progress import give_back_freed
+from grls.train.core.trainer import memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
