@@ -277,7 +277,7 @@ def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
     fields = []
     for name, values in entries.items():
         kinds: dict[Any, list[Any]] = {
-            "number": [v for v in values if type(v) in (int, float) and -math.inf < v < math.inf],
+            "number": [v for v in values if type(v) in (int, float)],
             "text": [v for v in values if isinstance(v, str)],
             "boolean": [v for v in values if isinstance(v, bool)],
         }

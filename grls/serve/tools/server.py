@@ -55,7 +55,7 @@ with needing("mcp", "the tools of an agent"):
 ADDRESS = "/mcp"
 """The address of the tools."""
 _FIRST = 0.2
-"""Seconds in which the first message is answered: imports keep the interpreter to themselves for longer."""
+"""Seconds in which the tools are listed, before loading keeps the interpreter to itself for longer."""
 
 
 def tool_server(serving: Serving) -> Any:
@@ -331,12 +331,10 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | Retriever
     hops = call if isinstance(call, HopsCall) else None
     version, retriever, allow = retrieval_of(serving, call, hops)
     if hops is not None and hops.steps is None and retriever.describe().steps == "single":
-        hops = hops.model_copy(update={"max": _HOPS})
-        version, retriever, allow = retrieval_of(serving, call, hops)
+        version, retriever, allow = retrieval_of(serving, call, HopsBody(max=min(_HOPS, limits.hops)))
     k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
-    (hits,) = await outcome(
-        None, version, SearchJob([call.query], BatchKey(retriever, k, allow)), limits.seconds
-    )
+    job = SearchJob([call.query], BatchKey(retriever, k, allow))
+    (hits,) = await outcome(None, version, job, limits.seconds)
     results = [
         FoundPassage(
             id=hit.id,
@@ -364,7 +362,7 @@ def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
 
 
 class SearchCall(Filtered):
-    """Find the passages of the corpus that answer a query, best first: id, title, address, beginning of the text."""
+    """Find the passages of the corpus that answer a query, best first, with the beginning of each text."""
 
     query: QueryText
     k: int = Field(5, ge=1, description="Largest number of passages.")
@@ -390,7 +388,7 @@ class FetchCall(Body):
 
 
 class RetrieversCall(Body):
-    """List what can be searched: retrievers, sizes, fields of metadata with filters for `where`, queries to try."""
+    """List the retrievers: their size, fields of metadata with filters for `where`, and queries to try."""
 
 
 TOOLS: Mapping[str, type[SearchCall | FetchCall | RetrieversCall]] = {

@@ -67,7 +67,7 @@ def instructions(names: Iterable[str]) -> str:
 
 
 def first_answer(line: bytes, names: Iterable[str]) -> dict[str, Any] | None:
-    """The answer of the package ``mcp`` to the request by which a client connects; None for any other line."""
+    """What the package ``mcp`` answers to the request by which a client connects; None for other lines."""
     try:
         request = json.loads(line.decode())
         json.dumps(request, ensure_ascii=False).encode()  # half characters are refused
