@@ -97,7 +97,7 @@ GUIDES = (
 
 
 def readme_commands() -> list[list[str]]:
-    """The commands in the code blocks of README, guides and pages after them: arguments of `grls`, or `cp`."""
+    """The commands in the code blocks of README, guides and other pages: arguments of `grls`, or `cp`."""
     names = {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")}
     assert names >= set(GUIDES)
     guides = [ROOT / "docs" / "guides" / f"{name}.md" for name in (*GUIDES, *sorted(names - set(GUIDES)))]

@@ -133,29 +133,31 @@ def test_what_can_be_searched_is_listed(serving: Serving) -> None:
     assert ids(called(tool_server(serving), "search", **where)) == [HOSTILE[0].id]
 
 
+FOLDER = {"steps": "dynamic", "chains": 2, "done_bias": 0.5}
+"""The options that the folder of hops stores, beside the number of hops."""
+
+
 @pytest.mark.parametrize(
-    ("retriever", "steps", "most", "hops"),
+    ("retriever", "given", "hops"),
     [
-        ("hops", None, None, 3), ("hops", None, 1, 1), ("hops", "fixed", 2, 2), ("generative", None, None, 2),
-        ("generative", None, 3, 3), ("generative", "ranked", 2, None), ("generative", "single", None, None),
+        ("hops", {}, None),
+        ("hops", {"max": 1}, FOLDER | {"max": 1}),
+        ("hops", {"steps": "fixed", "max": 2}, {"steps": "fixed", "max": 2}),
+        ("generative", {}, {"steps": "fixed", "max": 2}),
+        ("generative", {"max": 3}, {"steps": "fixed", "max": 3}),
+        ("generative", {"steps": "ranked", "max": 2}, {"steps": "ranked", "max": 2}),
+        ("generative", {"steps": "single"}, None),
     ],
-)  # fmt: skip
-def test_hops(
-    serving: Serving, kinds: Path, retriever: str, steps: str | None, most: int | None, hops: int | None
-) -> None:
-    """A chain is shown whole, and one of ranked hops is a ranking, as the retriever has them."""
-    given = {name: value for name, value in (("steps", steps), ("max", most)) if value is not None}
+)
+def test_hops(serving: Serving, kinds: Path, retriever: str, given: Any, hops: Any) -> None:
+    """They are those of the retriever: a chain is shown whole, and others are rankings."""
     question = "is the otter calm ?"
     result = called(tool_server(serving), "hops", query=question, retriever=retriever, k=1, **given)
-    assert result.structured_content is None
-    numbers = [passage.get("hop") for passage in found(result)["results"]]
-    assert numbers == ([None] if hops is None else list(range(1, hops + 1)))
     searcher = load(kinds / retriever, device="cpu")
-    if hops is not None or given:
-        how = {"steps": "fixed", "max": 2} if not given and retriever == "generative" else dict(given)
-        how = {"steps": "fixed" if retriever == "generative" else "dynamic"} | how
-        searcher = searcher.hops(**how) if how["steps"] != "single" else searcher
-    assert ids(result) == [hit.id for hit in searcher.search(question, len(numbers))]
+    searcher = searcher if hops is None else searcher.hops(**hops)
+    hits = searcher.search(question, 1 if given.get("steps") in ("ranked", "single") else 100)
+    assert [(one["id"], one.get("hop")) for one in found(result)["results"]] == [(h.id, h.hop) for h in hits]
+    assert result.structured_content is None
 
 
 @pytest.mark.parametrize(
