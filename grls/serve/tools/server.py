@@ -128,7 +128,7 @@ async def _serve_lines(
 
     async def write() -> None:
         known = handshake  # the answer to the handshake comes first, and is sent already
-        async with answers:
+        async with answers, sent:
             async for message in answers:
                 if not known:
                     await sent.send(message)
