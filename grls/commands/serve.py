@@ -85,9 +85,12 @@ def serve(
             raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
         if answer != NO_ANSWERS:
             raise ConfigError("--mcp stdio searches and answers no questions: leave --answer out.")
-        from grls.serve.tools.stdio import run_stdio
+        from grls.serve.tools.stdio import connect
 
-        run_stdio(options)
+        client = connect(options)  # before what follows is imported
+        from grls.serve.tools.server import serve_lines
+
+        serve_lines(options, client)
     elif ray is not None:
         if replicas < 2:
             raise ConfigError(

@@ -185,7 +185,7 @@ class Joined:
         return joined
 
 
-def quoted(text: str) -> str:
+def filter_word(text: str) -> str:
     """A field, or a value that is a text, as a filter writes it."""
     plain = re.fullmatch(r"[^\W\d_][\w-]*", text) and not _UNORDERED.fullmatch(text)
     if plain and text.lower() not in (*_WORDS, "null"):

@@ -34,9 +34,10 @@ def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.commands.serve.require", lambda *_: None, raising=False)
     if "--mcp" in line:
         pytest.importorskip("mcp", reason="needs the extra mcp")
-        from grls.serve.tools import stdio
+        from grls.serve.tools import server, stdio
 
-        monkeypatch.setattr(stdio, "run_stdio", lambda *options: began.append(options))
+        monkeypatch.setattr(stdio, "connect", lambda _: None)
+        monkeypatch.setattr(server, "serve_lines", lambda *options: began.append(options))
     assert main(shlex.split(line)[1:]) == 0
     assert len(began) == 1
 

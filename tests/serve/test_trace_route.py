@@ -12,7 +12,7 @@ import grls
 from grls.data.corpus import Corpus
 from grls.data.filters import where
 from grls.data.types import Passage
-from grls.data.where import quoted
+from grls.data.where import filter_word
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
 from grls.serve.routes.search import _fields
@@ -99,7 +99,7 @@ def test_filters_of_fields_find_something() -> None:
     for name, field in fields.items():
         assert len(where(field.where).numbers(corpus)), name
         for value in field.values if field.kind == "text" else ():
-            numbers = where(f"{quoted(name)}={quoted(str(value))}").numbers(corpus)
+            numbers = where(f"{filter_word(name)}={filter_word(str(value))}").numbers(corpus)
             held = [n for n, record in enumerate(metadata) if value in (record.get(name) or ())]
             assert numbers.tolist() == held != [], (name, value)
 

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from grls.api.streaming import StreamedHop
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
-from grls.data.where import quoted
+from grls.data.where import filter_word
 from grls.errors import ConfigError, GrlsError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.hops.options import HopOptions
@@ -291,8 +291,8 @@ def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
             values = [value for value, _ in Counter(values).most_common() if len(str(value)) <= _LONGEST]
             values = values[:_VALUES]
             first = values[0] if values else ""
-            rule = ("=" if values else "!=") + (quoted(first) if kind == "text" else json.dumps(first))
-        fields.append(FieldBody(name=name, kind=kind, values=values, where=quoted(name) + rule))
+            rule = ("=" if values else "!=") + (filter_word(first) if kind == "text" else json.dumps(first))
+        fields.append(FieldBody(name=name, kind=kind, values=values, where=filter_word(name) + rule))
     return fields
 
 

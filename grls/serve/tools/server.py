@@ -11,8 +11,8 @@ import asyncio
 import inspect
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import anyio
 from pydantic import Field, ValidationError
@@ -29,7 +29,7 @@ from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
 from grls.serve.routes.search import describe_retrievers, json_score, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
-from grls.serve.tools.stdio import instructions
+from grls.serve.tools.stdio import Connection, aside, instructions
 from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
 
@@ -67,56 +67,40 @@ def tool_server(serving: Serving) -> Any:
     return _server(serving.loading or serving.retrievers, opened)
 
 
-def serve_lines(
-    options: ServerOptions,
-    names: Sequence[str],
-    say: Callable[[str], object],
-    lines: BinaryIO,
-    first: bytes,
-    answer: Mapping[str, Any] | None,
-) -> None:
-    """Answer messages of the protocol on standard output, a line each, until the lines end.
+def serve_lines(options: ServerOptions, client: Connection) -> None:
+    """Answer a client at standard input and output until the input ends; the retrievers are opened meanwhile.
 
-    Args:
-        options: Folders, limits of calls, device and precision; the folders are opened meanwhile.
-        names: The names of the retrievers.
-        say: Called with the lines of the log.
-        lines: The lines after the first one.
-        first: The first line.
-        answer: The answer to the first line, which is sent already; None: there is none.
+    Raises:
+        ConfigError: An option cannot be used.
+        DataError: A folder cannot be read.
+        MismatchError: A folder is damaged.
     """
 
     def opened() -> Serving:
         serving = Serving({}, options.limits, url_field=options.url_field)
         try:
-            serving.load(options, say=say)
+            serving.load(options, say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
-            say(f"error: {error}")
+            aside(f"error: {error}")
             raise
         log_lines()
-        say("Ready: an agent may ask")
+        aside("Ready: an agent may ask")
         return serving
 
-    anyio.run(_serve_lines, names, opened, lines, first, answer)
+    anyio.run(_serve_lines, client, opened)
 
 
-async def _serve_lines(
-    names: Sequence[str],
-    opened: Callable[[], Serving],
-    lines: BinaryIO,
-    first: bytes,
-    answer: Mapping[str, Any] | None,
-) -> None:
-    handshake = answer is not None and "protocolVersion" in answer["result"]
+async def _serve_lines(client: Connection, opened: Callable[[], Serving]) -> None:
+    handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
 
     async def later() -> Serving:
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
     async def messages() -> AsyncIterator[Any]:
-        if first and (answer is None or handshake):  # the package has to know of the handshake
-            yield message_of(first)
-        async for line in anyio.wrap_file(lines):
+        if client.first and (client.answer is None or handshake):  # the package has to know of a handshake
+            yield message_of(client.first)
+        async for line in anyio.wrap_file(client.lines):
             yield message_of(line)
 
     async def read() -> None:
@@ -135,7 +119,7 @@ async def _serve_lines(
                 known = False
 
     serving = asyncio.create_task(later())
-    server = _server(names, lambda: asyncio.shield(serving))
+    server = _server(client.names, lambda: asyncio.shield(serving))
     received, asked = anyio.create_memory_object_stream[Any]()
     answered, answers = anyio.create_memory_object_stream[Any]()
     try:
@@ -305,7 +289,7 @@ CONTRACT: Mapping[str, type[Body]] = {"search": FoundPassages, "fetch": WholePas
 """Name -> the result of each tool that clients know beforehand."""
 
 
-async def answer_call(serving: Serving, call: SearchCall | FetchCall | RetrieversCall) -> Body:
+async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCall) -> Body:
     """What a tool finds.
 
     Args:
@@ -316,7 +300,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | Retriever
         GrlsError: It cannot be done.
     """
     limits = serving.limits
-    if isinstance(call, RetrieversCall):
+    if isinstance(call, ListingCall):
         described = await describe_retrievers(serving)
         rows = [row.model_copy(update={"no_beam": None}) for row in described.retrievers]
         return described.model_copy(update={"retrievers": rows})
@@ -387,14 +371,14 @@ class FetchCall(Body):
     )
 
 
-class RetrieversCall(Body):
+class ListingCall(Body):
     """List the retrievers: their size, fields of metadata with filters for `where`, and queries to try."""
 
 
-TOOLS: Mapping[str, type[SearchCall | FetchCall | RetrieversCall]] = {
+TOOLS: Mapping[str, type[SearchCall | FetchCall | ListingCall]] = {
     "search": SearchCall,
     "fetch": FetchCall,
     "hops": HopsCall,
-    "retrievers": RetrieversCall,
+    "retrievers": ListingCall,
 }
 """Name -> the arguments of each tool."""

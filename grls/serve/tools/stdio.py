@@ -1,4 +1,4 @@
-"""Offers the tools over standard input and output.
+"""Standard input and output: the first answer to a client.
 
 Clients give a server up that says nothing for some seconds, and importing what the protocol and a search need
 takes that long on a slow machine, loading a model longer. So the first request, with which a client connects,
@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 import grls
 from grls.retrieve.spec import read_spec
@@ -29,18 +28,30 @@ _ENVELOPE = ("protocolVersion", "clientInfo", "clientCapabilities")
 """What the metadata of each such request names."""
 
 
-def run_stdio(options: ServerOptions) -> None:
-    """Open retrievers, and offer them as tools over standard input and output until the input ends.
+class Connection(NamedTuple):
+    """A client at standard input and output.
 
-    Args:
-        options: Folders, limits of calls, device and precision.
+    Attributes:
+        names: The names of the retrievers.
+        lines: The lines after the first one.
+        first: The first line.
+        answer: The answer to the first line, which is sent; None: there is none.
+    """
+
+    names: tuple[str, ...]
+    lines: BinaryIO
+    first: bytes
+    answer: Mapping[str, Any] | None
+
+
+def connect(options: ServerOptions) -> Connection:
+    """Wait for the first line of a client, and answer it if it is the request by which one connects.
 
     Raises:
-        ConfigError: A name or an option cannot be used.
+        ConfigError: A name cannot be used.
         DataError: A folder is no retriever.
         MismatchError: A folder is damaged.
     """
-    aside = partial(say, stream=sys.stderr)
     names = named_folders(options.folders)
     for folder in names.values():
         read_spec(folder)  # a folder that is none ends the server at once
@@ -48,13 +59,16 @@ def run_stdio(options: ServerOptions) -> None:
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
     first = lines.readline()
-    answer = first_answer(first, list(names))
+    answer = first_answer(first, names)
     if answer is not None:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-    from grls.serve.tools.server import serve_lines
+    return Connection(tuple(names), lines, first, answer)
 
-    serve_lines(options, list(names), aside, lines, first, answer)
+
+def aside(text: str) -> None:
+    """Print a line of the log, to standard error."""
+    say(text, sys.stderr)
 
 
 def instructions(names: Iterable[str]) -> str:
