@@ -315,7 +315,9 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
     hops = call if isinstance(call, HopsCall) else None
     version, retriever, allow = retrieval_of(serving, call, hops)
     if hops is not None and hops.steps is None and retriever.describe().steps == "single":
-        version, retriever, allow = retrieval_of(serving, call, HopsBody(max=min(_HOPS, limits.hops)))
+        version, retriever, allow = retrieval_of(
+            serving, call, HopsBody(steps=None, max=min(_HOPS, limits.hops))
+        )
     k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
     job = SearchJob([call.query], BatchKey(retriever, k, allow))
     (hits,) = await outcome(None, version, job, limits.seconds)

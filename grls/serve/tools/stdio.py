@@ -86,7 +86,8 @@ def first_answer(line: bytes, names: Iterable[str]) -> dict[str, Any] | None:
         request = json.loads(line.decode())
         json.dumps(request, ensure_ascii=False).encode()  # half characters are refused
         params, server = request["params"], {"name": "grls", "version": grls.__version__}
-        result = {"capabilities": {"tools": {"listChanged": False}}, "instructions": instructions(names)}
+        able_to = {"tools": {"listChanged": False}}
+        result: dict[str, Any] = {"capabilities": able_to, "instructions": instructions(names)}
         if request["method"] == "initialize":
             version, client, able = params["protocolVersion"], params["clientInfo"], params["capabilities"]
             version_used = version if version in HANDSHAKES else HANDSHAKES[-1]
