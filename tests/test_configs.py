@@ -6,6 +6,7 @@ The trainings are those of ``benchmarks.trainings``. Data and models are small; 
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,15 +97,16 @@ GUIDES = (
 
 
 def readme_commands() -> list[list[str]]:
-    """The `grls` commands in the code blocks of the README and the guides, as an argument list each."""
+    """The commands in the code blocks of README, guides and other pages: arguments of `grls`, or `cp`."""
     names = {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")}
     assert names >= set(GUIDES)
     guides = [ROOT / "docs" / "guides" / f"{name}.md" for name in (*GUIDES, *sorted(names - set(GUIDES)))]
-    texts = [file.read_text() for file in (ROOT / "README.md", *guides)]
+    others = [ROOT / "docs" / name for name in ("start/your-data.md", "reliability.md")]
+    texts = [file.read_text() for file in (ROOT / "README.md", *guides, *others)]
     fences = re.findall(r"^```([^\n]*)\n(.*?)^```", "\n".join(texts), re.DOTALL | re.MULTILINE)
-    blocks = [text for language, text in fences if not language]
+    blocks = [text for language, text in fences if language in ("", "sh")]
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [shlex.split(line)[1:] for line in lines if line.startswith("grls ")]
+    return [shlex.split(line.removeprefix("grls ")) for line in lines if line.startswith(("grls ", "cp "))]
 
 
 def makefile_commands(target: str) -> list[list[str]]:
@@ -331,10 +333,11 @@ def files_of_readme(workplace: Path) -> None:
     lines = [json.loads(line) for line in corpus.read_text().splitlines()]
     for number, line in enumerate(lines):
         line["metadata"] = {"year": 1990 + number % 20, "lang": ("de", "fr", "en")[number % 3]}
+    lines.append({"_id": "old", "text": "fred is old .", "metadata": {}})  # no query needs it
     corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
     pairs = [(query.id, line["_id"]) for query in read_split("data/mine", "test")[0] for line in lines[:9]]
     (workplace / "candidates.tsv").write_text("".join(f"{query}\t{passage}\n" for query, passage in pairs))
-    (workplace / "old-ids.txt").write_text(lines[0]["_id"] + "\n")
+    (workplace / "old-ids.txt").write_text("old\n")
     (workplace / "new").mkdir()
     (workplace / "new" / "corpus.jsonl").write_text(
         json.dumps({"_id": "new-1", "text": "anna is quiet ."}) + "\n"
@@ -372,13 +375,16 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     small(workplace / "data" / "mine")
     files_of_readme(workplace)
     commands = readme_commands()
-    assert {command[0] for command in commands} == set(VERBS)
+    assert {command[0] for command in commands} == {*VERBS, "cp"}
     assert len(commands) >= 50
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         if command[0] == "serve":
             continue  # it serves until a signal: tests/serve
-        given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
+        if command[0] == "cp":
+            subprocess.run(command, check=True)
+            continue
+        given = command[:2] if "--tokenizer" in command else [*command]  # that is on the hub
         given = [asked if argument == "QUERY-ID" else argument for argument in given]
         if "PATH/OR/HUB/NAME" in " ".join(command):
             if not (workplace / "lm").is_dir():

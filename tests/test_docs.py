@@ -14,6 +14,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "RELEASING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "docs" / "llms.txt",
 ]
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 
@@ -39,11 +40,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
-def test_the_readme_is_short_and_leads_to_every_guide() -> None:
+def test_the_readme_is_short_and_leads_to_every_guide_as_llms_txt_does() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 160
-    linked = {Path(target.partition("#")[0]) for target in LINK.findall(text)}
-    assert {file.relative_to(ROOT) for file in (ROOT / "docs" / "guides").glob("*.md")} <= linked
+    listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    for folder, page in ((ROOT, text), (ROOT / "docs", listed)):
+        linked = {folder / target.partition("#")[0] for target in LINK.findall(page)}
+        assert {*(ROOT / "docs" / "guides").glob("*.md")} <= linked
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

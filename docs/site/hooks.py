@@ -24,7 +24,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages, and let ``llms.txt`` lead to pages of the site."""
+    listed = files.src_uris["llms.txt"]
+    files.remove(listed)
+    files.append(File.generated(config, "llms.txt", content=listed.content_string.replace(".md)", ".html)")))
     for place, text in {**commands.pages(), **reference.pages(), **notebooks.pages()}.items():
         files.append(File.generated(config, place, content=text))
     return files

@@ -7,6 +7,7 @@ from grls.models.option_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
     OPEN_ACCESS,
+    URL,
     USUAL_LIMITS,
     AccessOptions,
     RequestLimits,
@@ -24,6 +25,7 @@ def serve(
     access: AccessOptions = OPEN_ACCESS,
     answer: AnswerOptions = NO_ANSWERS,
     mcp: ToolTransport | None = None,
+    url_field: str = URL,
     device: str = "auto",
     precision: Precision = "float32",
     examples: str | None = None,
@@ -47,8 +49,10 @@ def serve(
         limits: The limits of requests.
         access: Who may use the server.
         answer: The language model that answers questions.
-        mcp: Offer search, hops and passages as tools of an agent (Model Context Protocol; needs the extra
-            mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
+        mcp: Offer search, fetch, hops and retrievers as tools of an agent (Model Context Protocol; needs the
+            extra mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
+        url_field: Field of the metadata with the address of a passage (http:// or https://), which agents
+            cite.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
@@ -71,17 +75,22 @@ def serve(
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
-    options = ServerOptions(tuple(folder), limits, access, device, precision, answer, examples, mcp == "http")
+    options = ServerOptions(
+        tuple(folder), limits, access, device, precision, answer, examples, mcp == "http", url_field
+    )
     if mcp == "stdio":
         if ray is not None:
             raise ConfigError("--mcp stdio has one process, which its client starts: leave --ray out.")
         if access != OPEN_ACCESS:
             raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
         if answer != NO_ANSWERS:
-            raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")
-        from grls.serve.tools.server import run_stdio
+            raise ConfigError("--mcp stdio searches and answers no questions: leave --answer out.")
+        from grls.serve.tools.stdio import connect
 
-        run_stdio(options)
+        client = connect(options)  # before what follows is imported
+        from grls.serve.tools.server import serve_lines
+
+        serve_lines(options, client)
     elif ray is not None:
         if replicas < 2:
             raise ConfigError(

@@ -185,6 +185,14 @@ class Joined:
         return joined
 
 
+def filter_word(text: str) -> str:
+    """A field, or a value that is a text, as a filter writes it."""
+    plain = re.fullmatch(r"[^\W\d_][\w-]*", text) and not _UNORDERED.fullmatch(text)
+    if plain and text.lower() not in (*_WORDS, "null"):
+        return text
+    return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
+
+
 def parse_filter(text: str) -> Expression:
     """Read a filter.
 

@@ -300,6 +300,18 @@ class OwnHopsBody(Body):
     max: int | None = Field(description="Number of hops, or the largest number; null: not known.")
 
 
+class FieldBody(Body):
+    """A field of metadata, as filters compare it."""
+
+    name: str
+    kind: Literal["number", "text", "boolean"]
+    values: list[bool | int | float | str] = Field(
+        description="In a sample of the passages: the smallest and the largest number, or the most frequent "
+        "values."
+    )
+    where: str = Field(description="A filter that names the field.")
+
+
 class RetrieverBody(Body):
     """A retriever of the server."""
 
@@ -311,7 +323,7 @@ class RetrieverBody(Body):
     scores: str = Field(description="The meaning of its scores.")
     hops: OwnHopsBody
     no_beam: str | None = Field(description="Why /v1/trace shows no beam; null: it shows one.")
-    fields: list[str] = Field(description="Fields of metadata that filters can name.")
+    fields: list[FieldBody] = Field(description="Fields of metadata that filters can name.")
     examples: list[str] = Field(description="Queries to try.")
 
 

@@ -88,6 +88,8 @@ class AccessOptions:
                 )
 
 
+URL = "url"
+"""The default field of the address of a passage."""
 USUAL_LIMITS = RequestLimits()
 """The default limits."""
 OPEN_ACCESS = AccessOptions()
@@ -106,6 +108,7 @@ class ServerOptions(NamedTuple):
         answer: The language model.
         examples: File with queries to try; None: those of the data set beside a retriever.
         tools: Offer the tools of an agent at /mcp.
+        url_field: The field of the metadata with the address of a passage, which the tools show.
     """
 
     folders: tuple[str, ...]
@@ -116,3 +119,4 @@ class ServerOptions(NamedTuple):
     answer: AnswerOptions = NO_ANSWERS
     examples: str | None = None
     tools: bool = False
+    url_field: str = URL

@@ -14,10 +14,11 @@ from pathlib import Path
 from threading import Lock, Thread
 from time import perf_counter, sleep
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grls.api.opening import load
 from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
 from grls.io.files import PartCounts, named_lines
@@ -182,6 +183,15 @@ def set_loaded_aside() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+_READ = 1000
+"""Passages whose metadata are looked at for fields."""
+
+
+def sampled_metadata(corpus: Corpus) -> list[dict[str, Any]]:
+    """The metadata of some passages, evenly spaced."""
+    return corpus.metadata_of(range(0, len(corpus), len(corpus) // _READ + 1))
 
 
 _EXAMPLES, _LONGEST = 6, 300

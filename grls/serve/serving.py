@@ -17,9 +17,9 @@ from grls.retrieve.hops.options import HopOptions
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
-from grls.serve.options import RequestLimits, ServerOptions
+from grls.serve.options import URL, RequestLimits, ServerOptions
 from grls.serve.problems import RefusalError
-from grls.serve.served import Opened, Served, Version, open_served, queries_to_try
+from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
 from grls.serve.start import named_folders
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Serving:
         metrics: The counts.
         answering: The language model, once it is loaded; None: no language model.
         ending: The server shuts down.
+        url_field: The field of the metadata with the address of a passage.
         reload: Loads a new version of a retriever.
     """
 
@@ -52,6 +53,7 @@ class Serving:
     metrics: Metrics = field(default_factory=Metrics)
     answering: Answering | None = None
     ending: bool = False
+    url_field: str = URL
     reload: Callable[[Served], Version] = Served.reload
 
     def load(
@@ -68,7 +70,7 @@ class Serving:
             say: Called with a line for each folder that is open.
 
         Raises:
-            ConfigError: A name or an option cannot be used.
+            ConfigError: A name or an option cannot be used, or no passage has the field of addresses.
             DataError: A folder is no retriever.
             MismatchError: A folder is damaged.
         """
@@ -79,8 +81,16 @@ class Serving:
 
             self.answering = Answering(self.answer, options.device, metrics.answers)
             opened = opened._replace(prepare=self.answering.prepare)
-        self.retrievers = open_served(options.folders, opened, numbers)
-        self.loading = ()
+        retrievers = open_served(options.folders, opened, numbers)
+        if self.url_field != URL:
+            corpora = [served.version.searcher.corpus for served in retrievers.values()]
+            fields = {name for corpus in corpora for record in sampled_metadata(corpus) for name in record}
+            if self.url_field not in fields:
+                raise ConfigError(
+                    f"{Option('url_field', self.url_field)}: no passage has this field of metadata; there "
+                    f"are {', '.join(sorted(fields)) or 'none'}."
+                )
+        self.retrievers, self.loading = retrievers, ()
 
     def check_loaded(self) -> None:
         """Refuse a request (RefusalError) while the retrievers are loaded."""
@@ -135,7 +145,8 @@ def serving_to_load(options: ServerOptions) -> Serving:
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
-    return Serving({}, options.limits, admin, options.answer, examples, names)
+    url_field = options.url_field
+    return Serving({}, options.limits, admin, options.answer, examples, names, url_field=url_field)
 
 
 def serving(request: Request) -> Serving:

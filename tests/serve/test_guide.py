@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from serve_helpers import client_of, serving_of
+from small_data import small_retriever, write_small
 from starlette.testclient import TestClient
 
 from grls.cli import main
-from grls.data.corpus import Corpus
-from grls.data.types import Passage
-from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import run
 
 ROOT = Path(__file__).parents[2]
@@ -36,9 +34,10 @@ def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.commands.serve.require", lambda *_: None, raising=False)
     if "--mcp" in line:
         pytest.importorskip("mcp", reason="needs the extra mcp")
-        from grls.serve.tools import server
+        from grls.serve.tools import server, stdio
 
-        monkeypatch.setattr(server, "run_stdio", lambda *options: began.append(options))
+        monkeypatch.setattr(stdio, "connect", lambda _: None)
+        monkeypatch.setattr(server, "serve_lines", lambda *options: began.append(options))
     assert main(shlex.split(line)[1:]) == 0
     assert len(began) == 1
 
@@ -46,21 +45,24 @@ def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     place = tmp_path_factory.mktemp("guide")
-    passages = [Passage("heron-quick", "the heron is quick"), Passage("otter-calm", "the otter is calm")]
-    BM25Retriever(Corpus.from_passages(passages)).save_pretrained(place)
-    return client_of(serving_of({"fitted": place}))
+    small_retriever(write_small(place / "data")).save_pretrained(place / "fitted")
+    return client_of(serving_of({"fitted": place / "fitted"}))
 
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    re.findall(r"^curl (?:-N )?http://127\.0\.0\.1:8000(/v1/\S+)(?: --json '(.*)')?$", GUIDE, re.M),
+    [
+        request
+        for page in PAGES
+        for request in re.findall(
+            r"^curl (?:-N )?http://127\.0\.0\.1:8000(/v1/\S+)(?: --json '(.*)')?$", page.read_text(), re.M
+        )
+    ],
 )
 def test_requests(asked: TestClient, path: str, body: str) -> None:
     response = asked.post(path, json=json.loads(body)) if body else asked.get(path)
     if path == "/v1/answer":  # this server has no language model; see test_answer_route
         assert "--answer.model" in response.json()["detail"]
-    elif '"hops"' in body:
-        assert response.status_code in (200, 422)  # BM25 goes hop by hop only without DONE
     else:
         assert response.status_code == 200, response.text
 

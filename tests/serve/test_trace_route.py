@@ -2,15 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serve_helpers import Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
 import grls
+from grls.data.corpus import Corpus
+from grls.data.filters import where
+from grls.data.types import Passage
+from grls.data.where import filter_word
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
-from grls.serve.served import example_queries, queries_to_try
+from grls.serve.routes.search import _fields
+from grls.serve.served import example_queries, queries_to_try, sampled_metadata
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 QUERY = "is the otter kind ?"
@@ -71,8 +77,31 @@ def test_what_can_be_asked(client: TestClient) -> None:
     assert "decodes no tokens" in bm25["no_beam"]
     assert (generative["kind"], generative["no_beam"]) == ("generative", None)
     assert (hops["kind"], hops["hops"]) == ("generative", {"steps": "dynamic", "max": 3})
-    assert hostile["fields"] == ["year"]
+    assert hostile["fields"] == [
+        {"name": "year", "kind": "number", "values": [2000, 2004], "where": "year>=2004"}
+    ]
     assert len(bm25["examples"]) == 2  # the test split of the data set beside the folder
+
+
+def test_filters_of_fields_find_something() -> None:
+    """For every field that a filter can compare, in names and values that need quotes, too."""
+    metadata: list[dict[str, Any]] = [
+        {"lang": "de", "a b": "it's \\\"", "or": "true", "n": 1.5, "open": True, "tags": ["x", 3]},
+        {"lang": "de", "": "null", "n": -2, "open": False, "tags": ["in", "x"], "object": {}, "none": None},
+        {"lang": "fr", "long": "x" * 100, "1st": "2000", "n": 0, "é": "-"},
+    ]
+    corpus = Corpus.from_passages([Passage(name, name) for name in "abc"], metadata=metadata)
+    fields = {field.name: field for field in _fields(sampled_metadata(corpus))}
+    assert fields.keys() == {"lang", "a b", "or", "n", "open", "tags", "", "long", "1st", "é"}
+    lang = {"name": "lang", "kind": "text", "values": ["de", "fr"], "where": "lang=de"}
+    assert fields["lang"].model_dump() == lang
+    assert (fields["n"].kind, fields["n"].values, fields["open"].kind) == ("number", [-2, 1.5], "boolean")
+    for name, field in fields.items():
+        assert len(where(field.where).numbers(corpus)), name
+        for value in field.values if field.kind == "text" else ():
+            numbers = where(f"{filter_word(name)}={filter_word(str(value))}").numbers(corpus)
+            held = [n for n, record in enumerate(metadata) if value in (record.get(name) or ())]
+            assert numbers.tolist() == held != [], (name, value)
 
 
 def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:

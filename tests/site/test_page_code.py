@@ -26,6 +26,7 @@ ELSEWHERE = {
     "guides/train.md": "tests/api/test_fit_generator.py",
     "fit.md": "the README, whose test runs the same call",
     "guides/serve.md": "tests/serve",
+    "guides/agents.md": "tests/serve/test_tools.py",
 }
 """Pages whose Python needs models or packages -> where it is run."""
 REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, PREPARERS)

@@ -34,6 +34,12 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\([\"']?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
 
 
+def test_llms_txt_leads_to_pages(site: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    assert len(links) > 30
+    assert [link for link in links if not (site / link).is_file()] == []
+
+
 def test_every_command_has_its_help(site: Path) -> None:
     for name, verb in VERBS.items():
         page = (site / "reference" / "commands" / f"{name}.html").read_text(encoding="utf-8")

@@ -112,9 +112,9 @@ function adapt() {
   byId("hops").disabled = steps === "own" || steps === "single";
   byId("hops").closest("label").hidden = byId("hops").disabled;
   byId("steps").options[0].textContent = info ? `as set up (${ownSteps(info.hops)})` : "as set up";
-  const chips = (info?.fields ?? []).slice(0, 12).map((field) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
+  const chips = (info?.fields ?? []).slice(0, 12).map(({ name: field }) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
   refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);
-  byId("where").placeholder = info?.fields.length ? info.fields.slice(0, 2).map((field) => `${quoted(field)}=…`).join(" and ") : "field=value";
+  byId("where").placeholder = info?.fields.length ? info.fields.slice(0, 2).map((field) => field.where).join(" and ") : "field=value";
   const chosen = [info, known.get(value("other"))].filter(Boolean);
   byId("k").closest("label").hidden = chosen.every((one) => !["single", "ranked"].includes(stepsOf(one)));
 }

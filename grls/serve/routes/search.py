@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from grls.api.streaming import StreamedHop
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
+from grls.data.where import filter_word
 from grls.errors import ConfigError, GrlsError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.hops.options import HopOptions
@@ -27,6 +29,7 @@ from grls.serve.bodies import (
     AnsweredBody,
     ExplainBody,
     ExplainedBody,
+    FieldBody,
     FoundBody,
     FoundHitBody,
     HitBody,
@@ -52,8 +55,8 @@ from grls.serve.bodies import (
     TracedTokenBody,
 )
 from grls.serve.problems import RefusalError, problem_for
-from grls.serve.served import Version, example_queries
-from grls.serve.serving import check_limit, check_queries, retrieval_of, serving
+from grls.serve.served import Version, example_queries, sampled_metadata
+from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of, serving
 from grls.serve.waiting import late, outcome, public_error, while_there
 from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
 
@@ -195,51 +198,49 @@ def hop_body(hop: StreamedHop) -> HopBody:
 
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
     """A passage by its id."""
-    version = serving(request).find(retriever).version
-    (body,) = await passages_of(version, [passage])
+    return await passage_of([serving(request).find(retriever).version], passage)
+
+
+async def passage_of(versions: Sequence[Version], passage: str) -> PassageBody:
+    """A passage by its id, of the first version whose corpus has it.
+
+    Raises:
+        RefusalError: None of the corpora has it.
+    """
+
+    def read() -> PassageBody | None:
+        for version in versions:
+            corpus = version.searcher.corpus
+            (number,) = corpus.numbers([passage])
+            if number is not None:
+                (metadata,), fields = corpus.metadata_of([number]), corpus[number]._asdict()
+                return PassageBody(retriever=version.name, metadata=metadata, **fields)
+        return None
+
+    body: PassageBody | None = await run_in_threadpool(read)
     if body is None:
-        raise no_passage(version)
+        names = " and ".join(version.name for version in versions)
+        raise RefusalError(404, f"the corpus of {names} has no passage of this id; ids are those of hits.")
     return body
-
-
-def no_passage(version: Version) -> RefusalError:
-    """The refusal of an id that the corpus of a version does not have."""
-    return RefusalError(
-        404, f"the corpus of {version.name} has no passage of this id; ids are those of hits."
-    )
-
-
-async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody | None]:
-    """The passages of a version by their ids, in order; None for an unknown id."""
-    corpus = version.searcher.corpus
-
-    def read() -> list[PassageBody | None]:
-        numbers = corpus.numbers(ids)
-        known = [number for number in numbers if number is not None]
-        parts = zip(corpus.passages(known), corpus.metadata_of(known), strict=True)
-        bodies = (
-            PassageBody(retriever=version.name, metadata=metadata, **passage._asdict())
-            for passage, metadata in parts
-        )
-        return [None if number is None else next(bodies) for number in numbers]
-
-    bodies: list[PassageBody | None] = await run_in_threadpool(read)
-    return bodies
 
 
 async def show_retrievers(request: Request) -> RetrieversBody:
     """The retrievers of the server, and the limits of requests."""
-    state = serving(request)
+    return await describe_retrievers(serving(request))
+
+
+async def describe_retrievers(state: Serving) -> RetrieversBody:
+    """The retrievers of a server, and the limits of requests.
+
+    Raises:
+        RefusalError: The retrievers are being loaded.
+    """
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
     limits = LimitsBody(**{name: getattr(state.limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
     return RetrieversBody(limits=limits, answers=answers, retrievers=described)
-
-
-_READ = 200
-"""Passages whose metadata are looked at for fields."""
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
@@ -249,7 +250,6 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     if isinstance(retriever, WrapsSingleSteps):
         options: HopOptions = retriever.hops
         hops = OwnHopsBody(steps=options.steps, max=None if options.steps == "single" else options.count)
-    metadata = retriever.corpus.metadata_of(range(min(_READ, len(retriever.corpus))))
     return RetrieverBody(
         retriever=version.name,
         version=version.number,
@@ -259,9 +259,41 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
         scores=description.score_mode,
         hops=hops,
         no_beam=no_beam(retriever),
-        fields=list(dict.fromkeys(field for values in metadata for field in values)),
+        fields=_fields(sampled_metadata(retriever.corpus)),
         examples=list(examples or example_queries(version.searcher.folder)),
     )
+
+
+_VALUES, _LONGEST = 5, 60
+"""Values of a field that are shown, and characters of one."""
+
+
+def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
+    """The fields of metadata that filters compare, with their usual kind; a list counts by its elements."""
+    entries: dict[str, list[Any]] = {}
+    for record in metadata:
+        for name, value in record.items():
+            entries.setdefault(name, []).extend(value if isinstance(value, list) else [value])
+    fields = []
+    for name, values in entries.items():
+        kinds: dict[Any, list[Any]] = {
+            "number": [v for v in values if type(v) in (int, float)],
+            "text": [v for v in values if isinstance(v, str)],
+            "boolean": [v for v in values if isinstance(v, bool)],
+        }
+        kind, values = max(kinds.items(), key=lambda entry: len(entry[1]))
+        if not values:  # null, or objects
+            continue
+        if kind == "number":
+            values = sorted({min(values), max(values)})
+            rule = f">={json.dumps(values[-1])}"
+        else:
+            values = [value for value, _ in Counter(values).most_common() if len(str(value)) <= _LONGEST]
+            values = values[:_VALUES]
+            first = values[0] if values else ""
+            rule = ("=" if values else "!=") + (filter_word(first) if kind == "text" else json.dumps(first))
+        fields.append(FieldBody(name=name, kind=kind, values=values, where=filter_word(name) + rule))
+    return fields
 
 
 async def answer_trace(request: Request, body: TraceBody) -> TracedBody:

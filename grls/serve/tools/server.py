@@ -1,11 +1,8 @@
-"""Offers the tools over standard input and output, or at an address of the HTTP server.
+"""The tools, and how they are offered: line by line, or at an address of the HTTP server.
 
-Over standard input and output, the client is answered before anything is loaded: importing what searches
-takes seconds, loading a model longer, and clients give a server that says nothing up. So this module imports
-little. Standard output carries messages of the protocol alone: the log goes to standard error.
-
-A result is JSON in a text, and has no structured content: the protocol recommends to repeat structured
-content as text, so each passage would be sent, and read by a language model, twice.
+``search`` and ``fetch`` keep to what OpenAI's clients expect of a server that can be searched: arguments
+(``query``; ``id``), results, and the result both as structured content and as JSON in a text. The other tools
+send it once, as text, since a language model that is shown both reads it twice.
 """
 
 from __future__ import annotations
@@ -14,11 +11,8 @@ import asyncio
 import inspect
 import io
 import json
-import os
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import anyio
 from pydantic import Field, ValidationError
@@ -28,14 +22,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import grls
 from grls.errors import GrlsError
 from grls.io.ending import needing
-from grls.retrieve.spec import read_spec
-from grls.serve.bodies import Body, Filtered, HopBody, HopsBody, PassageBody, QueryText
+from grls.retrieve.hits import returns_chain
+from grls.serve.bodies import Body, Filtered, HopsBody, QueryText
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
-from grls.serve.problems import RefusalError, listed, plain_faults, problem_for
-from grls.serve.routes.search import HopStream, hop_body, no_passage, passages_of, result_body
+from grls.serve.problems import listed, plain_faults, problem_for
+from grls.serve.routes.search import describe_retrievers, json_score, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
-from grls.serve.start import loading, named_folders, say
+from grls.serve.tools.stdio import Connection, aside, instructions
 from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
 
@@ -61,7 +55,7 @@ with needing("mcp", "the tools of an agent"):
 ADDRESS = "/mcp"
 """The address of the tools."""
 _FIRST = 0.2
-"""Seconds in which the first message is answered: imports keep the interpreter to themselves for longer."""
+"""Seconds in which the tools are listed, before loading keeps the interpreter to itself for longer."""
 
 
 def tool_server(serving: Serving) -> Any:
@@ -73,25 +67,17 @@ def tool_server(serving: Serving) -> Any:
     return _server(serving.loading or serving.retrievers, opened)
 
 
-def run_stdio(options: ServerOptions) -> None:
-    """Open retrievers, and offer them as tools over standard input and output until the input ends.
-
-    Args:
-        options: Folders, limits of calls, device and precision.
+def serve_lines(options: ServerOptions, client: Connection) -> None:
+    """Answer a client at standard input and output until the input ends; the retrievers are opened meanwhile.
 
     Raises:
-        ConfigError: A name or an option cannot be used.
-        DataError: A folder is no retriever.
+        ConfigError: An option cannot be used.
+        DataError: A folder cannot be read.
         MismatchError: A folder is damaged.
     """
-    aside = partial(say, stream=sys.stderr)
-    names = named_folders(options.folders)
-    for folder in names.values():
-        read_spec(folder)  # a folder that is none ends the server at once
-    aside(loading(options.folders, "standard input and output"))
 
     def opened() -> Serving:
-        serving = Serving({}, options.limits)
+        serving = Serving({}, options.limits, url_field=options.url_field)
         try:
             serving.load(options, say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
@@ -101,34 +87,48 @@ def run_stdio(options: ServerOptions) -> None:
         aside("Ready: an agent may ask")
         return serving
 
-    anyio.run(_over_stdio, list(names), opened)
+    anyio.run(_serve_lines, client, opened)
 
 
-async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> None:
+async def _serve_lines(client: Connection, opened: Callable[[], Serving]) -> None:
+    handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
+
     async def later() -> Serving:
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
+    async def messages() -> AsyncIterator[Any]:
+        if client.first and (client.answer is None or handshake):  # the package has to know of a handshake
+            yield message_of(client.first)
+        async for line in anyio.wrap_file(client.lines):
+            yield message_of(line)
+
     async def read() -> None:
         async with received:
-            async for line in anyio.wrap_file(lines):
-                message = message_of(line)
-                if message is None:
-                    continue
-                stream = answers if isinstance(message, JSONRPCError) else received
-                await stream.send(SessionMessage(message))
+            async for message in messages():
+                if message is not None:
+                    stream = sent if isinstance(message, JSONRPCError) else received
+                    await stream.send(SessionMessage(message))
+
+    async def write() -> None:
+        known = handshake  # the answer to the handshake comes first, and is sent already
+        async with answers, sent:
+            async for message in answers:
+                if not known:
+                    await sent.send(message)
+                known = False
 
     serving = asyncio.create_task(later())
-    server = _server(names, lambda: asyncio.shield(serving))
-    lines = os.fdopen(os.dup(0), "rb", closefd=False)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
-    received, messages = anyio.create_memory_object_stream[Any]()
+    server = _server(client.names, lambda: asyncio.shield(serving))
+    received, asked = anyio.create_memory_object_stream[Any]()
+    answered, answers = anyio.create_memory_object_stream[Any]()
     try:
         # The package's own reader drops what it cannot read, and the client would wait for ever.
         unread = stdio_server(stdin=anyio.wrap_file(io.StringIO()))
-        async with unread as (_, answers), anyio.create_task_group() as tasks:
+        async with unread as (_, sent), anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            await server.run(messages, answers, server.create_initialization_options())
+            tasks.start_soon(write)
+            await server.run(asked, answered, server.create_initialization_options())
     finally:
         (await serving).close()
 
@@ -179,7 +179,13 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
     """The tools of the retrievers of these names; ``opened`` waits until they are open."""
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     tools = [
-        Tool(name=name, description=inspect.getdoc(call), input_schema=_schema(call), annotations=reads)
+        Tool(
+            name=name,
+            description=inspect.getdoc(call),
+            input_schema=_schema(call),
+            output_schema=_schema(CONTRACT[name]) if name in CONTRACT else None,
+            annotations=reads,
+        )
         for name, call in TOOLS.items()
     ]
 
@@ -188,14 +194,14 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
 
     async def call_tool(context: object, params: Any) -> Any:
         text, failed = await _answer(opened, params.name, params.arguments or {})
-        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+        structured = json.loads(text) if params.name in CONTRACT and not failed else None
+        content = [TextContent(type="text", text=text)]
+        return CallToolResult(content=content, structured_content=structured, is_error=failed)
 
     return Server(
         "grls",
         version=grls.__version__,
-        instructions=f"Retrieval from a corpus. Retrievers: {', '.join(names)}. search finds passages for a "
-        "query. hops finds a chain of passages for a question that needs several. passages shows passages by "
-        "their ids.",
+        instructions=instructions(names),
         get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -228,9 +234,9 @@ async def _answer(
         return str(json.loads(bytes(response.body))["detail"]), True
 
 
-def _schema(call: type[Body]) -> dict[str, Any]:
-    """The schema of the arguments of a tool; its description is that of the tool."""
-    schema = call.model_json_schema()
+def _schema(body: type[Body]) -> dict[str, Any]:
+    """The schema of the arguments or of the result of a tool, without the description of the whole."""
+    schema = body.model_json_schema()
     del schema["description"], schema["title"]
     return schema
 
@@ -245,28 +251,45 @@ def _named(route: Any, app: ASGIApp) -> ASGIApp:
     return named
 
 
-# What the tools do: search, hops, passages. The module does not know how they are called.
+_SHOWN = 300
+"""Characters of a passage that search and hops show."""
+_HOPS = 2
+"""Hops of a folder of single steps, where a call names no number."""
 
 
-_LONGEST = 100
-"""Characters of an unknown id that an error names."""
+class FoundPassage(Body):
+    """A passage that was found."""
+
+    id: str
+    title: str
+    url: str = Field(description="Its address, to cite; empty: it has none.")
+    text: str = Field(description="Its text, or the beginning.")
+    score: float | None = Field(None, description="Higher is better; missing where it is no finite number.")
+    hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
+    metadata: dict[str, Any] | None = None
 
 
-class HopChainBody(Body):
-    """The hops of a query, in order."""
+class FoundPassages(Body):
+    """What search and hops find."""
 
-    query: str
-    hops: list[HopBody]
-
-
-class PassagesBody(Body):
-    """The passages of the ids, in order, and the ids of which the corpus has none."""
-
-    passages: list[PassageBody]
-    unknown: list[str] | None
+    results: list[FoundPassage]
 
 
-async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCall) -> Body:
+class WholePassage(Body):
+    """What fetch shows."""
+
+    id: str
+    title: str
+    text: str
+    url: str = Field(description="Its address, to cite; empty: it has none.")
+    metadata: dict[str, Any]
+
+
+CONTRACT: Mapping[str, type[Body]] = {"search": FoundPassages, "fetch": WholePassage}
+"""Name -> the result of each tool that clients know beforehand."""
+
+
+async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCall) -> Body:
     """What a tool finds.
 
     Args:
@@ -277,33 +300,46 @@ async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCa
         GrlsError: It cannot be done.
     """
     limits = serving.limits
-    if isinstance(call, PassagesCall):
-        check_limit("ids: the number of ids", len(call.ids), limits.k)
-        version = serving.find(call.retriever).version
-        bodies = await passages_of(version, call.ids)
-        unknown = [name[:_LONGEST] for name, body in zip(call.ids, bodies, strict=True) if body is None]
-        passages = [body for body in bodies if body is not None]
-        if not passages:
-            refusal = no_passage(version)
-            raise RefusalError(refusal.status, f"{', '.join(map(repr, unknown[:3]))}: {refusal}")
-        return PassagesBody(passages=passages, unknown=unknown or None)
+    if isinstance(call, ListingCall):
+        described = await describe_retrievers(serving)
+        rows = [row.model_copy(update={"no_beam": None}) for row in described.retrievers]
+        return described.model_copy(update={"retrievers": rows})
+    if isinstance(call, FetchCall):
+        serving.check_loaded()
+        names = serving.retrievers if call.retriever is None else [call.retriever]
+        passage = await passage_of([serving.find(name).version for name in names], call.id)
+        url, title = _url(serving, passage.metadata), passage.title or passage.id
+        return WholePassage(id=passage.id, title=title, text=passage.text, url=url, metadata=passage.metadata)
     check_queries([call.query], limits)
-    if isinstance(call, SearchCall):
-        check_limit("k", call.k, limits.k)
-        version, retriever, allow = retrieval_of(serving, call, None)
-        job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
-        (hits,) = await outcome(None, version, job, limits.seconds)
-        return result_body(call.query, hits, call.metadata)
-    version, retriever, allow = retrieval_of(serving, call, call)
-    stream, hops = HopStream(version, retriever, call.query, allow, limits.seconds), list[HopBody]()
-    try:
-        while (hop := await stream.next()) is not None:
-            hops.append(hop_body(hop))
-            if hop.last:
-                break
-    finally:
-        stream.stop()
-    return HopChainBody(query=call.query, hops=hops)
+    check_limit("k", call.k, limits.k)
+    hops = call if isinstance(call, HopsCall) else None
+    version, retriever, allow = retrieval_of(serving, call, hops)
+    if hops is not None and hops.steps is None and retriever.describe().steps == "single":
+        version, retriever, allow = retrieval_of(
+            serving, call, HopsBody(steps=None, max=min(_HOPS, limits.hops))
+        )
+    k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
+    job = SearchJob([call.query], BatchKey(retriever, k, allow))
+    (hits,) = await outcome(None, version, job, limits.seconds)
+    results = [
+        FoundPassage(
+            id=hit.id,
+            title=hit.title or hit.id,
+            url=_url(serving, hit.metadata),
+            text=hit.text if len(hit.text) <= _SHOWN else f"{hit.text[:_SHOWN].rstrip()}…",
+            score=json_score(hit.score),
+            hop=hit.hop,
+            metadata=dict(hit.metadata) if call.metadata else None,
+        )
+        for hit in hits
+    ]
+    return FoundPassages(results=results)
+
+
+def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
+    """The address of a passage that a reader can open; empty: it has none."""
+    url = metadata.get(serving.url_field)
+    return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
 
 
 # The arguments of the tools: bodies as those of HTTP, so that names, kinds and errors are the same.
@@ -312,31 +348,39 @@ async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCa
 
 
 class SearchCall(Filtered):
-    """Find the passages of the corpus that answer a query, best first, with id, title, text and score."""
+    """Find the passages of the corpus that answer a query, best first, with the beginning of each text."""
 
     query: QueryText
     k: int = Field(5, ge=1, description="Largest number of passages.")
     metadata: bool = Field(False, description="Show the metadata of each passage as well.")
 
 
-class HopsCall(Filtered, HopsBody):
-    """Find a chain of passages for a question that needs several: each hop is found from those before."""
+class HopsCall(SearchCall, HopsBody):
+    """Find a chain of passages for a question that needs several: each hop is found from those before.
 
-    query: QueryText
+    With steps ranked the result is a ranking by the probability that a chain holds a passage.
+    """
 
-
-class PassagesCall(Body):
-    """Show passages by their ids, with title and whole text."""
-
-    ids: Annotated[
-        list[str], Field(min_length=1, description="Ids of passages, as search and hops return them.")
-    ]
-    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+    k: int = Field(5, ge=1, description="Largest number of passages of a ranking; a chain is shown whole.")
 
 
-TOOLS: Mapping[str, type[SearchCall | HopsCall | PassagesCall]] = {
+class FetchCall(Body):
+    """Show a passage by its id: title, whole text, address, metadata."""
+
+    id: str = Field(min_length=1, description="Id of a passage, as search and hops show it.")
+    retriever: str | None = Field(
+        None, description="Name of a retriever; null: the first one whose corpus has the id."
+    )
+
+
+class ListingCall(Body):
+    """List the retrievers: their size, fields of metadata with filters for `where`, and queries to try."""
+
+
+TOOLS: Mapping[str, type[SearchCall | FetchCall | ListingCall]] = {
     "search": SearchCall,
+    "fetch": FetchCall,
     "hops": HopsCall,
-    "passages": PassagesCall,
+    "retrievers": ListingCall,
 }
 """Name -> the arguments of each tool."""
