@@ -26,8 +26,6 @@ SLOW = (
     "benchmarks/test_ablate.py",
     "benchmarks/test_bench_train.py::test_it_prints",
     "benchmarks/test_compare.py::test_everything_runs_and_goes_on",
-    "benchmarks/test_hops_benchmark.py",
-    "benchmarks/test_hybrid_benchmark.py",
     "benchmarks/test_ralm_study.py",
     "benchmarks/test_seeds.py::test_a_small_run",
     "benchmarks/test_smallest.py",
@@ -114,6 +112,7 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
+        gc.collect()
         gc.freeze()
         gc.enable()
 
@@ -166,6 +165,14 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jsonargparse._signatures.get_signature_parameters", parameters)
         patch.setattr(ActionTypeHint, "get_class_parser", staticmethod(parser))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test cuts the power: what was written is there for whoever reads it, also after a kill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 
