@@ -76,27 +76,11 @@ FIRST = (
 
 
 LONGEST = (
-    "faults/test_faults.py",
-    "test_configs.py",
-    "test_frozen.py",
-    "models/test_foreign_models.py",
-    "fitting/test_run_fit.py",
-    "cluster/",
-    "serve/test_replicas.py",
-    "train/test_sharded.py",
-    "train/stages/",
-    "site/",
-    "wheel/",
-    "train/chains/",
-    "train/test_processes.py",
-    "faults/test_determinism.py",
-    "benchmarks/",
-    "serve/test_tools.py",
-    "api/test_wrong_calls.py",
-    "decode/",
-    "explain/",
-    "test_cli.py",
-)
+    "faults/test_faults.py", "test_configs.py", "test_frozen.py", "models/test_foreign_models.py",
+    "fitting/test_run_fit.py", "cluster/", "serve/test_replicas.py", "train/test_sharded.py", "train/stages/",
+    "site/", "wheel/", "train/chains/", "train/test_processes.py", "faults/test_determinism.py",
+    "benchmarks/", "serve/test_tools.py", "api/test_wrong_calls.py", "decode/", "explain/", "test_cli.py",
+)  # fmt: skip
 """What begins first, so that no process is still at a long one when the others are done."""
 
 
@@ -107,12 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is imported and collected stays: to look for garbage in it took a fifth of the time."""
+    """What is imported and collected stays: each look for garbage in it would take seconds."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.enable()
 
@@ -126,11 +109,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name.startswith(SLOW) or (name.startswith(FIRST) and case in seen):
             item.add_marker(pytest.mark.slow)
         seen.add(case)
-    items.sort(
-        key=lambda item: next(
-            (n for n, name in enumerate(LONGEST) if item.nodeid.startswith(f"tests/{name}")), len(LONGEST)
-        )
-    )
+    first = {f"tests/{name}": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: next((n for name, n in first.items() if item.nodeid.startswith(name)), 99))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -172,7 +152,7 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
 def _nothing_waits_for_the_disk() -> Iterator[None]:
     """No test cuts the power: what was written is there for whoever reads it, also after a kill."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(os, "fsync", lambda fd: None)
         yield
 
 
