@@ -179,7 +179,8 @@ def test_weights_that_are_missing_or_have_no_place_are_named(
     assert "\n" not in str(caught.value)
 
 
-DAMAGES = [
+@pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
+@pytest.mark.parametrize(("damage", "named"), [
     (remove("tokenizer.json"), "tokenizer"),
     (remove("tokenizer_config.json"), r"tokenizer_config\.json"),
     (write("tokenizer.json", "{"), r"tokenizer\.json"),
@@ -194,12 +195,6 @@ DAMAGES = [
     (write("config.json", "[]"), ""),
     (change("config.json", vocab_size=None), ""),
     (change("config.json", layer_norm_eps=[], layer_norm_epsilon=[], rms_norm_eps=[]), ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("loader", "name", "damage", "named"), [
-    pytest.param(*whole, *damage, marks=[pytest.mark.slow] * ((n + m) % 4 > 0))  # each of both several times
-    for n, whole in enumerate(WHOLE[1::2]) for m, damage in enumerate(DAMAGES)
 ])  # fmt: skip
 def test_damaged_folders_are_one_error_for_every_loader(
     models: Path,
