@@ -483,7 +483,7 @@ NAMES = {name: kind for kind, layouts in LAYOUTS.items() for name in layouts}
 LIKE_OTHERS = {
     "`similarity_fn_name` euclidean", "`similarity_fn_name` manhattan", "pooling max", "pooling weightedmean",
     "pooling mean_sqrt_len_tokens", "prompts of queries and documents", "static embeddings",
-    "word embeddings, frozen", "word embeddings, word weights", "Router: two towers of other lengths",
+    "word embeddings, frozen", "Router: two towers of other lengths",
     "SPLADE by the cosine", "ColBERT by the mean", "ColBERT, query expansion by another token",
     "ColBERT, token pooling", "ColBERT as PyLate saves it",
 }  # fmt: skip
