@@ -1,6 +1,7 @@
 """Shared paths and small models."""
 
 import copy
+import gc
 import logging
 import os
 import sys
@@ -24,11 +25,18 @@ settings.load_profile("grls")
 
 SLOW = (
     "benchmarks/test_ablate.py",
+    "benchmarks/test_bench_train.py::test_it_prints",
     "benchmarks/test_compare.py::test_everything_runs_and_goes_on",
-    "benchmarks/test_smallest.py",
+    "benchmarks/test_ralm_study.py",
+    "benchmarks/test_seeds.py::test_a_small_run",
+    "benchmarks/test_smallest.py::test_a_benchmark",
+    "benchmarks/test_smallest.py::test_both_versions",
+    "benchmarks/test_smallest.py::test_the_bi_encoders",
+    "cluster/test_ray.py::test_a_run_is_that_of_one_process",
     "cluster/test_ray.py::test_encodings_are_those_of_one_process_though_a_worker_is_killed",
     "cluster/test_ray.py::test_propositions_are_those_of_one_process_though_a_worker_is_killed",
     "cluster/test_ray.py::test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed",
+    "decode/gpu/test_step.py::test_a_step_can_be_made_into_kernels",
     "serve/test_replicas.py::test_a_new_version",
     "serve/test_replicas.py::test_answers_are_those",
     "serve/test_soak.py",
@@ -40,6 +48,8 @@ SLOW = (
     "train/stages/test_resume.py::test_before_the_first_checkpoint",
     "train/test_processes.py::test_the_passages_of_all_processes",
     "train/test_processes.py::test_torchrun_starts_two_processes",
+    "train/test_sharded.py::test_a_bi_encoder_in_bfloat16",
+    "train/test_sharded.py::test_a_reranker_in_shards",
     "train/test_sharded.py::test_chains_in_bfloat16",
     "wheel/test_container.py::test_the_command_is_ready",
     "wheel/test_search_alone.py::test_every_kind_is_searched",
@@ -52,9 +62,10 @@ they show is shown of another kind by a quicker one. `make test-all` runs them."
 
 FIRST = (
     "api/test_updating.py::test_any_changes_find_what_one_over_the_new_corpus_finds",
-    "faults/test_determinism.py::test_one_seed_gives_one_model",
+    "decode/gpu/test_step.py::test_a_compiled_step_finds",
     "test_configs.py::test_shipped_configs",
     "test_configs.py::test_the_papers",
+    "train/biencoder/test_train_biencoder.py::test_shipped_configs_train",
     "train/chains/test_chain_fit.py::test_a_run_whose_retriever_has_changed_is_not_resumed",
     "train/chains/test_rescoring.py::test_a_fit_learns_to_rescore",
     "train/doc2query/test_query_generator.py::test_a_model_learns_to_write_queries",
@@ -63,12 +74,38 @@ FIRST = (
     "train/stages/test_resume.py::test_kill_9_and_resume",
     "train/stages/test_resume.py::test_resume_at_the_end_of_an_epoch",
     "train/test_refusals.py::test_",
+    "train/test_same_weights.py",
 )
 """Tests of several cases, of which `make test` runs the first."""
 
 
+LONGEST = (
+    "faults/test_faults.py", "test_configs.py", "test_frozen.py", "models/test_foreign_models.py",
+    "fitting/test_run_fit.py", "cluster/", "serve/test_replicas.py", "train/test_sharded.py", "train/stages/",
+    "site/", "wheel/", "train/chains/", "train/test_processes.py", "faults/test_determinism.py",
+    "benchmarks/", "serve/test_tools.py", "api/test_wrong_calls.py", "decode/", "explain/", "test_cli.py",
+)  # fmt: skip
+"""What begins first, so that no process is still at a long one when the others are done."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Modules are dealt out in the order of :data:`LONGEST`, and not by the number of their tests."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays: each look for garbage in it would take seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow."""
+    """Mark what is slow, and put the longest first."""
     seen: set[str] = set()
     for item in items:
         name = item.nodeid.removeprefix("tests/")
@@ -76,6 +113,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name.startswith(SLOW) or (name.startswith(FIRST) and case in seen):
             item.add_marker(pytest.mark.slow)
         seen.add(case)
+    first = {f"tests/{name}": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: next((n for name, n in first.items() if item.nodeid.startswith(name)), 99))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -110,6 +149,14 @@ def _options_of_a_class_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jsonargparse._signatures.get_signature_parameters", parameters)
         patch.setattr(ActionTypeHint, "get_class_parser", staticmethod(parser))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test cuts the power: what was written is there for whoever reads it, also after a kill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
         yield
 
 

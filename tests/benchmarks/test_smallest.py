@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_data import tiny_bert, write_small
 
-from benchmarks import biencoder, cost, decode, filters, index, riches, scale, streams
+from benchmarks import biencoder, cost, decode, filters, hops, hybrid, index, riches, scale, streams
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
@@ -47,3 +47,41 @@ def test_the_bi_encoders_benchmark_prints_its_table(
     printed = capsys.readouterr().out
     assert re.search(r"padding is [1-9]\d* % of whole batches", printed)
     assert re.search(r"\| hops a second +\| \d", printed)
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """The cells of the table that was printed, below its head."""
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def test_both_versions_search_the_same_queries(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rival = tmp_path / "rival"
+    rival.mkdir()
+    for name in ("grls", "benchmarks"):  # another tree, of the same code
+        (rival / name).symlink_to(Path(__file__).parents[2] / name)
+    hops.main(str(kinds / "generative"), str(kinds / "data"), str(rival), limit=2, k=2)
+    here, there = rows(capsys)
+    assert [here[0], there[0]] == ["this code", "rival"]
+    assert float(here[1]) > 0 < float(there[2])
+    assert here[3:] == there[3:]
+    assert float(here[3]) > 0
+    assert here[-2:] == ["100.0", "100.0"]
+
+
+def test_the_table_of_hybrids_has_every_system(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hybrid.main(
+        *(str(kinds / name) for name in ("data", "generative", "dense")), weights=(4.0,),
+        empty_weights=(0.5,), beams=10, k=1, repeats=1, device="cpu",
+    )  # fmt: skip
+    found = rows(capsys)
+    assert [row[0].split(" (")[0] for row in found] == [
+        "generator", "bi-encoder", "BM25", "generator + bi-encoder, fused after the fact",
+        "generator, less the empty prompt", "generator, bi-encoder ahead", "generator, BM25 ahead",
+        "generator, bi-encoder and BM25 ahead, less the empty prompt",
+    ]  # fmt: skip
+    assert float(found[0][-1]) == 1.0
+    assert all(0 <= float(cell) <= 100 for row in found for cell in row[1:5])
+    assert all(float(cell) > 0 for row in found for cell in row[5:])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from composite_specs import COMPOSITES, write_kinds, written
+from composite_specs import written
 from failing import fails, raises
 from fixture_types import Caplog, Capsys
 from small_data import passages, scratch, small_retriever, write_small
@@ -58,8 +58,9 @@ EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("explain") / "data")
+def folder(kinds: Path) -> Path:
+    """The small data set."""
+    return kinds / "data"
 
 
 @cache
@@ -475,9 +476,8 @@ def test_a_tree_is_told_to_the_script_that_draws_it() -> None:
     assert {one["fate"] for one in beaten} == {"beaten"}
 
 
-@pytest.mark.parametrize("width", [1300, 400])
-def test_the_page_draws_the_tree_in_a_browser(width: int, data: Path, tmp_path: Path) -> None:
-    """The policy of the page lets its own script run; texts come as texts."""
+def test_the_page_draws_the_tree_in_a_browser(data: Path, tmp_path: Path) -> None:
+    """The policy of the page lets its own script run; texts come as texts, in a wide and a narrow window."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
@@ -486,19 +486,20 @@ def test_the_page_draws_the_tree_in_a_browser(width: int, data: Path, tmp_path: 
     (tmp_path / "why.html").write_text(html_page([e._replace(tree=tree())]))
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        faults: list[str] = []
-        page.on("console", lambda message: faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.goto((tmp_path / "why.html").as_uri())
-        texts = page.locator(".tree-node > text:not(.tree-flag)").all_text_contents()
-        assert texts == ["␣a<b", "c&␀", '"', *(f"t{n}" for n in range(20)), "d"]
-        assert page.locator(".tree-node.chosen").count() == 2
-        assert page.locator(".tree-node.chosen.pruned text").all_text_contents() == ["d"]
-        assert page.locator(".tree-lines path").count() == 24
-        assert "dashed: it was dropped" in page.text_content(".legend")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert faults == []
+        for width in (1300, 400):
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            faults: list[str] = []
+            page.on("console", lambda message, faults=faults: faults.append(message.text))
+            page.on("pageerror", lambda error, faults=faults: faults.append(str(error)))
+            page.goto((tmp_path / "why.html").as_uri())
+            texts = page.locator(".tree-node > text:not(.tree-flag)").all_text_contents()
+            assert texts == ["␣a<b", "c&␀", '"', *(f"t{n}" for n in range(20)), "d"]
+            assert page.locator(".tree-node.chosen").count() == 2
+            assert page.locator(".tree-node.chosen.pruned text").all_text_contents() == ["d"]
+            assert page.locator(".tree-lines path").count() == 24
+            assert "dashed: it was dropped" in page.text_content(".legend")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert faults == []
         browser.close()
 
 
@@ -658,17 +659,11 @@ TEXT = "is the otter calm ?"
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = write_kinds(tmp_path_factory.mktemp("ranked"))
-    written(place / "fusion", COMPOSITES["fusion"])
-    written(place / "rescored", COMPOSITES["rescored"])
-    written(place / "sparse", {"kind": "sparse"})
-    written(
-        place / "chains", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 2}}
-    )
-    onward = {"steps": "ranked", "max": 2, "onward": [-1.0, 0.0, 0.5, 0.0, 0.1, 0.0, 1.0]}
-    written(place / "onward", {"kind": "hops", "retriever": "../bm25", "hops": {**onward, "temperature": 1}})
-    return place
+def onward(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ranked hops of BM25 that learned which queries take one more."""
+    hops = {"steps": "ranked", "max": 2, "onward": [-1.0, 0.0, 0.5, 0.0, 0.1, 0.0, 1.0], "temperature": 1}
+    spec = {"kind": "hops", "retriever": str(kinds / "bm25"), "hops": hops}
+    return written(tmp_path_factory.mktemp("explain") / "onward", spec)
 
 
 def printed(capsys: Capsys, kinds: Path, name: str, *arguments: str) -> str:
@@ -677,10 +672,11 @@ def printed(capsys: Capsys, kinds: Path, name: str, *arguments: str) -> str:
     return capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains", "onward"])
-def test_the_command_prints_what_python_says(kinds: Path, name: str, capsys: Capsys) -> None:
-    expected = grls.load(kinds / name, device="cpu").explain(TEXT, ["otter-calm", "r1"])
-    assert printed(capsys, kinds, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
+@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "ranked", "onward"])
+def test_the_command_prints_what_python_says(kinds: Path, onward: Path, name: str, capsys: Capsys) -> None:
+    place = onward.parent if name == "onward" else kinds
+    expected = grls.load(place / name, device="cpu").explain(TEXT, ["otter-calm", "r1"])
+    assert printed(capsys, place, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
 
 
 def test_bm25_needs_no_folder(kinds: Path, capsys: Capsys) -> None:

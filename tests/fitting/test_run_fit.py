@@ -271,20 +271,36 @@ def killed_at(stage_names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FitJournal, "add", recorded)
 
 
-def test_a_run_that_is_killed_after_any_stage_opens_as_the_best_so_far_and_goes_on_to_the_same_result(
+def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_to_the_same_result(
     place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At the end of each, and once in the middle of a training, which goes on from its checkpoint."""
     names = ["bm25", "base", "bm25-hops", "base-hops", "fusion 1", "dense", "dense-hops", "fusion 2"]
     names += ["generator", "hybrid", "fusion 3"]
     output = tmp_path / "out"
+    resumed: list[bool] = []
+    train = stages.FitStages._train_writer
+
+    def metered(self: Any, steps: int, resume: bool, seconds: Any, meter: Callable[[Any], None]) -> Any:
+        resumed.append(resume)
+
+        def counted(step: Any) -> None:
+            if step.step == 3 and len(resumed) == 1:
+                raise Killed
+            meter(step)
+
+        return train(self, steps, resume, seconds, counted)
+
+    monkeypatch.setattr(stages.FitStages, "_train_writer", metered)
     killed_at(names, monkeypatch)
-    for _ in range(len(names)):
+    for _ in range(len(names) + 1):
         opens = (output / "grls.json").is_file()
         with pytest.raises(Killed):
             fit_dataset(str(place / "data"), output, options, shown=False)
         if opens:  # from the first candidate on
             assert grls.load(output, device="cpu").search("is the otter calm ?", 2)
     assert (output / "grls.json").is_file()
+    assert resumed[:2] == [False, True]
     ended = fit_dataset(str(place / "data"), output, options, shown=False)
     assert without_times(output) == without_times(place / "whole")
     assert (ended.metrics, ended.kept) == (whole.metrics, whole.kept)
@@ -403,30 +419,6 @@ def test_with_more_time_more_dev_queries_are_ranked(tmp_path: Path, monkeypatch:
     more = fit_options(**WORDS_ALONE, budget="+10m")
     longer = fit_dataset(str(tmp_path / "data"), tmp_path / "out", more, shown=False)
     assert (short.queries, longer.queries) == ({"dev": 30}, {"dev": 60})
-
-
-def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
-    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[bool] = []
-    train = stages.FitStages._train_writer
-
-    def metered(self: Any, steps: int, resume: bool, seconds: Any, meter: Callable[[Any], None]) -> Any:
-        begun.append(resume)
-
-        def counted(step: Any) -> None:
-            if step.step == 3 and len(begun) == 1:
-                raise Killed
-            meter(step)
-
-        return train(self, steps, resume, seconds, counted)
-
-    monkeypatch.setattr(stages.FitStages, "_train_writer", metered)
-    with pytest.raises(Killed):
-        fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    assert begun == [False, True]
-    assert without_times(tmp_path / "out") == without_times(place / "whole")
 
 
 def test_a_run_that_has_spent_its_budget_keeps_what_there_is(

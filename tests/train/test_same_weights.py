@@ -1,11 +1,12 @@
-"""The same seed and data give the same weights, whatever ran before in the process.
+"""The same seed and data give the same weights byte for byte, whatever ran before in the process.
 
-Of other trainings `tests/faults/test_determinism.py` and the commands of rerankers show it.
+Of rerankers the tests of their commands show it.
 """
 
 import random
 from pathlib import Path
 
+import biencoder_helpers
 import numpy as np
 import pytest
 import torch
@@ -16,8 +17,8 @@ from grls.cli import main
 SHORT = ("--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--data.workers=0")
 
 
-@pytest.mark.parametrize("name", ["doc2query", "chains"])
-def test_the_weights_repeat(name: str, root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["chains", "doc2query", "memorise", "retrieve", "biencoder"])
+def test_the_weights_repeat(name: str, root: Path, place: Path, tmp_path: Path) -> None:
     files = []
     for turn in ("first", "second"):
         torch.manual_seed(len(turn))
@@ -26,8 +27,11 @@ def test_the_weights_repeat(name: str, root: Path, tmp_path: Path) -> None:
         if name == "chains":
             lora = ["--model.lora_rank=2", "--model.lora_dropout=0.2"]
             line = [*chain_options(root, tmp_path / turn, *SHORT), *lora]
+        elif name == "biencoder":
+            line = biencoder_helpers.options(place, tmp_path / turn, "--fit.epochs=1")
         else:
-            line = ["train", *arguments(name, root / "data", tmp_path / turn, *SHORT, "--model.loss=full")]
+            more = ["--model.loss=full"] if name == "doc2query" else []
+            line = ["train", *arguments(name, root / "data", tmp_path / turn, *SHORT, *more)]
         assert main(line) == 0
         files.append((tmp_path / turn / "model" / "model.safetensors").read_bytes())
     assert files[0] == files[1]
