@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from grls.evaluation.measures import shared_name
 from grls.evaluation.price import price_of_end, runs_without_end, what_ends
-from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
 from grls.report.runs import STEPS, SYSTEMS, members_of, rank_of
@@ -258,15 +258,13 @@ def significance_table(
     named = [n for n, (run, _) in enumerate(measured) if run.label == baseline]
     reference = named[0] if named else max(range(len(measured)), key=lambda n: fmean(measured[n][1]))
     label, against = measured[reference][0].label, measured[reference][1]
-    comparisons = {
-        n: compare(scores, against, seed=seed) for n, (_, scores) in enumerate(measured) if n != reference
-    }
-    corrected = dict(zip(comparisons, holm([c.p for c in comparisons.values()]), strict=True))
+    others = {n: scores for n, (_, scores) in enumerate(measured) if n != reference}
+    compared = compare_with(against, others, seed)
     rows = [
         (
             Cell(run.label),
             Cell(f"{100 * fmean(scores):.1f}"),
-            *_compared(comparisons.get(n), corrected.get(n, 1.0)),
+            *_compared(*compared.get(n, (None, 1.0))),
         )
         for n, (run, scores) in enumerate(measured)
     ]
@@ -279,7 +277,7 @@ def significance_table(
         1,
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
-        f"permutation test; p, Holm: corrected for the {len(comparisons)} comparisons of this table, marked "
+        f"permutation test; p, Holm: corrected for the {len(compared)} comparisons of this table, marked "
         f"if below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
@@ -344,9 +342,8 @@ def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
     )
 
 
-def _points(share: float) -> str:
-    text = f"{100 * share:+.1f}".replace("-", "−")
-    return "0.0" if text in ("+0.0", "−0.0") else text
+def _points(difference: float) -> str:
+    return shown_points(difference).replace("-", "−")
 
 
 def overlap(

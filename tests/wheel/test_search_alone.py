@@ -106,7 +106,7 @@ NEEDS = {
     "train memorise --config memorise --data.data data": "train",
     "train biencoder --data data --output out --source bert": "train",
     "train reranker --train x --dev y --data data --output out": "train",
-    "report runs/bm25.jsonl": "report",
+    "experiment runs/bm25.jsonl --page true": "report",
     "answer dsp vanilla --data data --model m --output out": "dsp",
 }
 
