@@ -6,6 +6,8 @@ value of a column is marked as it is printed, so equal figures get equal marks.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -103,12 +105,20 @@ class Table(NamedTuple):
             return " & ".join(f"\\textbf{{{text}}}" if strong else text for text, strong in texts) + r" \\"
 
         columns = "l" * self.stubs + "r" * (len(self.heads) - self.stubs)
+        caption = escaped(f"{self.caption}. {self.note}".strip())
         lines = [
-            r"\begin{table}", r"\centering", f"\\caption{{{escaped(f'{self.caption}. {self.note}'.strip())}}}",
+            r"\begin{table}", r"\centering", f"\\caption{{{caption}}}",
             f"\\begin{{tabular}}{{{columns}}}", r"\toprule", line(map(Cell, self.heads)), r"\midrule",
             *map(line, self.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}",
         ]  # fmt: skip
         return "\n".join(lines)
+
+    def csv(self) -> str:
+        """As CSV, with the texts of the cells."""
+        stream = io.StringIO()
+        rows = [[cell.text for cell in row] for row in self.rows]
+        csv.writer(stream, lineterminator="\n").writerows([self.heads, *rows])
+        return stream.getvalue()
 
     def html(self) -> str:
         """As an element of HTML, for notebooks."""

@@ -19,7 +19,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.errors import ConfigError, DataError
-from grls.evaluation.measures import measure_names
+from grls.evaluation.measures import measure_names, shared_name
 from grls.evaluation.significance import Comparison, compare_with, shown_p, shown_points
 from grls.io.files import read_json
 from grls.io.progress import counted
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _LEVEL = 0.05
 """P values below it are marked."""
+
+_FORMS = {"seconds": ".4f", "tokens": ",.0f", "minutes": ".2f"}
 
 
 class SystemRun(NamedTuple):
@@ -167,11 +169,11 @@ class ExperimentTable:
             caption += "; ±: standard deviation over seeds"
         compared = [] if self.baseline is None else ["diff.", "p"]
         hops = sorted({hop for row in self.rows for hop in row.hops}, key=lambda hop: int(hop[1:]))
-        costs = {"seconds a query": ".4f", "tokens a query": ",.0f", "minutes to index": ".2f"}
-        shown = [any(row[4 + n] is not None for row in self.rows) for n in range(len(costs))]
+        costs = {"seconds": "seconds a query", "tokens": "tokens a query", "minutes": "minutes to index"}
+        costs = {c: head for c, head in costs.items() if any(getattr(r, c) is not None for r in self.rows)}
         quoted = any(row.source for row in self.rows)
         heads = ["system", *(head for name in self.measures for head in (name, *compared)), *hops]
-        heads += [head for head, known in zip(costs, shown, strict=True) if known]
+        heads += [*costs.values(), *(["source"] if quoted else [])]
         rows = []
         for row in self.rows:
             cells = [Cell(row.name)]
@@ -185,10 +187,10 @@ class ExperimentTable:
                 elif compared:
                     cells += [Cell(""), Cell("")]
             cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]
-            for cost, form, known in zip(row[4:7], costs.values(), shown, strict=True):
-                cells += [Cell(NONE if cost is None else format(cost, form))] if known else []
+            for cost in costs:
+                value = getattr(row, cost)
+                cells.append(Cell(NONE if value is None else format(value, _FORMS[cost])))
             rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))
-        heads += ["source"] if quoted else []
         return Table(f"systems {self.data}".strip(), caption, (), tuple(heads), 1, tuple(rows))
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,8 +232,10 @@ class ExperimentTable:
     def csv(self) -> str:
         """The :meth:`records` as CSV, one row a system; quoted rows have their source in the last column."""
         stream = io.StringIO()
-        more = {row.name: {"tokens": row.tokens, "minutes": row.minutes, "source": row.source} for row in self.rows}
-        lines = [{"system": name, **values, **more[name]} for name, values in self.records().items()]
+        lines = [
+            {"system": row.name, **values, "tokens": row.tokens, "minutes": row.minutes, "source": row.source}
+            for row, values in zip(self.rows, self.records().values(), strict=True)
+        ]
         writer = csv.DictWriter(stream, [*lines[0]], lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
@@ -255,12 +259,17 @@ def systems_table(
         quoted: Rows of others.
     """
     by_label = {run.label: run for run in group.runs}
+    called = {name: shared_name(name, [run.reach for run in group.runs]) for name in measures}
+    first = called[measures[0]]
     runs: dict[str, list[SystemRun]] = {}
     for label, system in systems.items():
         if label not in by_label:
             continue
         run = by_label[label]
-        values = {name: found for name in measures if (found := group.values(run, name)) is not None}
+        values = {}
+        for name, shown in called.items():
+            if (numbers := group.values(run, name)) is not None:
+                values[shown] = numbers
         hops = {hop: hits for hop, hits in run.report.get("hops", {}).items() if hop[1:].isdecimal()}
         info, count = run.entry.info, len(run.entry.run.rankings)
         costs: list[float | None] = [None] * 3
@@ -273,13 +282,13 @@ def systems_table(
         baseline = None
     elif baseline not in runs:
         alone = compare_systems(runs, None)
-        baseline = max(alone, key=lambda row: row.means.get(measures[0], -1.0)).name
+        baseline = max(alone, key=lambda row: row.means.get(first, -1.0)).name
     rows = compare_systems(runs, baseline)
     if quoted is not None:
         quoted.tell_counts(len(group.gold), len(group.group.corpus))
         rows += quoted.rows
     data = f"{group.group.name}, {group.group.split}"
-    return ExperimentTable(tuple(measures), rows, baseline, None, len(group.gold), data)
+    return ExperimentTable(tuple(called.values()), rows, baseline, None, len(group.gold), data)
 
 
 class Quoted(NamedTuple):
@@ -314,9 +323,9 @@ def read_quoted(path: str | Path) -> Quoted:
     """Read rows of others from a file of JSON.
 
     The file: ``{"set", "queries", "passages", "rows": [{"system", "points", "source", "setting"}]}``; ``set``
-    is the name of the data set, for people. ``points`` are measures in percent, as papers print them (``{"R@5": 63.8}``); ``source``
-    is the paper and table, or the thread; ``setting`` says what a reader must know. The two counts and
-    ``setting`` may be left out.
+    is the name of the data set, for people. ``points`` are measures in percent, as papers print them
+    (``{"R@5": 63.8}``); ``source`` is the paper and table, or the thread; ``setting`` says what a reader must
+    know. The two counts and ``setting`` may be left out.
 
     Raises:
         DataError: The file is missing, has an unknown field or lacks one, names a system twice, or a value is

@@ -189,17 +189,22 @@ def index_seconds(folder: str | Path) -> float | None:
     """
     folders, seconds = [followed(folder)], 0.0
     for root in folders:
-        spec = read_spec(root)
-        named = [holder[key] for holder, key in member_keys(spec)]
-        paths = [followed(member_path(name, root)) for name in named if isinstance(name, str)]
-        members = [path for path in paths if is_retriever(path)]
+        members = member_folders(root)
         if (root / TIME).is_file():
             seconds += float(read_json(root / TIME)["seconds"])
         elif not members:
             return None
         known = {path.resolve() for path in folders}
-        folders += [path for path in dict.fromkeys(members) if path.resolve() not in known]
+        folders += [path for path in members if path.resolve() not in known]
     return seconds
+
+
+def member_folders(folder: Path) -> list[Path]:
+    """The folders of the retrievers that a retriever folder names."""
+    spec = read_spec(folder)
+    named = [holder[key] for holder, key in member_keys(spec)]
+    paths = [followed(member_path(name, folder)) for name in named if isinstance(name, str)]
+    return [path for path in dict.fromkeys(paths) if is_retriever(path)]
 
 
 @checked
