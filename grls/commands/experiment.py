@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -180,7 +179,8 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     systems: list[tuple[str, list[str]]] = []
     for word in words:
         name, equals, rest = word.partition("=")
-        paths = rest.split(",") if equals and not Path(word).exists() else [word]
+        is_named = bool(equals) and not Path(word).exists()
+        paths = rest.split(",") if is_named else [word]
         for path in paths:
             if not (Path(path).is_file() or is_retriever(Path(path)) or names_bm25(path)):
                 raise DataError(
@@ -188,15 +188,14 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
                     "bm25, each with or without NAME= before it.",
                     path,
                 )
-        if paths == [word]:
+        taken = [other for other, _ in systems]
+        if not is_named:
             name = "" if Path(word).is_file() else Path(word).resolve().name
+            name = word if name in taken else name
+        if name and name in taken:
+            raise ConfigError(f"two systems are called {name!r}: give each a name of its own, as in NAME=PATH.")
         systems.append((name, paths))
-    counts = Counter(name for name, _ in systems if name)
-    alike = [(paths[0] if counts[name] > 1 and len(paths) == 1 else name, paths) for name, paths in systems]
-    repeated = [name for name, count in Counter(name for name, _ in alike if name).items() if count > 1]
-    if repeated:
-        raise ConfigError(f"two systems are called {repeated[0]!r}: give each a name, as in NAME=PATH.")
-    return alike
+    return systems
 
 
 def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:

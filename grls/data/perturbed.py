@@ -27,14 +27,15 @@ SYNONYMS = {
     "big": "large", "birthplace": "place of birth", "born": "given birth to", "built": "constructed",
     "buy": "purchase", "cause": "reason", "child": "kid", "city": "town", "company": "firm",
     "country": "nation", "created": "made", "creator": "maker", "died": "passed away",
-    "director": "filmmaker", "doctor": "physician", "famous": "well-known", "father": "dad", "film": "movie",
-    "find": "locate", "first": "earliest", "founded": "established", "help": "assist", "husband": "spouse", "kind": "sort",
-    "known": "recognised", "last": "final", "leader": "head", "located": "situated", "main": "chief",
-    "maker": "producer", "married": "wed", "mother": "mum", "movie": "film", "nationality": "citizenship",
-    "need": "require", "older": "elder", "owner": "proprietor", "part": "piece", "people": "persons",
-    "released": "published", "river": "stream", "show": "programme", "singer": "vocalist",
-    "small": "little", "song": "track", "start": "begin", "studied": "learned", "use": "employ",
-    "war": "conflict", "wife": "spouse", "win": "gain", "work": "labour", "works": "labours", "wrote": "penned",
+    "director": "filmmaker", "doctor": "physician", "famous": "well-known", "father": "dad",
+    "film": "movie", "find": "locate", "first": "earliest", "founded": "established", "help": "assist",
+    "husband": "spouse", "kind": "sort", "known": "recognised", "last": "final", "leader": "head",
+    "located": "situated", "main": "chief", "maker": "producer", "married": "wed", "mother": "mum",
+    "movie": "film", "nationality": "citizenship", "need": "require", "older": "elder",
+    "owner": "proprietor", "part": "piece", "people": "persons", "released": "published",
+    "river": "stream", "show": "programme", "singer": "vocalist", "small": "little", "song": "track",
+    "start": "begin", "studied": "learned", "use": "employ", "war": "conflict", "wife": "spouse",
+    "win": "gain", "work": "labour", "works": "labours", "wrote": "penned",
 }  # fmt: skip
 """Word, in small letters -> a word or phrase of about the same meaning."""
 

@@ -21,6 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.perturbed import Perturbation, perturbed
 from grls.data.types import Query
+from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
 from grls.evaluation.significance import shown_points
 from grls.io.progress import counted
@@ -107,7 +108,7 @@ def grow(
     place: Path,
     opening: Opening,
 ) -> list[tuple[Cell, ...]]:
-    """Let the corpus of a retriever arrive in parts; returns a row of :data:`GROWTH` a step.
+    """Let the corpus of a retriever arrive in parts; returns the row of each step.
 
     Args:
         folder: The retriever folder, over the whole corpus; it stays as it is.
@@ -119,7 +120,14 @@ def grow(
         k: Hits of each query.
         place: An empty folder for the folders of the steps.
         opening: How they are opened.
+
+    Raises:
+        ConfigError: There are fewer passages than parts, or the kind of the retriever takes no changes.
     """
+    if len(corpus) < parts:
+        raise ConfigError(
+            f"{counted(len(corpus), 'passage')} cannot arrive in {parts} parts: give fewer parts."
+        )
     slices = [part.tolist() for part in np.array_split(np.arange(len(corpus)), parts)]
     ends = [part[-1] for part in slices]
     rest = corpus.ids([number for part in slices[1:] for number in part])

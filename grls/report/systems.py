@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _LEVEL = 0.05
 """P values below it are marked."""
 
-_FORMS = {"seconds": ".4f", "tokens": ",.0f", "minutes": ".2f"}
+_FORMS = {"seconds": ".4f", "tokens": ",.0f", "minutes": ".3g"}
 
 
 class SystemRun(NamedTuple):

@@ -728,6 +728,8 @@ def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     page = tmp_path / "page"
     assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1", "--page=true"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{page}.html, {page}-figures"
+    (row, _) = re.findall(r"^\| half \| .*", page_text(page.with_suffix(".html")), re.MULTILINE)[:2]
+    assert row.startswith("| half | 41.7 | 41.7 |")  # the table of systems comes first
     message = fails(capsys, "experiment", "--output", tmp_path / "x", tmp_path / "none.trec")
     assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
