@@ -191,7 +191,7 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
         taken = [other for other, _ in systems]
         if not is_named:
             name = "" if Path(word).is_file() else Path(word).resolve().name
-            name = word if name in taken else name
+            name = word if name and name in taken else name
         if name and name in taken:
             raise ConfigError(f"two systems are called {name!r}: give each a name of its own, as in NAME=PATH.")
         systems.append((name, paths))

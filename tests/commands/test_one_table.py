@@ -146,15 +146,13 @@ def test_bad_input_is_one_line_with_the_remedy(
     lone = ("experiment", str(run), "--data", data, "--split=train", f"--output={tmp_path / 'out'}")
     assert "dev.trec: the run answers no query of the split 'train'" in fails(capsys, *lone)
     assert "dev.trec is a run: give its retriever folder" in fails(capsys, *lone, "--growth=2")
-    spam = write_small(tmp_path / "spam")
-    means = [main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'a'}"])]
-    with (spam / "qrels" / "test.tsv").open("a") as stream:
-        stream.write(f"{read_split(spam, 'test')[0][0].id}\tr0\t-2\n")
-    means.append(main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'b'}"]))
-    first, second = (json.loads((tmp_path / f"{name}.json").read_text()) for name in "ab")
-    assert [t["tables"][0]["systems"]["bm25"]["means"] for t in (first, second)] == [
-        first["tables"][0]["systems"]["bm25"]["means"]
-    ] * 2
+    spam, found = write_small(tmp_path / "spam"), []
+    for grade in (0, -2):
+        with (spam / "qrels" / "test.tsv").open("a") as stream:
+            stream.write(f"{read_split(spam, 'test')[0][0].id}\totter-{'quick' if grade else 'calm'}\t{grade}\n")
+        assert main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'a'}"]) == 0
+        found.append(json.loads((tmp_path / "a.json").read_text())["tables"][0]["systems"]["bm25"]["means"])
+    assert found[0] == found[1]
     assert "1 grade is below zero; such passages are not relevant" in caplog.text
 
 

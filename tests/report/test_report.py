@@ -729,7 +729,7 @@ def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1", "--page=true"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{page}.html, {page}-figures"
     (row, _) = re.findall(r"^\| half \| .*", page_text(page.with_suffix(".html")), re.MULTILINE)[:2]
-    assert row.startswith("| half | 41.7 | 41.7 |")  # the table of systems comes first
+    assert row.startswith("| half | 16.7 | 16.7 |")  # the table of systems comes first
     message = fails(capsys, "experiment", "--output", tmp_path / "x", tmp_path / "none.trec")
     assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
@@ -756,7 +756,7 @@ def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
     assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
     assert main([*command, chains, "--measures=R@4 RR P@4"]) == 0  # a chain that ends has them
     assert main(command) == 0  # what nobody asked for is a dash
-    assert "| short | generator | single | 41.7 | – | – | – |" in page_text(tmp_path / "page.html")
+    assert "| short | generator | single | 41.7 | 83.3 | – | – | – |" in page_text(tmp_path / "page.html")
 
 
 @pytest.mark.parametrize("command", ["experiment", "fuse"])
