@@ -193,7 +193,7 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
             name = "" if Path(word).is_file() else Path(word).resolve().name
             name = word if name and name in taken else name
         if name and name in taken:
-            raise ConfigError(f"two systems are called {name!r}: give each a name of its own, as in NAME=PATH.")
+            raise ConfigError(f"two systems are called {name!r}: give each its name, as in NAME=PATH.")
         systems.append((name, paths))
     return systems
 

@@ -147,9 +147,10 @@ def test_bad_input_is_one_line_with_the_remedy(
     assert "dev.trec: the run answers no query of the split 'train'" in fails(capsys, *lone)
     assert "dev.trec is a run: give its retriever folder" in fails(capsys, *lone, "--growth=2")
     spam, found = write_small(tmp_path / "spam"), []
-    for grade in (0, -2):
+    first = read_split(spam, "test")[0][0].id
+    for passage, grade in (("otter-calm", 0), ("otter-quick", -2)):
         with (spam / "qrels" / "test.tsv").open("a") as stream:
-            stream.write(f"{read_split(spam, 'test')[0][0].id}\totter-{'quick' if grade else 'calm'}\t{grade}\n")
+            stream.write(f"{first}\t{passage}\t{grade}\n")
         assert main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'a'}"]) == 0
         found.append(json.loads((tmp_path / "a.json").read_text())["tables"][0]["systems"]["bm25"]["means"])
     assert found[0] == found[1]
