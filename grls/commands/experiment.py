@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grls.commands.retrieve import RetrieveOptions
 from grls.errors import ConfigError, DataError, at_least, one_of
@@ -148,9 +148,10 @@ def experiment(
     for path, texts in files_of.items():
         with atomic_file(path) as stream:
             stream.write("\n\n".join(text.rstrip() for text in texts) + "\n")
-    found = {t.name: {"heads": t.heads, "rows": [[c.text for c in row] for row in t.rows]} for t in more}
-    records = [{"data": table.data, **table.to_dict()} for table in tables]
-    write_json(f"{output}.json", {"tables": records, **found})
+    content: dict[str, Any] = {"tables": [{"data": table.data, **table.to_dict()} for table in tables]}
+    for table in more:
+        content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
+    write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
     if page:
         from grls.report.blocks import Section, Subsection

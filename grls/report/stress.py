@@ -163,7 +163,7 @@ def grow(
             gone = f"{sum(hit.id in removed for hits in ranked for hit in hits):,}"
         means = [
             f"{100 * fmean(part):.1f}" if part else NONE
-            for part in (old.values(), [first[query] - value for query, value in old.items()], new.values())
+            for part in ([*old.values()], [first[q] - value for q, value in old.items()], [*new.values()])
         ]
         label = f"{step} of {parts}" if step <= parts else "the last part removed"
         cells = (label, f"{len(retriever.corpus):,}", f"{len(old):,}", *means[:2], f"{len(new):,}", means[2])

@@ -104,7 +104,6 @@ def compare_systems(
     rows = []
     for name, runs in systems.items():
         spread = {m: stdev(fmean(run.values[m]) for run in runs) for m in values[name]} if runs[1:] else {}
-        costs = [_mean([getattr(run, cost) for run in runs]) for cost in ("seconds", "tokens", "minutes")]
         hops = {hop: _mean([run.hops.get(hop) for run in runs]) for hop in runs[0].hops}
         rows.append(
             SystemScores(
@@ -112,7 +111,9 @@ def compare_systems(
                 {measure: fmean(numbers) for measure, numbers in values[name].items()},
                 differences[name],
                 corrected[name],
-                *costs,
+                _mean([run.seconds for run in runs]),
+                _mean([run.tokens for run in runs]),
+                _mean([run.minutes for run in runs]),
                 {hop: hits for hop, hits in hops.items() if hits is not None},
                 spread,
             )
@@ -232,7 +233,7 @@ class ExperimentTable:
     def csv(self) -> str:
         """The :meth:`records` as CSV, one row a system; quoted rows have their source in the last column."""
         stream = io.StringIO()
-        lines = [
+        lines: list[dict[str, Any]] = [
             {"system": row.name, **values, "tokens": row.tokens, "minutes": row.minutes, "source": row.source}
             for row, values in zip(self.rows, self.records().values(), strict=True)
         ]

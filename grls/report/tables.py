@@ -264,7 +264,7 @@ def significance_table(
         (
             Cell(run.label),
             Cell(f"{100 * fmean(scores):.1f}"),
-            *_compared(*compared.get(n, (None, 1.0))),
+            *_compared(compared.get(n)),
         )
         for n, (run, scores) in enumerate(measured)
     ]
@@ -301,7 +301,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
                 Cell(price.end),
                 Cell(f"{100 * every.ended:.1f}"),
                 Cell(f"{100 * every.known:.1f}"),
-                *_compared(every.price, every.price.p)[:3],
+                *_compared((every.price, every.price.p))[:3],
                 *(Cell("0" if length is None else f"{length.price.queries:,}") for length in lengths),
             )
         )
@@ -328,9 +328,11 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     )
 
 
-def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
-    if result is None:
+def _compared(found: tuple[Comparison, float] | None) -> tuple[Cell, ...]:
+    """Cells of a comparison and its corrected p."""
+    if found is None:
         return (Cell("reference"), Cell(NONE), Cell(NONE), Cell(NONE))
+    result, corrected = found
     interval = NONE
     if result.low is not None and result.high is not None:
         interval = f"{_points(result.low)} to {_points(result.high)}"
