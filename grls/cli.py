@@ -130,7 +130,8 @@ VERBS = {
     ),
     "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
     "experiment": Verb(
-        "compare retrievers or runs in one table, with significance, cost and a page", "experiment:experiment"
+        "compare retrievers or runs in one table, with significance, cost and a page",
+        "experiment:experiment_command",
     ),
     "answer": Verb(
         "answer questions with a language model and a retriever",

@@ -30,7 +30,7 @@ MEASURES = "R@5 R@2 complete@5 nDCG@10"
 _LEAST_K = 10  # as `grls retrieve`
 
 
-def experiment(
+def experiment_command(
     systems: list[str],
     *,
     data: str | None = None,
