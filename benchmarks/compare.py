@@ -47,8 +47,7 @@ class Plan:
         pooled: Fixed retrieval ranks the passages of several chains (HotpotQA: two hops, twenty passages).
         frozen: Compare the sentence encoder without fine-tuning (useless for an invented language).
         biases: Biases to try on dev for the bi-encoder; vectors of another length than one need other biases.
-        ks: Cut-offs of the report.
-        k: Cut-off of the significance test.
+        measures: Measures of the report; the first one says which system is best.
         seeds: Train generator and bi-encoder with a second seed, for ensembles of two equal systems.
         nomem: Options that replace the memorised model by an untrained one.
     """
@@ -59,8 +58,7 @@ class Plan:
     frozen: bool = True
     seeds: bool = False
     biases: tuple[float, ...] = BIASES["biencoder"]
-    ks: tuple[int, ...] = (1, 5, 10, 20)
-    k: int = 5
+    measures: str = "R@5 R@1 R@10 R@20 nDCG@10"
     nomem: tuple[str, ...] = (
         "--model.generator=grls.models.load.build.WarmStart",
         "--model.generator.encoder=all-MiniLM-L6-v2",
@@ -75,7 +73,7 @@ PLANS = {
     "strategyqa": Plan(seeds=True),
     "explagraphs": Plan(),
     "nq": Plan(hops=0, dynamic=False),
-    "hotpotqa": Plan(hops=2, dynamic=False, pooled=True, ks=(2, 10, 20), k=2),
+    "hotpotqa": Plan(hops=2, dynamic=False, pooled=True, measures="R@2 R@10 R@20 nDCG@10"),
     "ruletaker": Plan(
         frozen=False,
         biases=(-4.0, 0.0, 4.0, 8.0, 16.0),
@@ -122,10 +120,8 @@ class Comparison:
         if not {"generator", "biencoder"} & set(self.skip):
             self.ensembles()
             self.hybrid()
-        ks = f"[{','.join(map(str, self.plan.ks))}]"
-        self.grls(
-            "report", *self.runs, "--ks", ks, "--k", str(self.plan.k), "--output", f"{self.folder}/report"
-        )
+        options = ("--measures", self.plan.measures, "--page", "true", "--output", f"{self.folder}/report")
+        self.grls("experiment", *self.runs, *options)
 
     def systems(self) -> tuple[str, ...]:
         """The single systems."""

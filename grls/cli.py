@@ -144,7 +144,10 @@ VERBS = {
         {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
     ),
     "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
-    "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "evaluate:report"),
+    "experiment": Verb(
+        "compare retrievers or runs in one table, with significance, cost and a page",
+        "experiment:experiment_command",
+    ),
     "answer": Verb(
         "answer questions with a language model and a retriever",
         names={

@@ -330,7 +330,7 @@ def evaluation(place: Place) -> Any:
         found[name] = measures(str(place.folder / "runs" / f"measured-{name}"), place.data, "train")
     runs = [str(place.folder / "runs" / f"measured-{name}.jsonl") for name in ("ranking", "other", "chains")]
     output = place.folder / "runs" / "report"
-    called("report", *runs, f"--output={output}", "--measures=nDCG@10 RR")
+    called("experiment", *runs, f"--output={output}", "--measures=nDCG@10 RR", "--page=true")
     return {**found, "report": table_numbers(page_text(Path(f"{output}.html")))}
 
 

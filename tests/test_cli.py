@@ -115,7 +115,7 @@ def _map() -> None:
     (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --index\.memory or --batch_size, end"),
     (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
     (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
-    (_map, "report", r"\. Use smaller inputs, end"),
+    (_map, "experiment", r"\. Use smaller inputs, end"),
 ])  # fmt: skip
 def test_too_little_memory_is_one_line_that_says_what_saves_some(
     cause: Any, command: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -93,7 +93,7 @@ def fuse_cut(
     """Cut each ranking where its expected F1 is highest.
 
     Usage: `grls fuse cut RUN --tune DEV-RUN --output OUT`. Writes OUTPUT.trec, OUTPUT.jsonl (chains that are
-    done, so `grls evaluate` and `grls report` show set F1) and OUTPUT.info.json.
+    done, so `grls evaluate` and `grls experiment` show set F1) and OUTPUT.info.json.
 
     Args:
         run: A ranking: JSONL of `grls retrieve` (a single step, or a fixed number of hops) or of `grls fuse`,

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
@@ -70,15 +71,16 @@ def make_index(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
-    from grls.io.files import refuse_unusable
+    from grls.io.files import refuse_unusable, write_json
     from grls.retrieve.build import Building, build
-    from grls.retrieve.spec import MANIFEST
+    from grls.retrieve.spec import MANIFEST, TIME
 
     sharing = workers_of(ray, workers)
     refuse_unusable(output, MANIFEST)
-    print(
-        build(model, corpus, Building(output, kind, index, limits, batch_size, device, similarity, sharing))
-    )
+    begun = perf_counter()
+    options = Building(output, kind, index, limits, batch_size, device, similarity, sharing)
+    print(build(model, corpus, options))
+    write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
 
 
 def split_index(
@@ -127,13 +129,15 @@ def make_bm25(
     from dataclasses import asdict
 
     from grls.data.corpus import Corpus
-    from grls.io.files import refuse_unusable
+    from grls.io.files import refuse_unusable, write_json
     from grls.retrieve.bm25 import BM25Retriever
-    from grls.retrieve.spec import MANIFEST
+    from grls.retrieve.spec import MANIFEST, TIME
 
     refuse_unusable(output, MANIFEST)
     passages = Corpus.read(corpus)
+    begun = perf_counter()
     BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
+    write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")
 
 
@@ -318,8 +322,6 @@ def update(
         device: Where added passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         batch_size: Passages encoded together.
     """
-    from time import perf_counter
-
     from grls.data.corpus import Corpus
     from grls.io.files import named_lines
     from grls.retrieve.spec import followed

@@ -11,16 +11,15 @@ from typing import Any
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers
 from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
-from grls.data.filter_options import FilterOptions
+from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.registry import BM25
+from grls.retrieve.registry import BM25, index_seconds, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
-from grls.retrieve.spec import MANIFEST
 from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
 
@@ -48,7 +47,7 @@ def retrieve(
     """Retrieve for queries.
 
     Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
-    OUTPUT.info.json (what made them, for `grls fuse` and `grls report`). With many queries a killed run
+    OUTPUT.info.json (what made them, for `grls fuse` and `grls experiment`). With many queries a killed run
     resumes when it is called again with the same options (OUTPUT.retrieved.jsonl). Options of search and hops
     that the folder stores replace the defaults.
 
@@ -106,6 +105,7 @@ class RetrieveOptions:
     """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
 
     The attributes are named like the options; ``filter`` holds ``where``, ``allow`` and ``query_filters``.
+    Options of search and hops that are None are those of the folder.
     """
 
     retriever: str
@@ -113,13 +113,13 @@ class RetrieveOptions:
     split: str | None
     limit: int | None
     k: int
-    search: SearchOptions
-    hops: HopOptions
-    filter: FilterOptions
-    bm25: BM25Options
-    analyzer: Analyzer
-    device: str
-    precision: Precision
+    search: SearchOptions | None = None
+    hops: HopOptions | None = None
+    filter: FilterOptions = NO_FILTER
+    bm25: BM25Options = USUAL_BM25
+    analyzer: Analyzer = USUAL
+    device: str = "auto"
+    precision: Precision = "float32"
 
     def opened(self) -> RetrieverRun:
         """Open the retriever and read the queries.
@@ -143,15 +143,16 @@ class RetrieveOptions:
             )
         filters = filters_of(self.filter, queries)
         opening = (self.retriever, self.data, corpus, self.device, self.precision)
+        begun = perf_counter()
         opened = open_for(*opening, self.search, self.hops, self.analyzer, self.bm25)
+        indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
-        options = (self.data, self.split, self.k, self.hops.pool)
-        return RetrieverRun(opened, queries, *options, filters, self.filter, self.precision, self.limit)
+        options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)
+        return RetrieverRun(opened, queries, *options)
 
     def elsewhere(self) -> RetrieveOptions:
         """The same with absolute paths: a worker runs in another folder."""
-        plain_bm25 = self.retriever == BM25 and not (Path(BM25) / MANIFEST).is_file()
-        retriever = self.retriever if plain_bm25 else seen_elsewhere(self.retriever)
+        retriever = BM25 if names_bm25(self.retriever) else seen_elsewhere(self.retriever)
         allow = None if self.filter.allow is None else seen_elsewhere(self.filter.allow)
         filters = replace(self.filter, allow=allow)
         return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=filters)
@@ -169,7 +170,7 @@ class RetrieveOptions:
         def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
             begun = perf_counter()
             rows = slice(shard.first, shard.end)
-            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.pool, run.filters[rows])
+            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows])
             write_retrieved(results, folder / _FILE)
             return {"seconds": perf_counter() - begun}
 

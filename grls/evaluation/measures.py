@@ -3,8 +3,9 @@
 Convention: as trec_eval. The grades of the qrels are taken as they are (nDCG gains by grade, the others count
 a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries. The
 order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages are
-passed as numbers: trec_eval is C, and ends an id at a NUL. :func:`register_measure` adds other measures;
-recall (``R@k``) is one of them: :mod:`grls.evaluation.metrics.sequence_recall`.
+passed as numbers: trec_eval is C, and ends an id at a NUL. :func:`register_measure` adds other measures; two
+of them are ours: recall (``R@k``, :mod:`grls.evaluation.metrics.sequence_recall`), and whether all gold
+passages are found (``complete@k``, :mod:`grls.evaluation.metrics.complete_recall`).
 
 A run of 10 passages a query has no R@20: :class:`RunDepth` says which measures can be told from a run. Those
 without a cut-off (``RR``, ``AP``) read what a run holds, and runs are compared in them at the depth that all
@@ -18,6 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from numbers import Integral
 from statistics import fmean
 from typing import Any, TypeVar
@@ -221,6 +223,12 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
         names = [f"{known}@{spelled[2]}"] if spelled and spelled[2] else [f"{known}", f"{known}@10"]
         close = next((other for other in names if known and other != name and _is_standard(other)), None)
         hint = f" ({error}); expected names {_HINT}." if close is None else f"; did you mean {close!r}?"
+        if spelled and not known:
+            spellings = {**_SPELLINGS, **{other.lower(): other for other in REGISTERED}}
+            near = get_close_matches(spelled[1].lower(), spellings, 3)
+            found = dict.fromkeys(f"{spellings[word]}@{spelled[2]}".rstrip("@") for word in near)
+            usable = [other for other in found if _registered(other) or _is_standard(other)]
+            hint = f"; did you mean {' or '.join(map(repr, usable))}?" if usable else hint
         raise ConfigError(f"measures: {name!r} is no measure{hint}") from None
     gains = (measure.params.get("gains") or {}).items()
     fits = (  # trec_eval's integers
@@ -251,7 +259,13 @@ def _recall(ids: Sequence[str], grades: Mapping[str, int]) -> float:
     return recall_at(ids, relevant(grades), len(ids))
 
 
+def _complete(ids: Sequence[str], grades: Mapping[str, int]) -> float:
+    gold = set(relevant(grades))
+    return float(bool(gold) and gold <= set(ids))
+
+
 register_measure("R", _recall)
+register_measure("complete", _complete)
 
 
 Value = TypeVar("Value")

@@ -8,9 +8,9 @@ interval, fixed seed) and adds Holm's correction, which scipy lacks. Pages that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -36,6 +36,9 @@ from grls.runs.trec import without_done
 RESAMPLES = 9999
 CONFIDENCE = 0.95
 _BATCH = 500  # resamples held in memory at a time
+
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Comparison(NamedTuple):
@@ -131,6 +134,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, p_values[i] * (len(p_values) - rank)))
         corrected[i] = highest
     return corrected
+
+
+def compare_with(
+    baseline: Sequence[float], others: Mapping[Key, Sequence[float]], seed: int = 0
+) -> dict[Key, tuple[Comparison, float]]:
+    """Several runs compared with a baseline, each with its p by Holm's correction for all of them."""
+    comparisons = {name: compare(values, baseline, seed=seed) for name, values in others.items()}
+    corrected = holm([comparison.p for comparison in comparisons.values()])
+    return dict(zip(comparisons, zip(comparisons.values(), corrected, strict=True), strict=True))
+
+
+def shown_points(difference: float) -> str:
+    """A difference in points, with its sign; ``0.0`` for what rounds to nothing."""
+    text = f"{100 * difference:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text
 
 
 def shown_p(p: float) -> str:

@@ -198,7 +198,7 @@ class FitCandidates:
     def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
         """Rank the queries of a split, and save the run."""
         RetrieverRun(
-            retriever, gold.queries, self.data, gold.split, self.options.depth, False,
+            retriever, gold.queries, self.data, gold.split, self.options.depth,
             [None] * len(gold.queries), NO_FILTER, self.precision,
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 

@@ -1,9 +1,9 @@
 """The frame and style of an HTML page that loads nothing from elsewhere.
 
-The pages of ``grls report`` and ``grls explain`` share it: colours for light and dark, the text, and tables
-that scroll when they are wider than the window. A content security policy in the page forbids the browser to
-load anything, and to run any script but the one that the page holds. The module does not know the content of
-a page; the code that makes the content escapes it.
+The pages of ``grls experiment`` and ``grls explain`` share it: colours for light and dark, the text, and
+tables that scroll when they are wider than the window. A content security policy in the page forbids the
+browser to load anything, and to run any script but the one that the page holds. The module does not know the
+content of a page; the code that makes the content escapes it.
 """
 
 from __future__ import annotations

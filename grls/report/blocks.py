@@ -1,4 +1,4 @@
-"""The blocks of a page: plain values, free of HTML.
+"""The blocks of a page: plain values, and a table that also prints itself as text, Markdown, LaTeX and HTML.
 
 Numbers are formatted here, once: shares in percent with one decimal, ``–`` for a missing value. The best
 value of a column is marked as it is printed, so equal figures get equal marks.
@@ -6,8 +6,13 @@ value of a column is marked as it is printed, so equal figures get equal marks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -46,7 +51,7 @@ class ColumnHead(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table.
+    """A table, which prints itself; a page prints it in a frame of its own.
 
     Attributes:
         name: Short name, unique on the page.
@@ -65,6 +70,74 @@ class Table(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     heat: bool = False
+
+    def text(self) -> str:
+        """For a terminal: the caption, aligned columns, and the note."""
+        cells = [self.heads, *(tuple(cell.text for cell in row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [self.caption]
+        for row in cells:
+            pairs = list(zip(row, widths, strict=True))
+            stubs = [f"{cell:<{width}}" for cell, width in pairs[: self.stubs]]
+            lines.append("  ".join(stubs + [f"{cell:>{width}}" for cell, width in pairs[self.stubs :]]))
+        return "\n".join([*lines, *textwrap.wrap(self.note, 100)])
+
+    def markdown(self) -> str:
+        """In Markdown, with marked cells in bold."""
+
+        def line(cells: Iterable[Cell]) -> str:
+            texts = [re.sub(r"([\\|*_`<])", r"\\\1", " ".join(cell.text.split())) for cell in cells]
+            bold = [f"**{t}**" if cell.strong else t for t, cell in zip(texts, cells, strict=True)]
+            return f"| {' | '.join(bold)} |"
+
+        rule = [":--" if n < self.stubs else "--:" for n in range(len(self.heads))]
+        lines = [line([*map(Cell, self.heads)]), f"| {' | '.join(rule)} |", *map(line, self.rows)]
+        return "\n\n".join(filter(None, (self.caption, "\n".join(lines), self.note)))
+
+    def latex(self) -> str:
+        """In LaTeX, for the package booktabs."""
+
+        def escaped(text: str) -> str:
+            return re.sub(r"[\\&%$#_{}~^±–−<>]", lambda sign: _LATEX[sign[0]], " ".join(text.split()))
+
+        def line(cells: Iterable[Cell]) -> str:
+            texts = [(escaped(cell.text), cell.strong) for cell in cells]
+            return " & ".join(f"\\textbf{{{text}}}" if strong else text for text, strong in texts) + r" \\"
+
+        columns = "l" * self.stubs + "r" * (len(self.heads) - self.stubs)
+        caption = escaped(f"{self.caption}. {self.note}".strip())
+        lines = [
+            r"\begin{table}", r"\centering", f"\\caption{{{caption}}}",
+            f"\\begin{{tabular}}{{{columns}}}", r"\toprule", line(map(Cell, self.heads)), r"\midrule",
+            *map(line, self.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}",
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+    def csv(self) -> str:
+        """As CSV, with the texts of the cells."""
+        stream = io.StringIO()
+        rows = [[cell.text for cell in row] for row in self.rows]
+        csv.writer(stream, lineterminator="\n").writerows([self.heads, *rows])
+        return stream.getvalue()
+
+    def html(self) -> str:
+        """As an element of HTML, for notebooks."""
+        head = "".join(f"<th>{escape(text)}</th>" for text in self.heads)
+        rows = []
+        for row in self.rows:
+            texts = [f"<b>{escape(c.text)}</b>" if c.strong else escape(c.text) for c in row]
+            tags = ["th" if n < self.stubs else "td" for n in range(len(texts))]
+            cells = [f"<{tag}>{text}</{tag}>" for tag, text in zip(tags, texts, strict=True)]
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        caption = f"<caption>{escape(self.caption)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$"},
+}
 
 
 class Picture(NamedTuple):

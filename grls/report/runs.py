@@ -7,24 +7,25 @@ set; its ids, and in JSONL its query texts, are checked against the data set.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import seen_gold
+from grls.io.progress import counted
 from grls.io.resumable import read_jsonl
-from grls.runs.comparable import refuse_other_data
+from grls.runs.comparable import refuse_other_data, refuse_unknown_passages, refuse_unrelated
 from grls.runs.portions import RunInfo, Steps, difference, info_file
-from grls.runs.results import find_passages
 from grls.runs.run import Run, shared_limit
-from grls.runs.trec import refuse_unknown
+
+log = logging.getLogger(__name__)
 
 SYSTEMS = {
     "biencoder": "bi-encoder",
@@ -132,20 +133,27 @@ class DataGroup:
     entries: tuple[Entry, ...]
 
 
-def load_groups(files: Sequence[str], data: str | None = None, split: str | None = None) -> list[DataGroup]:
+def load_groups(
+    files: Sequence[str],
+    data: str | None = None,
+    split: str | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> list[DataGroup]:
     """Read runs and their data sets.
 
     Args:
         files: JSONL or TREC runs.
         data: Data set folder of runs without a manifest, or with a manifest that names a missing folder.
         split: The split of the qrels; None takes the split in the manifests, or ``test``.
+        labels: File -> what the page calls its run, in place of the name in its manifest.
 
     Returns:
         One group a data set, in the order of the first run of each.
 
     Raises:
         ConfigError: There is no run, a run is named twice, or a run's data set is not known.
-        DataError: A file is missing or malformed, or a run has ids or texts that the data set does not have.
+        DataError: A file is missing or malformed, or a run has ids or texts that the data set does not have,
+            or answers no query of the split.
         MismatchError: Runs of one data set are of different corpora, queries or splits.
     """
     if not files:
@@ -176,10 +184,12 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
                 f"{run.path}: which data set is this run of? {why}; give {Option('data', 'FOLDER')}."
             )
         by_name.setdefault(folder.resolve().name, []).append((run, folder))
-    return [_group(name, placed, split) for name, placed in by_name.items()]
+    return [_group(name, placed, split, labels or {}) for name, placed in by_name.items()]
 
 
-def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> DataGroup:
+def _group(
+    name: str, placed: Sequence[tuple[Run, Path]], split: str | None, labels: Mapping[str, str]
+) -> DataGroup:
     """The runs of one data set, each given with its folder."""
     stated = [(Path(run.path), run.info) for run, _ in placed if run.info is not None]
     for path, info in stated[1:]:
@@ -211,44 +221,42 @@ def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> 
     corpus = Corpus.read(folder)
     limit = shared_limit(run for run, _ in placed)
     queries, qrels = read_split(folder, split, corpus, limit)
+    if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
+        log.warning(
+            "%s, split %s: %s below zero; such passages are not relevant, as with the grade 0.",
+            folder, split, counted(len(below), "grade is", "grades are"),
+        )  # fmt: skip
     every = read_queries(folder)
     for run, _ in placed:
         refuse_other_data(run, folder, corpus, (queries, every))
     texts = {query.id: query.text for query in every}
     for run, _ in placed:
-        _refuse_unlike(run, corpus, texts, folder)
+        refuse_unrelated(run, folder, split, qrels, texts)
+        if run.info is None and Path(run.path).suffix == ".jsonl":
+            _refuse_other_texts(Path(run.path), texts, folder)
+    refuse_unknown_passages([run for run, _ in placed], corpus)
     # The file is added to equal names.
-    counts = Counter(run.name for run, _ in placed)
+    names = [labels.get(run.path, run.name) for run, _ in placed]
+    counts = Counter(names)
     paths = [Path(run.path) for run, _ in placed]
-    names = [run.name for run, _ in placed]
-    labels = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
-    if len(set(labels)) < len(labels):
-        labels = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
-    entries = [Entry(run, label) for (run, _), label in zip(placed, labels, strict=True)]
+    shown = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
+    if len(set(shown)) < len(shown):
+        shown = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
+    entries = [Entry(run, label) for (run, _), label in zip(placed, shown, strict=True)]
     entries.sort(key=lambda e: (rank_of(e.system, [*SYSTEMS]), rank_of(e.steps, STEPS)))
     part = split if limit is None else f"{split}, the first {limit:,}"
     return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
 
 
-def _refuse_unlike(run: Run, corpus: Corpus, texts: Mapping[str, str], folder: Path) -> None:
-    """Refuse a run with ids, or query texts, that its data set does not have."""
-    path = Path(run.path)
-    if not run.rankings:
-        raise DataError("the run has no line; retrieve again.", path)
-    hits = [*run.rankings.values(), *(chain.hits for chain in run.chains.values())]
-    try:
-        refuse_unknown(run.rankings, texts, "query", str(folder / "queries.jsonl"))
-        find_passages(corpus, {hit.id for ranked in hits for hit in ranked if hit.id != DONE_ID})
-    except DataError as error:
-        raise DataError(error.text, path) from None
-    if run.info is None and path.suffix == ".jsonl":  # a data set that is generated again reuses its ids
-        for line, record in read_jsonl(path):
-            query_id = record["query_id"]
-            text = record.get("text", texts[query_id])
-            if text != texts[query_id]:
-                raise DataError(
-                    f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
-                    "other data, retrieve again.",
-                    path,
-                    line,
-                )
+def _refuse_other_texts(path: Path, texts: Mapping[str, str], folder: Path) -> None:
+    """Refuse a run with another text of a query: a data set that is generated again reuses its ids."""
+    for line, record in read_jsonl(path):
+        query_id = record["query_id"]
+        text = record.get("text", texts[query_id])
+        if text != texts[query_id]:
+            raise DataError(
+                f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
+                "other data, retrieve again.",
+                path,
+                line,
+            )

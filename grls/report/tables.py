@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from grls.evaluation.measures import shared_name
 from grls.evaluation.price import price_of_end, runs_without_end, what_ends
-from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
 from grls.report.runs import STEPS, SYSTEMS, members_of, rank_of
@@ -258,15 +258,13 @@ def significance_table(
     named = [n for n, (run, _) in enumerate(measured) if run.label == baseline]
     reference = named[0] if named else max(range(len(measured)), key=lambda n: fmean(measured[n][1]))
     label, against = measured[reference][0].label, measured[reference][1]
-    comparisons = {
-        n: compare(scores, against, seed=seed) for n, (_, scores) in enumerate(measured) if n != reference
-    }
-    corrected = dict(zip(comparisons, holm([c.p for c in comparisons.values()]), strict=True))
+    others = {n: scores for n, (_, scores) in enumerate(measured) if n != reference}
+    compared = compare_with(against, others, seed)
     rows = [
         (
             Cell(run.label),
             Cell(f"{100 * fmean(scores):.1f}"),
-            *_compared(comparisons.get(n), corrected.get(n, 1.0)),
+            *_compared(compared.get(n)),
         )
         for n, (run, scores) in enumerate(measured)
     ]
@@ -279,7 +277,7 @@ def significance_table(
         1,
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
-        f"permutation test; p, Holm: corrected for the {len(comparisons)} comparisons of this table, marked "
+        f"permutation test; p, Holm: corrected for the {len(compared)} comparisons of this table, marked "
         f"if below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
@@ -303,7 +301,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
                 Cell(price.end),
                 Cell(f"{100 * every.ended:.1f}"),
                 Cell(f"{100 * every.known:.1f}"),
-                *_compared(every.price, every.price.p)[:3],
+                *_compared((every.price, every.price.p))[:3],
                 *(Cell("0" if length is None else f"{length.price.queries:,}") for length in lengths),
             )
         )
@@ -330,9 +328,11 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     )
 
 
-def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
-    if result is None:
+def _compared(found: tuple[Comparison, float] | None) -> tuple[Cell, ...]:
+    """Cells of a comparison and its corrected p."""
+    if found is None:
         return (Cell("reference"), Cell(NONE), Cell(NONE), Cell(NONE))
+    result, corrected = found
     interval = NONE
     if result.low is not None and result.high is not None:
         interval = f"{_points(result.low)} to {_points(result.high)}"
@@ -344,9 +344,8 @@ def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
     )
 
 
-def _points(share: float) -> str:
-    text = f"{100 * share:+.1f}".replace("-", "−")
-    return "0.0" if text in ("+0.0", "−0.0") else text
+def _points(difference: float) -> str:
+    return shown_points(difference).replace("-", "−")
 
 
 def overlap(

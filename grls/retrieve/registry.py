@@ -18,13 +18,14 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
-from grls.io.files import refuse_unusable
+from grls.io.files import read_json, refuse_unusable
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
     FORMAT,
     LINK,
     MANIFEST,
+    TIME,
     Member,
     followed,
     from_record,
@@ -178,6 +179,32 @@ def member_keys(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[t
     """(object or list, key) of every member that a specification names or embeds."""
     for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
         yield from member_slots(spec, path.split("."))
+
+
+def index_seconds(folder: str | Path) -> float | None:
+    """Seconds that `grls index` took for a retriever folder (:data:`~grls.retrieve.spec.TIME`).
+
+    Those of a composite are the sum over the folders that it names; BM25 that is embedded is indexed at each
+    opening, and adds nothing. None: unknown for one of them.
+    """
+    folders, seconds = [followed(folder)], 0.0
+    for root in folders:
+        members = member_folders(root)
+        if (root / TIME).is_file():
+            seconds += float(read_json(root / TIME)["seconds"])
+        elif not members:
+            return None
+        known = {path.resolve() for path in folders}
+        folders += [path for path in members if path.resolve() not in known]
+    return seconds
+
+
+def member_folders(folder: Path) -> list[Path]:
+    """The folders of the retrievers that a retriever folder names."""
+    spec = read_spec(folder)
+    named = [holder[key] for holder, key in member_keys(spec)]
+    paths = [followed(member_path(name, folder)) for name in named if isinstance(name, str)]
+    return [path for path in dict.fromkeys(paths) if is_retriever(path)]
 
 
 @checked

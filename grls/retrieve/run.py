@@ -34,11 +34,11 @@ class RetrieverRun:
         data: The data set of the queries, for the manifest.
         split: The split of the queries, for the manifest; None: all queries.
         k: Number of passages for each query.
-        pool: Whether the chains of a query are pooled into one ranking.
         filters: The filter of each query.
         filter: The options of the filters.
         precision: The precision of the models.
         limit: Number of first queries of the split, for the manifest; None: all.
+        index_seconds: Seconds that the index took, for the manifest; None: unknown.
     """
 
     retriever: Retriever
@@ -46,11 +46,11 @@ class RetrieverRun:
     data: str
     split: str | None
     k: int
-    pool: bool
     filters: Sequence[Filter | None]
     filter: FilterOptions
     precision: str
     limit: int | None = None
+    index_seconds: float | None = None
 
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save, and return a line about the files. A killed run is resumed.
@@ -68,12 +68,12 @@ class RetrieverRun:
 
             def retrieve(part: slice) -> list[Retrieved]:
                 queries, filters = self.queries[part], self.filters[part]
-                return retrieve_results(self.retriever, queries, self.k, self.pool, filters)
+                return retrieve_results(self.retriever, queries, self.k, filters)
 
             portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
             portions = share(self.settings(info))
-        info = replace(info, seconds=portions.seconds)
+        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens)
         line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
         if portions.file is not None:
             portions.file.remove()
@@ -100,6 +100,7 @@ class RetrieverRun:
             options={"k": self.k, **described.options, **self.filter.record},
             retriever=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
             limit=self.limit,
+            index_seconds=self.index_seconds,
         )
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
@@ -124,11 +125,11 @@ class RetrieverRun:
 
 
 def retrieve_results(
-    retriever: Retriever, queries: Sequence[Query], k: int, pool: bool, filters: Sequence[Filter | None]
+    retriever: Retriever, queries: Sequence[Query], k: int, filters: Sequence[Filter | None]
 ) -> list[Retrieved]:
     """The results of each query: a ranking, or the best chain where the retriever goes hop by hop.
 
-    With ``pool``, the chains of a query are pooled into one ranking.
+    Where its options say so (``pool``), the chains of a query are pooled into one ranking.
     """
     ids = [query.id for query in queries]
     if isinstance(retriever, EndsRankings):
@@ -137,7 +138,8 @@ def retrieve_results(
     if not isinstance(retriever, FindsChains):
         rankings = retriever.retrieve(queries, k, filters)
         return [Retrieved.ranked(i, hits) for i, hits in zip(ids, rankings, strict=True)]
-    sets = retriever.describe().sets
+    described = retriever.describe()
+    sets, pool = described.sets, described.options.get("pool")
     retrieved = []
     for i, chains in zip(ids, retriever.retrieve_chains(queries, filters), strict=True):
         hits = chains[0].hits if sets else pooled_ranking(chains, k) if pool else None

@@ -44,6 +44,9 @@ OPTIONS = ("search", "hops")
 CHECKSUMS = "checksums.json"
 """The file of checksums: what is downloaded is what was uploaded."""
 
+TIME = "time.json"
+"""The file of a folder that `grls index` made from a model or a corpus: the ``seconds`` that it took."""
+
 _FREE = (CHECKSUMS, "README.md")
 """Files that have no checksum: the card may be edited on the hub."""
 

@@ -83,7 +83,10 @@ def refuse_unrelated(
     """
     if not run.rankings:
         raise DataError("the run has no line; retrieve again.", run.path)
-    refuse_unknown(run.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
+    try:
+        refuse_unknown(run.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
+    except DataError as error:
+        raise DataError(error.text, run.path) from None
     if not any(name in run.rankings for name in queries):
         raise DataError(
             f"the run answers no query of the split {split!r}: give {Option('split')} as it was retrieved "

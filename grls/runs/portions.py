@@ -27,7 +27,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, Option
-from grls.io.files import read_json, refuse_unwritable, sha256, write_json
+from grls.io.files import PartCounts, counting, read_json, refuse_unwritable, sha256, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
 from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
@@ -64,6 +64,9 @@ class RunInfo:
         retriever: Fingerprint of the retriever and its filters, whatever ends its chains or rankings; empty
             where unknown.
         limit: How many first queries of the split; None for all.
+        computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
+            None where unknown.
+        index_seconds: Seconds that the index took; None where unknown.
     """
 
     system: str
@@ -81,6 +84,8 @@ class RunInfo:
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
     limit: int | None = None
+    computed_tokens: int | None = None
+    index_seconds: float | None = None
 
     @property
     def query_set(self) -> str:
@@ -155,8 +160,10 @@ def read_info(run: str | Path) -> RunInfo | None:
         texts += [*info.stages, *info.members]
         if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
             raise ValueError("a text is none")
-        if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
-            raise ValueError(f"seconds are {info.seconds!r}")
+        for name in ("seconds", "computed_tokens", "index_seconds"):
+            value = getattr(info, name)
+            if type(value) not in (int, float) and (value is not None or name == "seconds"):
+                raise ValueError(f"{name.replace('_', ' ')} are {value!r}")
         if info.limit is not None and (type(info.limit) is not int or info.limit < 1):
             raise ValueError(f"the limit is {info.limit!r}")
         if not isinstance(info.options, dict) or not isinstance(info.files, dict):
@@ -185,11 +192,13 @@ class Portions(NamedTuple):
     Attributes:
         retrieved: For each query, in their order; can be walked again and again.
         seconds: Wall-clock seconds, with the seconds of earlier, killed runs.
+        tokens: Tokens that language models computed, likewise; None where unknown.
         file: The file that holds them until they are saved, if there is one.
     """
 
     retrieved: Iterable[Retrieved]
     seconds: float
+    tokens: int | None = None
     file: GrowingFile | None = None
 
 
@@ -255,21 +264,30 @@ def in_portions(
     path = Path(f"{output}.retrieved.jsonl")
     begun = perf_counter()
     size = PORTION if size is None else size
+
+    def counted_tokens(part: slice) -> tuple[list[Retrieved], int]:
+        spent = PartCounts()
+        with counting(spent):
+            return retrieve(part), spent["encoder"].tokens + spent["decoder"].tokens
+
     if len(queries) <= size and not path.exists():
-        retrieved = retrieve(slice(0, len(queries)))
-        return Portions(retrieved, perf_counter() - begun)
+        retrieved, tokens = counted_tokens(slice(0, len(queries)))
+        return Portions(retrieved, perf_counter() - begun, tokens)
     file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in queries))
     with Progress(len(queries), "retrieve", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             end = min(first + size, len(queries))
-            records = [_record(result) for result in retrieve(slice(first, end))]
+            results, tokens = counted_tokens(slice(first, end))
+            records = [_record(result) for result in results]
             time = perf_counter()
-            records[-1]["seconds"], begun = time - begun, time
+            records[-1] |= {"computed": tokens, "seconds": time - begun}
+            begun = time
             file.add(records)
             bar.update(end - first)
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    return Portions(KeptResults(file, queries), seconds, file)
+    tokens = sum(record.get("computed", 0) for record in file.each())
+    return Portions(KeptResults(file, queries), seconds, tokens, file)
 
 
 def _record(result: Retrieved) -> Record:

@@ -57,7 +57,7 @@ def test_everything_runs_and_goes_on(workplace: Path, monkeypatch: pytest.Monkey
     again = []
     monkeypatch.setattr("benchmarks.compare.grls", lambda command: again.append(command[0]) or 0)
     Small("ruletaker").run()
-    assert again == ["report"]
+    assert again == ["experiment"]
 
 
 def test_every_command_is_one_that_exists(
@@ -99,4 +99,4 @@ def test_every_command_is_one_that_exists(
     monkeypatch.setattr(Command, "function", property(recorder))
     for command in commands:
         assert command[0] == "train" or main(command) == 0, command
-    assert parsed == {"index", "retrieve", "fuse", "tune", "report"}
+    assert parsed == {"index", "retrieve", "fuse", "tune", "experiment"}

@@ -71,7 +71,7 @@ def test_runs_of_other_parts_are_not_compared(data: Path, capsys: Capsys) -> Non
         error = fails(capsys, *command)
         assert "the first 5 of split train) and " in error
         assert "answer different queries: 7 are in" in error
-    error = fails(capsys, "report", one, whole, f"--output={data.parent / 'page'}")
+    error = fails(capsys, "experiment", one, whole, f"--output={data.parent / 'page'}")
     assert "over different sets of queries" in error
 
 
@@ -82,7 +82,10 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     assert (info.limit, info.queries) == (5, made_of.queries)
     every = retrieved(data, "every", "--split=null")  # answers the five as well
     page = data.parent / "page"
-    assert main(["report", one, f"{data.parent / 'fused'}.jsonl", every, f"--output={page}"]) == 0
+    assert (
+        main(["experiment", one, f"{data.parent / 'fused'}.jsonl", every, "--page=true", f"--output={page}"])
+        == 0
+    )
     text = page_text(Path(f"{page}.html"))
     assert "data, train, the first 5" in text
     assert "over 5 queries" in text

@@ -163,14 +163,14 @@ def test_a_command_finds_it_by_a_plugin(tmp_path: Path, monkeypatch: Patch, caps
     assert main(asked) == 0
     assert "\nfirst  " in capsys.readouterr().out
     assert set(json.loads((tmp_path / "report.json").read_text())["measures"]) == {"RR", "first"}
-    assert main(["report", f"{run}", "--measures=first", f"--output={tmp_path / 'page'}"]) == 0
-    assert "first" in (tmp_path / "page.html").read_text()
+    assert main(["experiment", f"{run}", "--measures=first", f"--output={tmp_path / 'page'}"]) == 0
+    assert "first" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["RR", "nDCG@10", "two words", ""])
 def test_a_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
     raises(ConfigError, r"there already|as one word", register_measure, name, closeness)
-    assert list(measures.REGISTERED) == ["R"]
+    assert list(measures.REGISTERED) == ["R", "complete"]
 
 
 def test_another_measure_of_the_name_is_refused_and_the_same_one_is_not() -> None:

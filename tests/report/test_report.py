@@ -120,7 +120,7 @@ def test_ids_and_texts_of_other_data_are_refused(data, tmp_path):
     write(tmp_path / "old", data, GOOD, manifest=False)
     text = file.read_text()
     for old, new, message in (
-        ('"f1"', '"f9"', "old.jsonl: the passage id 'f9'"),
+        ('"f1"', '"f9"', "old.jsonl: 'f9' (1 in all) are no passages"),
         ('"query_id": "q1"', '"query_id": "q9"', "old.jsonl: the query id 'q9'"),
         ("anna is kind . why", "anna is cold . why", "old.jsonl, line 1: query 'q1' is 'anna is cold"),
     ):
@@ -416,7 +416,7 @@ def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", passages(), asked, qrels)
     run = tmp_path / "run"
     assert main(["retrieve", "bm25", f"--data={tmp_path / 'data'}", f"--output={run}"]) == 0
-    assert main(["report", f"{run}.jsonl", f"--output={tmp_path / 'page'}"]) == 0
+    assert main(["experiment", f"{run}.jsonl", "--page=true", f"--output={tmp_path / 'page'}"]) == 0
     page = page_text(tmp_path / "page.html")
     assert page.count("Scores by the type of a question") == 1
     rows = [
@@ -725,19 +725,21 @@ def test_options_that_cannot_work_are_refused(files):
 
 
 def test_the_command_writes_and_refuses(files, tmp_path, capsys):
-    assert main(["report", *files[2:], f"--output={tmp_path / 'page'}", "--ks=[1,3]", "--k=3"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{tmp_path}/page{end}" for end in (".html", "-figures")]
-    message = fails(capsys, "report", "--output", tmp_path / "x", tmp_path / "none.trec")
+    page = tmp_path / "page"
+    assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1", "--page=true"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{page}.html, {page}-figures"
+    (row, _) = re.findall(r"^\| half \| .*", page_text(page.with_suffix(".html")), re.MULTILINE)[:2]
+    assert row.startswith("| half | 16.7 | 16.7 |")  # the table of systems comes first
+    message = fails(capsys, "experiment", "--output", tmp_path / "x", tmp_path / "none.trec")
     assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
-    assert "runs" in refuses(capsys, "report", f"--output={tmp_path / 'x'}")
+    assert "systems" in refuses(capsys, "experiment", f"--output={tmp_path / 'x'}")
 
 
 def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     out = tmp_path / "page"
-    assert (
-        main(["report", *files[:3], "--output", str(out), "--measures", "RR P@3 Judged@3", "--k", "3"]) == 0
-    )
+    measures = ["--measures", "R@3 RR P@3 Judged@3", "--page=true"]
+    assert main(["experiment", *files[:3], "--output", str(out), *measures]) == 0
     text = page_text(out.with_suffix(".html"))
     assert "| run | system | steps | RR | P@3 | Judged@3 |" in text
     tested = [line for line in text.splitlines() if "every run against" in line]
@@ -749,15 +751,15 @@ def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
     data = dataset(tmp_path / "small")
     short = write(tmp_path / "short", data, GOOD, "short", steps="single", options={"k": 3})
     chains = write(tmp_path / "chains", data, GOOD, "chains")
-    command = ["report", f"--output={tmp_path / 'page'}", short]
-    told = fails(capsys, *command, "--ks=[1,4]", "--measures=RR P@4")
+    command = ["experiment", f"--output={tmp_path / 'page'}", "--page=true", short]
+    told = fails(capsys, *command, "--measures=R@4 RR P@4")
     assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
-    assert main([*command, chains, "--ks=[1,4]", "--measures=RR P@4"]) == 0  # a chain that ends has them
+    assert main([*command, chains, "--measures=R@4 RR P@4"]) == 0  # a chain that ends has them
     assert main(command) == 0  # what nobody asked for is a dash
-    assert "| short | generator | single | 41.7 | – | – | – |" in page_text(tmp_path / "page.html")
+    assert "| short | generator | single | 41.7 | 83.3 | – | – | – |" in page_text(tmp_path / "page.html")
 
 
-@pytest.mark.parametrize("command", ["report", "fuse"])
+@pytest.mark.parametrize("command", ["experiment", "fuse"])
 def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")

@@ -117,6 +117,7 @@ class RunFusion:
         start = perf_counter()
         fused = self.fuse(members, fusion)
         infos = [run.info for run in members if run.info is not None]
+        tokens = [info.computed_tokens for info in infos if info.computed_tokens is not None]
         depths = [depth for run in members if (depth := run.depth()) is not None]
         sources = {
             "runs": [run.path for run in members],
@@ -143,6 +144,7 @@ class RunFusion:
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**sources, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
+            computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
 

@@ -1,0 +1,267 @@
+"""``grls experiment``: systems beside each other on the queries of a data set, in one table."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from grls.commands.retrieve import RetrieveOptions
+from grls.errors import ConfigError, DataError, at_least, one_of
+from grls.retrieve.registry import names_bm25
+from grls.retrieve.spec import is_retriever
+from grls.runs.portions import read_info
+
+if TYPE_CHECKING:
+    from grls.data.perturbed import Perturbation
+    from grls.report.blocks import Table
+
+log = logging.getLogger(__name__)
+
+MEASURES = "R@5 R@2 complete@5 nDCG@10"
+"""The default measures; the first one says which system is best."""
+
+_LEAST_K = 10  # as `grls retrieve`
+
+
+def experiment_command(
+    systems: list[str],
+    *,
+    data: str | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+    measures: str | None = None,
+    baseline: str | None = None,
+    k: int | None = None,
+    quoted: str | None = None,
+    growth: int | None = None,
+    stress: str | None = None,
+    output: str = "experiment",
+    page: bool = False,
+    proofs: int = 2,
+    seed: int = 0,
+    title: str = "Retrieval runs",
+    device: str = "auto",
+) -> None:
+    """Compare systems on the same queries, in one table.
+
+    The table has each system's measures, their differences to a baseline with p values, hits by hop, seconds
+    and language-model tokens a query, and the minutes to index. It is printed, and written as OUTPUT.md,
+    OUTPUT.tex (booktabs), OUTPUT.csv and OUTPUT.json. Retriever folders retrieve first, into OUTPUT-runs/;
+    what they have retrieved before is kept. Runs of several data sets give a table each.
+
+    Args:
+        systems: Retriever folders, `bm25`, or runs (NAME.jsonl, NAME.trec; NAME.info.json beside it says what
+            made it). `NAME=PATH` gives a system its name in the table, `NAME=PATH,PATH,PATH` is one system
+            with several seeds: the table has their mean and standard deviation.
+        data: Data set folder; of runs null takes the one in their manifests.
+        split: Split of the qrels; null: from the manifests of the runs, else test.
+        limit: Number of first queries that retriever folders answer; null: all.
+        measures: Measures by their ir_measures names, as 'nDCG@10 RR', R@k, or complete@k (all gold passages
+            found); the first one says which system is best. Null: R@5, R@2, complete@5 and nDCG@10.
+        baseline: System that the others are compared with; null takes the best.
+        k: Passages a query that retriever folders retrieve; null: as many as the measures read, at least 10.
+        quoted: File of published figures, which stand below ours with their source, as
+            benchmarks/quoted/*.json have them.
+        growth: Also let the corpus of each retriever folder, and of its members, arrive in so many parts
+            without training: what queries of old and new passages find by the first measure, and the seconds
+            of each update (OUTPUT-growth.csv).
+        stress: Also perturb the queries: some of typo, order, case, synonym and language (translations in the
+            metadata of queries), as in typo,order (OUTPUT-stress.csv).
+        output: Path of what is written, without ending.
+        page: Also write OUTPUT.html, one file that needs nothing else, with curves, chains, proof graphs and
+            similarity, and OUTPUT-figures/ (its pictures).
+        proofs: Successes and failures of each run on RuleTaker-Open that the page draws.
+        seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
+        title: Heading of the page.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    from grls.data.perturbed import PERTURBATIONS
+    from grls.evaluation.measures import cutoff, measure_names
+    from grls.evaluation.metrics.averages import KS
+    from grls.io.files import atomic_file, refuse_unwritable, write_json
+    from grls.io.option_errors import visible
+    from grls.report.blocks import refuse_untold, score_runs
+    from grls.report.runs import load_groups
+    from grls.report.systems import read_quoted, systems_table
+
+    named = _named(systems)
+    names = measure_names(MEASURES if measures is None else measures)
+    if not names:
+        raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")
+    published = None if quoted is None else read_quoted(quoted)
+    words = [word for word in re.split(r"[,\s]+", stress or "") if word]
+    for word in words:
+        one_of(PERTURBATIONS, stress=word)
+    kinds = [kind for kind in PERTURBATIONS if kind in words]
+    at_least(2, growth=growth)
+    run = next((path for _, paths in named for path in paths if Path(path).is_file()), None)
+    if run is not None and (growth is not None or kinds):
+        raise ConfigError(f"--growth and --stress search, and {run} is a run: give its retriever folder.")
+    if all(name for name, _ in named):  # before anything is retrieved
+        _refuse_no_system(baseline, [name for name, _ in named])
+    refuse_unwritable(output)
+    depth = max(_LEAST_K, *map(cutoff, names)) if k is None else k
+    files: list[tuple[str, str]] = []  # the file of a run, and the name of its system; empty: it is not named
+    labels: dict[str, str] = {}
+    for name, paths in named:
+        for number, path in enumerate(paths, 1):
+            label = name if len(paths) == 1 else f"{name} ({number})"
+            file = path
+            if not Path(path).is_file():
+                if data is None:
+                    raise ConfigError(f"{path} retrieves for the queries of a data set: give --data FOLDER.")
+                options = RetrieveOptions(path, data, split or "test", limit, depth, device=device)
+                file = _retrieved(options, label, f"{output}-runs")
+            files.append((file, name))
+            labels |= {file: label} if label else {}
+    ks = sorted({*KS, *(cutoff(name) for name in names if name.startswith("R@"))})
+    standard = [name for name in names if not name.startswith(("R@", "complete@"))]
+    loaded = load_groups([file for file, _ in files], data, split, labels)
+    groups = [score_runs(group, ks, standard) for group in loaded]
+    refuse_untold(groups, [] if measures is None else names)
+    label_of = {run.entry.run.path: run.label for group in groups for run in group.runs}
+    by_label = {label_of[file]: name or label_of[file] for file, name in files}
+    _refuse_no_system(baseline, [*by_label.values()])
+    tables = [systems_table(group, by_label, names, baseline, published) for group in groups]
+    printed = [table.table() for table in tables]
+    print("\n\n".join(visible(table.text()) for table in printed))
+    more: list[Table] = []
+    if growth is not None or kinds:
+        asked = RetrieveOptions("", str(data), split or "test", limit, depth, device=device)
+        for table in _further_tables(named, asked, names[0], growth, kinds, seed):
+            print("\n" + visible(table.text()))
+            more.append(table)
+    every = [*printed, *more]
+    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": [t.latex() for t in every]}
+    files_of |= {f"{output}.csv": [table.csv() for table in tables]}
+    files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in more}
+    for path, texts in files_of.items():
+        with atomic_file(path) as stream:
+            stream.write("\n\n".join(text.rstrip() for text in texts) + "\n")
+    content: dict[str, Any] = {"tables": [{"data": table.data, **table.to_dict()} for table in tables]}
+    for table in more:
+        content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
+    write_json(f"{output}.json", content)
+    print(", ".join([*files_of, f"{output}.json"]))
+    if page:
+        from grls.report.blocks import Section, Subsection
+        from grls.report.page import build_page, write_report
+
+        reference = next((label for label, system in by_label.items() if system == baseline), None)
+        tested = [name for name in names if not name.startswith("Judged")]
+        k = cutoff(names[0]) if names[0].startswith("R@") else 5
+        built = build_page(groups, ks, k, reference, proofs, seed, title, tested)
+        titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
+        parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
+        built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
+        print(", ".join(map(str, write_report(built, output))))
+
+
+def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:
+    """Refuse (ConfigError) a baseline that is none of the systems."""
+    if baseline is not None and baseline not in systems:
+        near = get_close_matches(baseline, systems, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(systems)}."
+        raise ConfigError(f"--baseline {baseline!r} is none of the systems; {hint}")
+
+
+def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The systems of a command: name, and paths of runs or folders; a run without ``NAME=`` has no name."""
+    systems: list[tuple[str, list[str]]] = []
+    for word in words:
+        name, equals, rest = word.partition("=")
+        is_named = bool(equals) and not Path(word).exists()
+        paths = rest.split(",") if is_named else [word]
+        for path in paths:
+            if not (Path(path).is_file() or is_retriever(Path(path)) or names_bm25(path)):
+                raise DataError(
+                    "no such file or retriever folder; give a run (.jsonl, .trec), a retriever folder, or "
+                    "bm25, each with or without NAME= before it.",
+                    path,
+                )
+        taken = [other for other, _ in systems]
+        if not is_named:
+            name = "" if Path(word).is_file() else Path(word).resolve().name
+            name = word if name and name in taken else name
+        if name and name in taken:
+            raise ConfigError(f"two systems are called {name!r}: give each its name, as in NAME=PATH.")
+        systems.append((name, paths))
+    return systems
+
+
+def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:
+    """The run of a retriever in ``folder``; one that is there already, by the same options, is kept."""
+    output = str(Path(folder) / re.sub(r"[^\w.()-]+", "-", name))
+    run = options.opened()
+    info, file = run.info(name), f"{output}.jsonl"
+    kept = read_info(file) if Path(file).is_file() else None
+    fields = ("corpus", "queries", "split", "limit", "retriever", "options", "name")
+    if kept and all(json.dumps(getattr(kept, f)) == json.dumps(getattr(info, f)) for f in fields):
+        print(f"{file} is kept")
+    else:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        print(run.save(output, name))
+    return file
+
+
+def _further_tables(
+    named: Sequence[tuple[str, list[str]]],
+    asked: RetrieveOptions,
+    measure: str,
+    growth: int | None,
+    kinds: Sequence[Perturbation],
+    seed: int,
+) -> Iterator[Table]:
+    """The tables of ``--growth`` and ``--stress``, over the queries that ``asked`` names."""
+    from grls.data.corpus import Corpus
+    from grls.data.dataset import read_split
+    from grls.data.perturbed import perturbed
+    from grls.report.stress import grow, growth_table, losses, stress_table
+    from grls.retrieve.bm25 import BM25Retriever
+    from grls.retrieve.registry import Opening, load_retriever, member_folders
+
+    corpus = Corpus.read(asked.data)
+    queries, qrels = read_split(asked.data, str(asked.split), corpus, asked.limit)
+    opening = Opening(asked.device)
+    with TemporaryDirectory(prefix="grls-") as work:
+        place = Path(work)
+
+        def folder_of(path: str) -> Path:
+            if not names_bm25(path):
+                return Path(path)
+            BM25Retriever(corpus).save_pretrained(place / path)
+            return place / path
+
+        if growth is not None:
+            steps = {}
+            for name, paths in named:
+                for number, path in enumerate(paths, 1):
+                    folder, label = folder_of(path), name if len(paths) == 1 else f"{name} ({number})"
+                    folders = {label: folder}
+                    folders |= {f"{label}: {member.name}": member for member in member_folders(folder)}
+                    for label, folder in folders.items():
+                        (place / "steps").mkdir()
+                        steps[label] = grow(
+                            folder, corpus, queries, qrels, growth, measure, asked.k, place / "steps", opening
+                        )
+                        shutil.rmtree(place / "steps")
+            yield growth_table(steps, measure)
+        if "language" in kinds and all(perturbed(query, "language", seed) is None for query in queries):
+            log.warning(
+                "--stress language is left out: no query has translations in its metadata, as in "
+                '"translations": {"de": "…"}.'
+            )
+            kinds = [kind for kind in kinds if kind != "language"]
+        if kinds:
+            found = {}
+            for name, paths in named:
+                opened = (load_retriever(folder_of(path), opening) for path in paths)
+                found[name] = [losses(r, queries, qrels, kinds, measure, asked.k, seed) for r in opened]
+            yield stress_table(found, kinds, measure, len(queries), seed)

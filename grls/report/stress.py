@@ -1,0 +1,191 @@
+"""What retrievers lose on perturbed queries, and what a corpus that grows without training does to them.
+
+Both retrieve with folders, and give the rows of a table. Perturbations: :mod:`grls.data.perturbed`. A corpus
+grows in the order of its file, in equal parts: the folder is cut back to the first part, and each further
+part is added by :func:`~grls.retrieve.update.update_folder`, which trains nothing. A query takes part as soon
+as all its gold passages have arrived. Forgetting is what the queries of earlier parts have lost since then;
+it includes that a larger corpus is harder to search.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from time import perf_counter
+
+import numpy as np
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.perturbed import Perturbation, perturbed
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.evaluation.measures import query_values
+from grls.evaluation.significance import shown_points
+from grls.io.progress import counted
+from grls.report.blocks import NONE, Cell, Table
+from grls.retrieve.base import Retriever
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.update import Changes, update_folder
+
+DRAWS = 3
+"""How often queries are perturbed, each time with another seed."""
+
+
+def _values(
+    retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int
+) -> dict[str, float]:
+    """Query -> its value, for judged queries."""
+    hits = retriever.retrieve(queries, k) if queries else []
+    rankings = {q.id: [hit.id for hit in ranked] for q, ranked in zip(queries, hits, strict=True)}
+    judged = {q.id: qrels[q.id] for q in queries}
+    return dict(zip(judged, query_values([measure], rankings, judged).get(measure, ()), strict=True))
+
+
+def losses(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    qrels: Qrels,
+    kinds: Sequence[Perturbation],
+    measure: str,
+    k: int,
+    seed: int,
+) -> dict[str, list[float]]:
+    """``clean`` -> the mean of the measure, and each kind -> its difference to that, once a draw.
+
+    Of ``language`` only queries with a translation count, in both means.
+    """
+    clean = _values(retriever, queries, qrels, measure, k)
+    differences = {"clean": [fmean(clean.values())]}
+    for kind in kinds:
+        differences[kind] = []
+        for draw in range(seed, seed + DRAWS):
+            changed = [changed for q in queries if (changed := perturbed(q, kind, draw)) is not None]
+            values = _values(retriever, changed, qrels, measure, k)
+            differences[kind].append(fmean(value - clean[query] for query, value in values.items()))
+    return differences
+
+
+def stress_table(
+    systems: Mapping[str, Sequence[Mapping[str, Sequence[float]]]],
+    kinds: Sequence[str],
+    measure: str,
+    queries: int,
+    seed: int,
+) -> Table:
+    """The table of :func:`losses`; a system has those of each of its seeds."""
+    rows = []
+    for name, seeds in systems.items():
+        cells = [Cell(name), Cell(f"{100 * fmean(found['clean'][0] for found in seeds):.1f}")]
+        for kind in kinds:
+            draws = [difference for found in seeds for difference in found[kind]]
+            cells.append(Cell(shown_points(fmean(draws))))
+            cells.append(Cell(f"{100 * stdev(draws):.1f}"))
+        rows.append(tuple(cells))
+    heads = ("system", measure, *(head for kind in kinds for head in (kind, f"± {kind}")))
+    return Table(
+        "stress",
+        f"Perturbed queries: {measure} in points over {counted(queries, 'query')}, and what changes it",
+        (),
+        heads,
+        1,
+        tuple(rows),
+        f"±: standard deviation over {DRAWS} draws (seeds {seed} to {seed + DRAWS - 1}) and the seeds of a "
+        "system.",
+    )
+
+
+def grow(
+    folder: str | Path,
+    corpus: Corpus,
+    queries: Sequence[Query],
+    qrels: Qrels,
+    parts: int,
+    measure: str,
+    k: int,
+    place: Path,
+    opening: Opening,
+) -> list[tuple[Cell, ...]]:
+    """Let the corpus of a retriever arrive in parts; returns the row of each step.
+
+    Args:
+        folder: The retriever folder, over the whole corpus; it stays as it is.
+        corpus: The corpus.
+        queries: The queries.
+        qrels: Their judgements.
+        parts: Number of parts; the last step removes the last one again.
+        measure: The measure.
+        k: Hits of each query.
+        place: An empty folder for the folders of the steps.
+        opening: How they are opened.
+
+    Raises:
+        ConfigError: There are fewer passages than parts, or the kind of the retriever takes no changes.
+    """
+    if len(corpus) < parts:
+        raise ConfigError(
+            f"{counted(len(corpus), 'passage')} cannot arrive in {parts} parts: give fewer parts."
+        )
+    slices = [part.tolist() for part in np.array_split(np.arange(len(corpus)), parts)]
+    ends = [part[-1] for part in slices]
+    rest = corpus.ids([number for part in slices[1:] for number in part])
+    removed = set(corpus.ids(slices[-1]))
+    changes = [
+        Changes(remove=rest, merge=True, device=opening.device),
+        *(Changes(add=corpus.select(part), device=opening.device) for part in slices[1:]),
+        Changes(remove=sorted(removed), device=opening.device),
+    ]
+    arrival: dict[str, int] = {}  # query -> the step with which its last gold passage arrives
+    for query in queries:
+        numbers = [number for number in corpus.numbers(gold_passages(query, qrels)) if number is not None]
+        if numbers:
+            arrival[query.id] = int(np.searchsorted(ends, max(numbers))) + 1
+    first: dict[str, float] = {}  # query -> its value in that step
+    rows = []
+    before = Path(folder)
+    for step, change in enumerate(changes, 1):
+        current, begun = place / f"{step}", perf_counter()
+        update_folder(before, current, change)
+        seconds = perf_counter() - begun
+        if step > 1:
+            shutil.rmtree(before)
+        before, retriever = current, load_retriever(current, opening)
+        here = step if step <= parts else parts - 1  # the queries of the last part have lost their gold
+        arrived = [query for query in queries if query.id in arrival and arrival[query.id] <= here]
+        values = _values(retriever, arrived, qrels, measure, k)
+        new = {query: value for query, value in values.items() if arrival[query] == step}
+        old = {query: value for query, value in values.items() if arrival[query] < step}
+        gone = NONE
+        if step > parts:
+            ranked = retriever.retrieve(queries, k)
+            gone = f"{sum(hit.id in removed for hits in ranked for hit in hits):,}"
+        means = [
+            f"{100 * fmean(part):.1f}" if part else NONE
+            for part in ([*old.values()], [first[q] - value for q, value in old.items()], [*new.values()])
+        ]
+        label = f"{step} of {parts}" if step <= parts else "the last part removed"
+        cells = (label, f"{len(retriever.corpus):,}", f"{len(old):,}", *means[:2], f"{len(new):,}", means[2])
+        rows.append((*map(Cell, cells), Cell(f"{seconds:.1f}" if step > 1 else NONE), Cell(gone)))
+        first |= new
+    return rows
+
+
+def growth_table(rows: Mapping[str, Sequence[tuple[Cell, ...]]], measure: str) -> Table:
+    """The table of :func:`grow`, for each retriever."""
+    heads = (
+        "retriever", "step", "passages", "queries, old", f"{measure}, old", "forgetting", "queries, new",
+        f"{measure}, new", "seconds of update", "hits of removed",
+    )  # fmt: skip
+    return Table(
+        "growth",
+        f"A corpus that grows without training: {measure} in points",
+        (),
+        heads,
+        2,
+        tuple((Cell(name), *row) for name, steps in rows.items() for row in steps),
+        "New: queries whose last gold passage came with the step; old: those of earlier steps. Forgetting: "
+        "what the old ones found when they were new, less what they find now, also because there is more to "
+        "search.",
+    )

@@ -1,0 +1,376 @@
+"""The table of an experiment: systems beside each other on the same queries, and what others have published.
+
+A system has one run, or several that differ in their seed. Its value of a query is then the mean over the
+runs, and the table has the standard deviation of the means of the runs. Differences are paired by query
+(:mod:`grls.evaluation.significance`). Rows that are quoted from a file have their source beside them and take
+part in no test.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grls.errors import ConfigError, DataError
+from grls.evaluation.measures import measure_names, shared_name
+from grls.evaluation.significance import Comparison, compare_with, shown_p, shown_points
+from grls.io.files import read_json
+from grls.io.progress import counted
+from grls.report.blocks import NONE, Cell, MeasuredGroup, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger(__name__)
+
+_LEVEL = 0.05
+"""P values below it are marked."""
+
+_FORMS = {"seconds": ".4f", "tokens": ",.0f", "minutes": ".3g"}
+
+
+class SystemRun(NamedTuple):
+    """A run of a system.
+
+    Attributes:
+        values: Measure -> one value a query, without measures that read deeper than the run.
+        hops: ``H1``, ``H2``, … -> hits of that hop; empty for a system without hops.
+        seconds: Seconds a query; None: unknown, as below.
+        tokens: Tokens a query that language models computed.
+        minutes: Minutes that its index took.
+    """
+
+    values: Mapping[str, Sequence[float]]
+    hops: Mapping[str, float] = {}
+    seconds: float | None = None
+    tokens: float | None = None
+    minutes: float | None = None
+
+
+class SystemScores(NamedTuple):
+    """The means of a system, shares of 1; text, Markdown, LaTeX and HTML show them in points (percent).
+
+    Attributes:
+        name: The name of the system.
+        means: Measure -> its mean over the queries; without measures that are unknown.
+        differences: Measure -> comparison with the baseline; empty for the baseline, or without one.
+        p: Measure -> p of the difference, by Holm's correction for all systems that are compared.
+        seconds: Seconds a query; None: unknown, as below.
+        tokens: Tokens a query that language models computed.
+        minutes: Minutes that its index took.
+        hops: ``H1``, ``H2``, … -> hits of that hop.
+        spread: Measure -> standard deviation over the runs of the system; empty for a single run.
+        source: Where the row is quoted from; empty: it was measured.
+    """
+
+    name: str
+    means: dict[str, float]
+    differences: dict[str, Comparison]
+    p: dict[str, float]
+    seconds: float | None
+    tokens: float | None = None
+    minutes: float | None = None
+    hops: Mapping[str, float] = {}
+    spread: Mapping[str, float] = {}
+    source: str = ""
+
+
+def compare_systems(
+    systems: Mapping[str, Sequence[SystemRun]], baseline: str | None
+) -> tuple[SystemScores, ...]:
+    """The rows of a table: the means of each system, compared with the baseline in each measure.
+
+    Args:
+        systems: Name -> its runs, over the same queries in the same order.
+        baseline: The system that the others are compared with; None: no comparison.
+    """
+    values: dict[str, dict[str, list[float]]] = {}
+    for name, runs in systems.items():
+        known = [measure for measure in runs[0].values if all(measure in run.values for run in runs)]
+        values[name] = {m: [*map(fmean, zip(*(r.values[m] for r in runs), strict=True))] for m in known}
+    differences: dict[str, dict[str, Comparison]] = {name: {} for name in systems}
+    corrected: dict[str, dict[str, float]] = {name: {} for name in systems}
+    for measure, scores in values[baseline].items() if baseline is not None else ():
+        others = {n: v[measure] for n, v in values.items() if n != baseline and measure in v}
+        for name, (comparison, p) in compare_with(scores, others).items():
+            differences[name][measure], corrected[name][measure] = comparison, p
+    rows = []
+    for name, runs in systems.items():
+        spread = {m: stdev(fmean(run.values[m]) for run in runs) for m in values[name]} if runs[1:] else {}
+        hops = {hop: _mean([run.hops.get(hop) for run in runs]) for hop in runs[0].hops}
+        rows.append(
+            SystemScores(
+                name,
+                {measure: fmean(numbers) for measure, numbers in values[name].items()},
+                differences[name],
+                corrected[name],
+                _mean([run.seconds for run in runs]),
+                _mean([run.tokens for run in runs]),
+                _mean([run.minutes for run in runs]),
+                {hop: hits for hop, hits in hops.items() if hits is not None},
+                spread,
+            )
+        )
+    return tuple(rows)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+@dataclass(frozen=True, repr=False)
+class ExperimentTable:
+    """The table of an experiment; it prints itself, also in notebooks.
+
+    Attributes:
+        measures: The names of the measures.
+        rows: What each system scored, and quoted rows.
+        baseline: The name of the system that the others are compared with; None: no comparison.
+        k: Hits of each query; None: various.
+        queries: Number of queries.
+        data: The data set and its split; empty: not named.
+    """
+
+    measures: tuple[str, ...]
+    rows: tuple[SystemScores, ...]
+    baseline: str | None
+    k: int | None
+    queries: int
+    data: str = ""
+
+    def __getitem__(self, name: str) -> SystemScores:
+        """The scores of the system of this name."""
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise KeyError(f"{name!r} is none of the systems {', '.join(rows)}")
+        return rows[name]
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def table(self) -> Table:
+        """The table as text: means and differences in points."""
+        hits = "" if self.k is None else f", {counted(self.k, 'hit')} each"
+        caption = f"{f'{self.data}: ' if self.data else ''}{counted(self.queries, 'query')}{hits}; "
+        caption += "measures in points"
+        if self.baseline is not None:
+            caption += f"; difference to {self.baseline}, and its p by Holm's correction"
+        if any(row.spread for row in self.rows):
+            caption += "; ±: standard deviation over seeds"
+        compared = [] if self.baseline is None else ["diff.", "p"]
+        hops = sorted({hop for row in self.rows for hop in row.hops}, key=lambda hop: int(hop[1:]))
+        costs = {"seconds": "seconds a query", "tokens": "tokens a query", "minutes": "minutes to index"}
+        costs = {c: head for c, head in costs.items() if any(getattr(r, c) is not None for r in self.rows)}
+        quoted = any(row.source for row in self.rows)
+        heads = ["system", *(head for name in self.measures for head in (name, *compared)), *hops]
+        heads += [*costs.values(), *(["source"] if quoted else [])]
+        rows = []
+        for row in self.rows:
+            cells = [Cell(row.name)]
+            for name in self.measures:
+                spread = f" ± {100 * row.spread[name]:.1f}" if name in row.spread else ""
+                cells.append(Cell(f"{100 * row.means[name]:.1f}{spread}" if name in row.means else NONE))
+                if compared and name in row.differences:
+                    p = row.p[name]
+                    cells += [Cell(shown_points(row.differences[name].difference))]
+                    cells += [Cell(shown_p(p), strong=p < _LEVEL)]
+                elif compared:
+                    cells += [Cell(""), Cell("")]
+            cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]
+            for cost in costs:
+                value = getattr(row, cost)
+                cells.append(Cell(NONE if value is None else format(value, _FORMS[cost])))
+            rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))
+        return Table(f"systems {self.data}".strip(), caption, (), tuple(heads), 1, tuple(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values, ready for JSON; those of quoted rows have their ``source``."""
+        systems: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            compared = {m: {**d._asdict(), "p_holm": row.p[m]} for m, d in row.differences.items()}
+            known = {"tokens": row.tokens, "minutes": row.minutes, "hops": row.hops, "spread": row.spread}
+            systems[row.name] = {"means": row.means, "differences": compared, "seconds": row.seconds}
+            systems[row.name] |= {name: value for name, value in known.items() if value not in (None, {})}
+            systems[row.name] |= {"source": row.source} if row.source else {}
+        return {"baseline": self.baseline, "k": self.k, "queries": self.queries, "systems": systems}
+
+    def records(self) -> dict[str, dict[str, float | None]]:
+        """System -> column -> value.
+
+        Columns: each measure; with a baseline also ``<measure> difference`` and ``<measure> p``; ``seconds``.
+        """
+        records = {}
+        for row in self.rows:
+            values: dict[str, float | None] = {}
+            for name in self.measures:
+                values[name] = row.means.get(name)
+                if self.baseline is not None:
+                    compared = row.differences.get(name)
+                    values[f"{name} difference"] = None if compared is None else compared.difference
+                    values[f"{name} p"] = row.p.get(name)
+            records[row.name] = {**values, "seconds": row.seconds}
+        return records
+
+    def to_frame(self) -> pd.DataFrame:
+        """The :meth:`records` as a data frame of pandas with one row a system."""
+        import pandas as pd
+
+        records = self.records()
+        index = pd.Index([*records], name="system")
+        return pd.DataFrame([*records.values()], index=index, dtype=float)
+
+    def csv(self) -> str:
+        """The :meth:`records` as CSV, one row a system; quoted rows have their source in the last column."""
+        stream = io.StringIO()
+        lines: list[dict[str, Any]] = [
+            {"system": row.name, **values, "tokens": row.tokens, "minutes": row.minutes, "source": row.source}
+            for row, values in zip(self.rows, self.records().values(), strict=True)
+        ]
+        writer = csv.DictWriter(stream, [*lines[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return stream.getvalue()
+
+
+def systems_table(
+    group: MeasuredGroup,
+    systems: Mapping[str, str],
+    measures: Sequence[str],
+    baseline: str | None = None,
+    quoted: Quoted | None = None,
+) -> ExperimentTable:
+    """The table of the runs of a data set.
+
+    Args:
+        group: The runs.
+        systems: Label of a run -> the name of its system, in the order of the rows.
+        measures: Names of measures, see :func:`~grls.evaluation.measures.measure_names`.
+        baseline: The system that the others are compared with; None: the best by the first measure.
+        quoted: Rows of others.
+    """
+    by_label = {run.label: run for run in group.runs}
+    called = {name: shared_name(name, [run.reach for run in group.runs]) for name in measures}
+    first = called[measures[0]]
+    runs: dict[str, list[SystemRun]] = {}
+    for label, system in systems.items():
+        if label not in by_label:
+            continue
+        run = by_label[label]
+        values = {}
+        for name, shown in called.items():
+            if (numbers := group.values(run, name)) is not None:
+                values[shown] = numbers
+        hops = {hop: hits for hop, hits in run.report.get("hops", {}).items() if hop[1:].isdecimal()}
+        info, count = run.entry.info, len(run.entry.run.rankings)
+        costs: list[float | None] = [None] * 3
+        if info is not None and count:
+            costs[0] = info.seconds / count if info.seconds else None
+            costs[1] = None if info.computed_tokens is None else info.computed_tokens / count
+            costs[2] = None if info.index_seconds is None else info.index_seconds / 60
+        runs.setdefault(system, []).append(SystemRun(values, hops, *costs))
+    if len(runs) < 2:
+        baseline = None
+    elif baseline not in runs:
+        alone = compare_systems(runs, None)
+        baseline = max(alone, key=lambda row: row.means.get(first, -1.0)).name
+    rows = compare_systems(runs, baseline)
+    if quoted is not None:
+        quoted.tell_counts(len(group.gold), len(group.group.corpus))
+        rows += quoted.rows
+    data = f"{group.group.name}, {group.group.split}"
+    return ExperimentTable(tuple(called.values()), rows, baseline, None, len(group.gold), data)
+
+
+class Quoted(NamedTuple):
+    """Rows of others, as :func:`read_quoted` reads them.
+
+    Attributes:
+        rows: The rows.
+        counts: ``queries`` and ``passages`` of the published set -> number; without what the file leaves out.
+        file: The file.
+    """
+
+    rows: tuple[SystemScores, ...]
+    counts: Mapping[str, int]
+    file: Path
+
+    def tell_counts(self, queries: int, passages: int) -> None:
+        """Warn if the published figures are over another number of queries or passages."""
+        for name, number in (("queries", queries), ("passages", passages)):
+            if self.counts.get(name, number) != number:
+                log.warning(
+                    "%s: its figures are over %s %s, and this data set has %s: rows are not comparable.",
+                    self.file, f"{self.counts[name]:,}", name, f"{number:,}",
+                )  # fmt: skip
+
+
+_OF_FILE = {"set": str, "queries": int, "passages": int, "rows": list}
+_OF_ROW = {"system": str, "points": dict, "source": str, "setting": str}
+_OPTIONAL = ("queries", "passages", "setting")
+
+
+def read_quoted(path: str | Path) -> Quoted:
+    """Read rows of others from a file of JSON.
+
+    The file: ``{"set", "queries", "passages", "rows": [{"system", "points", "source", "setting"}]}``; ``set``
+    is the name of the data set, for people. ``points`` are measures in percent, as papers print them
+    (``{"R@5": 63.8}``); ``source`` is the paper and table, or the thread; ``setting`` says what a reader must
+    know. The two counts and ``setting`` may be left out.
+
+    Raises:
+        DataError: The file is missing, has an unknown field or lacks one, names a system twice, or a value is
+            wrong.
+    """
+    file = Path(path)
+    content = _checked_fields(read_json(file), _OF_FILE, file, "the file")
+    rows: dict[str, SystemScores] = {}
+    for number, record in enumerate(content["rows"], 1):
+        row = _checked_fields(record, _OF_ROW, file, f"row {number}")
+        if (name := f"{row['system']} (quoted)") in rows:
+            raise DataError(f"row {number}: the system {row['system']!r} is there already; rename one.", file)
+        values = row["points"].items()
+        wrong = {m: v for m, v in values if type(v) not in (int, float) or not 0 <= v <= 100}
+        if wrong or not row["points"]:
+            raise DataError(
+                f"row {number}: expected points of measures from 0 to 100, such as {{'R@5': 63.8}}, got "
+                f"{wrong or row['points']}.",
+                file,
+            )
+        try:
+            measures = measure_names([*row["points"]])
+        except ConfigError as error:
+            raise DataError(f"row {number}: {error.text}", file) from None
+        means = {m: value / 100 for m, value in zip(measures, row["points"].values(), strict=True)}
+        source = "; ".join(filter(None, (row["source"], row.get("setting"))))
+        rows[name] = SystemScores(name, means, {}, {}, None, source=source)
+    counts = {name: content[name] for name in ("queries", "passages") if name in content}
+    return Quoted(tuple(rows.values()), counts, file)
+
+
+def _checked_fields(record: Any, fields: Mapping[str, type], file: Path, where: str) -> dict[str, Any]:
+    """An object with these fields alone, each of its type."""
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: expected an object with {', '.join(fields)}, got {record!r}.", file)
+    for name in record:
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected {', '.join(fields)}."
+            raise DataError(f"{where}: unknown field {name!r}; {hint}", file)
+    for name, kind in fields.items():
+        if name not in record and name not in _OPTIONAL:
+            raise DataError(f"{where}: the field {name!r} is missing.", file)
+        if name in record and (type(record[name]) is not kind or record[name] == ""):
+            kinds = {int: "a number", str: "a text", list: "a list", dict: "an object"}
+            raise DataError(f"{where}: {name!r} must be {kinds[kind]}, got {record[name]!r}.", file)
+    return record

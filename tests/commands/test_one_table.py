@@ -1,0 +1,230 @@
+"""``grls experiment``: one table of folders and runs, quoted rows, growth and stress."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from failing import fails, raises
+from fixture_types import Capsys
+from report_helpers import GOOD, POOR, dataset, write
+from small_data import write_small
+
+import grls
+from grls.cli import main
+from grls.data.dataset import read_split
+from grls.data.perturbed import PERTURBATIONS, perturbed
+from grls.data.types import Query
+from grls.errors import DataError
+from grls.evaluation.significance import compare
+from grls.report.blocks import Cell, Table
+from grls.report.systems import read_quoted
+
+QUOTED = Path(__file__).parents[2] / "benchmarks" / "quoted"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data set, a folder of BM25 and one that has it as a member."""
+    place = tmp_path_factory.mktemp("experiment")
+    write_small(place / "data")
+    assert main(["index", "bm25", f"--corpus={place / 'data'}", f"--output={place / 'words'}"]) == 0
+    hops = ["--hops.steps=ranked", "--hops.max=2", f"--output={place / 'hops'}"]
+    assert main(["index", "hops", str(place / "words"), *hops]) == 0
+    return place
+
+
+def experiment(place: Path, *arguments: str, output: str = "out") -> dict[str, dict[str, float]]:
+    """Run the command over the train split; returns system -> measure -> mean."""
+    given = [f"--data={place / 'data'}", "--split=train", f"--output={place / output}", *arguments]
+    assert main(["experiment", *given]) == 0
+    (table,) = json.loads((place / f"{output}.json").read_text())["tables"]
+    return {name: scores["means"] for name, scores in table["systems"].items()}
+
+
+def test_folders_and_bm25_stand_in_one_table_with_what_they_cost(place: Path, capsys: Capsys) -> None:
+    systems = ["bm25", str(place / "words"), f"two hops={place / 'hops'}"]
+    means = experiment(place, *systems, "--baseline=bm25")
+    assert list(means) == ["bm25", "words", "two hops"]
+    assert means["bm25"] == means["words"]
+    searchers = {"words": grls.load(place / "words"), "two hops": grls.load(place / "hops")}
+    table = grls.experiment(searchers, place / "data", "train", "R@5 R@2 complete@5 nDCG@10", "words")
+    assert {name: table[name].means for name in searchers} == {name: means[name] for name in searchers}
+    printed = capsys.readouterr().out
+    heads = r"system +R@5 +diff\. +p +R@2 .* complete@5 .* seconds a query  tokens a query  minutes to index"
+    assert re.search(heads, printed)
+    assert "difference to bm25, and its p by Holm's correction" in printed
+    lines = (place / "out.csv").read_text().splitlines()
+    assert lines[0].startswith("system,R@5,R@5 difference,R@5 p,R@2,")
+    row = dict(zip(lines[0].split(","), lines[3].split(","), strict=True))
+    assert (row["system"], row["tokens"]) == ("two hops", "0.0")
+    assert float(row["R@5"]) == means["two hops"]["R@5"]
+    assert 0 < float(row["minutes"]) < 1  # of the member, as `grls index` has left it
+    assert r"\begin{tabular}{lrrr" in (place / "out.tex").read_text()
+    assert (place / "out.md").read_text().splitlines()[2].startswith("| system | R@5 | diff. | p |")
+    experiment(place, *systems)
+    assert capsys.readouterr().out.count(" is kept\n") == 3
+    assert experiment(place, *systems, "--limit=3") != means
+
+
+def test_several_seeds_are_one_system_with_a_spread(tmp_path: Path) -> None:
+    data = dataset(tmp_path / "small")
+    for name, found in (("a", GOOD), ("b", POOR), ("c", POOR)):
+        write(tmp_path / name, data, found, "one name", "bm25", "single")
+    runs = [f"both={tmp_path / 'a'}.jsonl,{tmp_path / 'b'}.jsonl", f"{tmp_path / 'c'}.jsonl"]
+    output = tmp_path / "out"
+    assert main(["experiment", *runs, "--measures=R@2", f"--output={output}", "--baseline=one name"]) == 0
+    systems = json.loads(output.with_suffix(".json").read_text())["tables"][0]["systems"]
+    # R@2: GOOD finds 2/3 and 1, POOR 2/3 and 1/2
+    assert systems["both"]["means"]["R@2"] == pytest.approx((2 / 3 + 0.75) / 2)
+    assert systems["both"]["spread"]["R@2"] == pytest.approx(0.25 / 2**0.5)
+    expected = compare([2 / 3, 0.75], [2 / 3, 0.5])._asdict()
+    assert systems["both"]["differences"]["R@2"] == pytest.approx({**expected, "p_holm": expected["p"]})
+    assert "± 17.7" in output.with_suffix(".md").read_text()
+
+
+def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = place / "quoted.json"
+    row = {"system": "Theirs", "points": {"R@5": 63.8}, "source": "a paper, table 3", "setting": "their set"}
+    content = {"set": "small", "queries": 12, "passages": 6119, "rows": [row]}
+    file.write_text(json.dumps(content))
+    assert experiment(place, "bm25", f"--quoted={file}")["Theirs (quoted)"] == {"R@5": 0.638}
+    text = (place / "out.md").read_text()
+    assert re.search(r"\| Theirs \(quoted\) \| 63\.8 \| – .* \| a paper, table 3; their set \|", text)
+    assert re.search(r"\| bm25 \| .* \| measured here \|", text)
+    assert "over 6,119 passages, and this data set has 10: rows are not comparable" in caplog.text
+    assert "queries, and" not in caplog.text
+    for wrong, problem in (
+        ({**content, "row": []}, "the file: unknown field 'row'; did you mean 'rows'?"),
+        ({"set": "small"}, "the file: the field 'rows' is missing"),
+        (
+            {**content, "rows": [{**row, "sorce": "x"}]},
+            "row 1: unknown field 'sorce'; did you mean 'source'?",
+        ),
+        ({**content, "rows": [{**row, "source": ""}]}, "row 1: 'source' must be a text, got ''"),
+        ({**content, "rows": [row, row]}, "row 2: the system 'Theirs' is there already"),
+        ({**content, "rows": [{**row, "points": {"R@5": 0.5, "P@5": 638}}]}, "row 1: .*from 0 to 100.*638"),
+        ({**content, "rows": [{**row, "points": {"nDGC@10": 5}}]}, "row 1: .*did you mean 'nDCG@10'"),
+        ([], "the file: expected an object with set, queries"),
+    ):
+        file.write_text(json.dumps(wrong))
+        raises(DataError, rf"quoted\.json: {problem}", read_quoted, file)
+
+
+def test_shipped_figures_can_be_read_and_each_has_a_source() -> None:
+    files = sorted(QUOTED.glob("*.json"))
+    assert [file.stem for file in files] == ["hotpotqa1000", "hotpotqa_dev", "musique", "twowiki1000"]
+    for file in files:
+        quoted = read_quoted(file)
+        assert quoted.counts.keys() == {"queries", "passages"}
+        assert all(row.source for row in quoted.rows)
+    points = {row.name: row.means for row in read_quoted(QUOTED / "twowiki1000.json").rows}
+    assert points["HippoRAG 2 (quoted)"] == {"R@5": 0.904}
+
+
+def test_bad_input_is_one_line_with_the_remedy(
+    place: Path, tmp_path: Path, capsys: Capsys, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, words = str(place / "data"), str(place / "words")
+    told = ("experiment", words, "--data", data, "--split=train", f"--output={tmp_path / 'out'}")
+    for options, problem in (
+        (["--measures=nDGC@10"], "'nDGC@10' is no measure; did you mean 'nDCG@10'?"),
+        (["--measures=complet@5"], "did you mean 'complete@5'?"),
+        (["--measures="], "--measures names no measure"),
+        (["--baseline=word"], "--baseline 'word' is none of the systems; did you mean 'words'?"),
+        (["--stress=typos"], "--stress must be one of typo, order, case"),
+        (["--growth=1"], "--growth must be at least 2"),
+        (["--quoted=none.json"], "none.json: no such file"),
+    ):
+        assert problem in fails(capsys, *told, *options)
+    assert "give --data FOLDER" in fails(capsys, "experiment", words, f"--output={tmp_path / 'out'}")
+    two = fails(capsys, "experiment", f"x={words}", f"x={words}", *told[2:])
+    assert "two systems are called 'x'" in two
+    assert main(["retrieve", "bm25", "--data", data, "--split=dev", f"--output={tmp_path / 'dev'}"]) == 0
+    run = tmp_path / "dev.trec"
+    run.with_suffix(".info.json").unlink()
+    lone = ("experiment", str(run), "--data", data, "--split=train", f"--output={tmp_path / 'out'}")
+    assert "dev.trec: the run answers no query of the split 'train'" in fails(capsys, *lone)
+    assert "dev.trec is a run: give its retriever folder" in fails(capsys, *lone, "--growth=2")
+    spam, found = write_small(tmp_path / "spam"), []
+    first = read_split(spam, "test")[0][0].id
+    for passage, grade in (("otter-calm", 0), ("otter-quick", -2)):
+        with (spam / "qrels" / "test.tsv").open("a") as stream:
+            stream.write(f"{first}\t{passage}\t{grade}\n")
+        assert main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'a'}"]) == 0
+        found.append(json.loads((tmp_path / "a.json").read_text())["tables"][0]["systems"]["bm25"]["means"])
+    assert found[0] == found[1]
+    assert "1 grade is below zero; such passages are not relevant" in caplog.text
+
+
+def test_a_corpus_that_arrives_in_parts(place: Path) -> None:
+    means = experiment(place, str(place / "hops"), "--growth=2", "--measures=R@2", output="grown")
+    table = json.loads((place / "grown.json").read_text())["growth"]
+    rows = {(row[0], row[1]): dict(zip(table["heads"], row, strict=True)) for row in table["rows"]}
+    steps = ["1 of 2", "2 of 2", "the last part removed"]
+    assert list(rows) == [(name, step) for name in ("hops", "hops: words") for step in steps]
+    queries, _ = read_split(place / "data", "train")
+    for name in ("hops", "hops: words"):
+        first, second, last = (rows[name, step] for step in steps)
+        assert [row["passages"] for row in (first, second, last)] == ["5", "10", "5"]
+        assert first["queries, old"] == "0"
+        assert int(second["queries, old"]) == int(first["queries, new"])
+        assert int(second["queries, old"]) + int(second["queries, new"]) == len(queries)
+        old, new = (float(second[f"R@2, {kind}"]) for kind in ("old", "new"))
+        lost = float(first["R@2, new"]) - old
+        assert float(second["forgetting"]) == pytest.approx(lost, abs=0.11)
+        assert (last["hits of removed"], last["R@2, old"]) == ("0", first["R@2, new"])
+        assert float(second["seconds of update"]) >= 0
+        if name == "hops":  # the whole corpus is there again
+            count = int(second["queries, old"])
+            mean = (old * count + new * (len(queries) - count)) / len(queries)
+            assert mean == pytest.approx(100 * means["hops"]["R@2"], abs=0.1)
+    assert (place / "grown-growth.csv").read_text().startswith("retriever,step,passages,")
+
+
+def test_what_perturbed_queries_lose(place: Path, capsys: Capsys, caplog: pytest.LogCaptureFixture) -> None:
+    command = ("bm25", "--stress=typo,case,order,language", "--measures=R@1")
+    experiment(place, *command, output="first")
+    experiment(place, *command, output="second")
+    same = [(place / f"{name}-stress.csv").read_bytes() for name in ("first", "second")]
+    assert same[0] == same[1]
+    heads, row = (line.split(",") for line in same[0].decode().splitlines())
+    assert heads == ["system", "R@1", "typo", "± typo", "order", "± order", "case", "± case"]
+    found = dict(zip(heads, row, strict=True))
+    assert found["case"] == found["order"] == "0.0"  # BM25 folds case, and knows no order
+    assert float(found["typo"]) < 0
+    assert "--stress language is left out: no query has translations" in caplog.text
+
+
+def test_perturbations_depend_on_seed_and_query_alone() -> None:
+    metadata = json.dumps({"translations": {"de": "wer führte Regie?"}})
+    query = Query("q1", "Who was the director of the Film Otter River?", metadata=metadata)
+    for kind in PERTURBATIONS:
+        texts = [getattr(perturbed(query, kind, seed), "text", None) for seed in (0, 0, 1, 2, 3)]
+        assert texts[0] == texts[1]
+        assert query.text not in texts
+    assert perturbed(query, "synonym", 0) == query._replace(
+        text="Who was the filmmaker of the movie Otter stream?"
+    )
+    assert perturbed(query._replace(metadata="{}"), "language", 0) is None
+    order = perturbed(query, "order", 0)
+    assert order is not None
+    assert sorted(order.text.split()) == sorted(query.text.split())
+    typos = {perturbed(query, "typo", seed) for seed in range(20)}
+    assert len(typos) > 5
+    assert all(typo is not None and abs(len(typo.text) - len(query.text)) <= 1 for typo in typos)
+
+
+def test_a_table_escapes_what_its_form_reads() -> None:
+    rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
+    table = Table("t", "50% of {x}", (), ("name", "p_1"), 1, rows, "a note")
+    assert table.latex().splitlines()[2:] == [
+        r"\caption{50\% of \{x\}. a note}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
+        r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
+        r"\bottomrule", r"\end{tabular}", r"\end{table}",
+    ]  # fmt: skip
+    assert table.markdown().splitlines()[2:5] == [
+        r"| name | p\_1 |", "| :-- | --: |", r"| a\_b & c\|d | **±1 \< 2** |",
+    ]  # fmt: skip
+    assert table.csv() == "name,p_1\na_b & c|d,±1 < 2\n"
+    assert table.text().splitlines() == ["50% of {x}", "name          p_1", "a_b & c|d  ±1 < 2", "a note"]
