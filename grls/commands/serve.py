@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.option_names import Precision
-from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
-from grls.serve.options import (
-    OPEN_ACCESS,
-    USUAL_LIMITS,
-    AccessOptions,
-    RequestLimits,
-    ServerOptions,
-    ToolTransport,
-)
+from grls.serve.answers.options import NO_ANSWERS
+from grls.serve.options import OPEN_ACCESS, ServerOptions, ToolTransport, read_options
 
 
 def serve(
@@ -20,9 +13,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    limits: RequestLimits = USUAL_LIMITS,
-    access: AccessOptions = OPEN_ACCESS,
-    answer: AnswerOptions = NO_ANSWERS,
+    server: str | None = None,
     mcp: ToolTransport | None = None,
     device: str = "auto",
     precision: Precision = "float32",
@@ -34,19 +25,18 @@ def serve(
 
     The page at / asks them: it shows the hops as they are found, passages, and the beam. POST /v1/search and
     /v1/stream answer queries, /v1/explain says why passages are found or not, /v1/trace what the beam
-    considers, and with --answer.model a language model answers at /v1/answer; /docs describes all. Requests
-    that come in together are searched as one batch, and a generator lets them join the search that runs. A
-    signal ends the server once what runs is finished. With --ray several replicas share the requests. Needs
-    `pip install "grls[serve]"`.
+    considers, and a language model that the file of --server names answers at /v1/answer; /docs describes
+    all. Requests that come in together are searched as one batch, and a generator lets them join the search
+    that runs. A signal ends the server once what runs is finished. With --ray several replicas share the
+    requests. Needs `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
             none.
         host: Address to listen at. The default is reached from this machine alone.
         port: Port to listen at.
-        limits: The limits of requests.
-        access: Who may use the server.
-        answer: The language model that answers questions.
+        server: File of YAML or JSON with the options of the server: limits, access (keys, rates, host names)
+            and answer (a language model). The guide lists them.
         mcp: Offer search, hops and passages as tools of an agent (Model Context Protocol; needs the extra
             mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -71,14 +61,21 @@ def serve(
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
-    options = ServerOptions(tuple(folder), limits, access, device, precision, answer, examples, mcp == "http")
+    options = ServerOptions(
+        tuple(folder),
+        **vars(read_options(server)),
+        device=device,
+        precision=precision,
+        examples=examples,
+        tools=mcp == "http",
+    )
     if mcp == "stdio":
         if ray is not None:
             raise ConfigError("--mcp stdio has one process, which its client starts: leave --ray out.")
-        if access != OPEN_ACCESS:
-            raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
-        if answer != NO_ANSWERS:
-            raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")
+        if options.access != OPEN_ACCESS:
+            raise ConfigError(f"{server}: --mcp stdio has one client, that starts it: leave access out.")
+        if options.answer != NO_ANSWERS:
+            raise ConfigError(f"{server}: --mcp stdio offers search, hops and passages: leave answer out.")
         from grls.serve.tools.server import run_stdio
 
         run_stdio(options)

@@ -68,8 +68,11 @@ class PlainParser(ArgumentParser):
         raise OptionError(f"{line}\n`{self.prog} {Option('help')}` lists the options.") from ex
 
 
-def plain_option_error(message: str, parser: ArgumentParser) -> str:
-    """An error of jsonargparse in one line, with the option of the parser that may be meant."""
+def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:
+    """An error of jsonargparse in one line, with the option of the parser that may be meant.
+
+    ``config`` begins the error of an option in a file; None: the file of ``--config``.
+    """
     line = plain_error(message, parser.prog)
     actions = {name: action for action in parser._actions for name in action.option_strings}
     options = [name[2:] for name in actions if name.startswith("--")]
@@ -91,15 +94,15 @@ def plain_option_error(message: str, parser: ArgumentParser) -> str:
         return f"{Option(match[1])} needs a value" + (
             f": {Option(match[1], True)}, or false." if truth else "."
         )
-    config = f"the file of {Option('config')}"
+    config = f"the file of {Option('config')}: " if config is None else config
     if match := _UNKNOWN.fullmatch(line):
-        return f"{config}: {_no_option(match[1], options, str)}"
+        return f"{config}{_no_option(match[1], options, str)}"
     if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
         return _no_option(f"{match[1]}.{match[2]}", options)
     if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
         return f"{Option(match[1])}: {match[2]} cannot be read; give a file of YAML."
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
-        return f"{config} is no YAML: {' '.join(match[1].split())}."
+        return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
     return line
 
 

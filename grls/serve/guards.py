@@ -109,8 +109,8 @@ class HostCheck:
             hosts = [_HOST.fullmatch(value.strip()) for value in values]
             if not hosts or any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
-                    "the header Host names none of the hosts of this server; use its address, or start it "
-                    f"with {in_shell('access.allowed_hosts', ())}."
+                    "the header Host names none of the hosts of this server; use its address, or name it as "
+                    f"access.allowed_hosts in the file of {in_shell('server', ())}."
                 )
                 await problem(400, text)(scope, receive, send)
                 return
@@ -274,7 +274,7 @@ def check_admin(request: Request, token: bytes | None) -> None:
     if token is None:
         raise RefusalError(
             403,
-            f"this server has no administrator: start it with {Option('access.admin', 'FILE')}, or with the "
+            f"this server has no administrator: set access.admin in the file of {Option('server')}, or the "
             f"environment variable {ADMIN}.",
         )
     if not hmac.compare_digest(_hashed(token_of(request)), token):

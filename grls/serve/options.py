@@ -1,13 +1,15 @@
-"""The options of ``grls serve``."""
+"""The options of ``grls serve``: those of the command, and those in the file of ``--server``."""
 
 from __future__ import annotations
 
 import re
+from argparse import ArgumentError
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grls.errors import ConfigError, Option, bounded
-from grls.io.recipes import list_texts, rare
+from grls.errors import ConfigError, Option, bounded, in_request, worded
+from grls.io.recipes import list_texts, recipe_values
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 
 ToolTransport = Literal["stdio", "http"]
@@ -34,12 +36,12 @@ class RequestLimits:
 
     queue: int = 256
     seconds: float = 60.0
-    body: int = rare(1_048_576)
-    queries: int = rare(64)
+    body: int = 1_048_576
+    queries: int = 64
     k: int = 100
-    hops: int = rare(8)
-    characters: int = rare(4_000)
-    batch: int = rare(64)
+    hops: int = 8
+    characters: int = 4_000
+    batch: int = 64
 
     def __post_init__(self) -> None:
         bounded("(0, inf)", "limits.", **vars(self))
@@ -92,6 +94,47 @@ USUAL_LIMITS = RequestLimits()
 """The default limits."""
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options in the file of ``--server``.
+
+    Args:
+        limits: The limits of requests.
+        access: Who may use the server.
+        answer: The language model that answers questions.
+    """
+
+    limits: RequestLimits = USUAL_LIMITS
+    access: AccessOptions = OPEN_ACCESS
+    answer: AnswerOptions = NO_ANSWERS
+
+
+def read_options(file: str | None) -> FileOptions:
+    """The options in a file of YAML or JSON; None: the defaults.
+
+    Raises:
+        ConfigError: The file cannot be read, or one of its options is unknown or has a value that cannot work.
+    """
+    if file is None:
+        return FileOptions()
+    if not Path(file).is_file():
+        raise ConfigError(f"{Option('server', file)}: there is no such file; give one of YAML or JSON.")
+    from grls.io.option_errors import PlainParser, plain_option_error  # late: jsonargparse
+
+    parser = PlainParser(prog="grls serve", exit_on_error=False)
+    parser.add_class_arguments(FileOptions)
+    try:
+        values = parser.parse_object(recipe_values([file]))
+        options: FileOptions = FileOptions(**vars(parser.instantiate_classes(values)))
+    except ArgumentError as error:
+        text = plain_option_error(str(error), parser, "")
+        raise ConfigError(f"{file}: {worded(text, in_request)}") from error
+    except ConfigError as error:
+        text = worded(error.text, in_request)
+        raise ConfigError(text if file in text else f"{file}: {text}") from error
+    return options
 
 
 class ServerOptions(NamedTuple):

@@ -89,8 +89,8 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     keys = options.answer.keys.folder
     if keys is not None and not (Path(keys) / MANIFEST).exists():
         raise ConfigError(
-            f"{Option('answer.keys.folder', keys)} holds no keys, which each replica would make: start this "
-            f"server once without {Option('ray')}, which writes them."
+            f"answer.keys.folder: {keys} holds no keys, which each replica would make: start this server once "
+            f"without {Option('ray')}, which writes them."
         )
     cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
     workers = workers_of(ray, WorkerOptions(count, cpus=cpus))

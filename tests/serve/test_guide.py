@@ -25,8 +25,11 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
+    monkeypatch.chdir(tmp_path)
+    for name, text in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", GUIDE, re.M | re.S):
+        Path(name).write_text(text)
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
     if "--ray" in line:
         pytest.importorskip("ray.serve", reason="needs the extra ray")
@@ -58,7 +61,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 def test_requests(asked: TestClient, path: str, body: str) -> None:
     response = asked.post(path, json=json.loads(body)) if body else asked.get(path)
     if path == "/v1/answer":  # this server has no language model; see test_answer_route
-        assert "--answer.model" in response.json()["detail"]
+        assert "answer.model" in response.json()["detail"]
     elif '"hops"' in body:
         assert response.status_code in (200, 422)  # BM25 goes hop by hop only without DONE
     else:

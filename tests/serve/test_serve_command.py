@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.serve.app import create_app
-from grls.serve.options import ServerOptions
+from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
 from grls.serve.run import bound, uvicorn_server
 from grls.serve.serving import serving_to_load
 from grls.serve.start import address_of, say
@@ -147,7 +147,7 @@ def test_a_server_of_bm25_loads_nothing_that_takes_seconds(hostile: Path) -> Non
 import sys
 from starlette.testclient import TestClient
 from grls.serve.app import create_app
-from grls.serve.options import ServerOptions
+from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
 from grls.serve.serving import serving_to_load
 options = ServerOptions((sys.argv[1],))
 serving = serving_to_load(options)
@@ -201,10 +201,8 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
         (["nowhere"], "nowhere"),
         (["{one}", "{one}"], "write name=folder"),
         (["{one}", "--port", "70000"], "between 0 and 65,535"),
-        (["{one}", "--limits.queue", "0"], "limits.queue must be above 0"),
-        (["{one}", "--access.keys", "nowhere"], "no such file"),
-        (["{one}", "--access.admin", "nowhere"], "no such file"),
-        (["{one}", "--access.origins", '["*"]'], "expected an origin"),
+        (["{one}", "--server", "nowhere.yaml"], "--server nowhere.yaml: there is no such file"),
+        (["{one}", "--limits.queue", "5"], "there is no option --limits.queue"),
         (["{one}", "--replicas", "2"], "--replicas 2: one process is one replica; add --ray local"),
         (["{one}", "--replicas", "0"], "replicas must be at least 1"),
         (["{one}", "--mcp", "stdio", "--ray", "local"], "leave --ray out"),
@@ -216,6 +214,50 @@ def test_wrong_options(
     folder = hostile_folder(tmp_path / "one")
     assert main(["serve", *(option.format(one=folder) for option in options)]) in (1, 2)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits: {queu: 3}", "there is no option limits.queu; did you mean limits.queue?"),
+        ("limts: {queue: 3}", "there is no option limts; did you mean limits?"),
+        ("answer: {dsp: {branch: 3}}", "answer.dsp.branches?"),
+        ("limits: {queue: many}", "limits.queue: expected a whole number"),
+        ("limits: {queue: 0}", "limits.queue must be above 0, got 0."),
+        ("answer: {k: 3}", "answer.k needs a language model: give answer.model."),
+        ('access: {origins: ["*"]}', "access.origins: expected an origin"),
+        ("access: {keys: nowhere}", "nowhere: no such file"),
+        ("access: {admin: nowhere}", "nowhere: no such file"),
+        ("limits: [", "cannot be read as options in YAML"),
+        ("3", "holds no options"),
+    ],
+)
+def test_a_wrong_file_of_options(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = hostile_folder(tmp_path / "one"), tmp_path / "server.yaml"
+    file.write_text(text)
+    assert main(["serve", str(folder), f"--server={file}", "--port=0"]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert "--" not in error
+    if "nowhere" not in text:
+        assert error.startswith(f"error: {file}")
+        assert error.count("server.yaml") == 1
+
+
+def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_options(None) == FileOptions()
+    file = tmp_path / "server.json"
+    file.write_text('{"limits": {"queue": 3}, "access": {"origins": ["https://a.b"], "rate": 2}}')
+    options = read_options(str(file))
+    assert options == FileOptions(RequestLimits(queue=3), AccessOptions(origins=("https://a.b",), rate=2.0))
+    file.write_text("answer: {model: m, methods: [riches, direct], dsp: {rounds: 3}}")
+    answer = read_options(str(file)).answer
+    assert (answer.methods, answer.dsp.rounds, answer.k) == (("riches", "direct"), 3, 3)
+    with pytest.raises(SystemExit):
+        main(["serve", "--help", "all"])
+    assert len(re.findall(r"^  (?:-h, )?--\w", capsys.readouterr().out, re.M)) <= 20
 
 
 def test_without_its_packages(

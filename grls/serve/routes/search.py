@@ -343,7 +343,10 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     state.check_loaded()
     answering, limits = state.answering, state.limits
     if answering is None:
-        text = f"this server has no language model: start it with {Option('answer.model')}, or send searches."
+        text = (
+            "this server has no language model: set answer.model in the file of "
+            f"{Option('server')}, or send searches."
+        )
         raise RefusalError(404, text)
     known = answering.options.methods
     method = body.method or known[0]
