@@ -23,6 +23,10 @@ class RequestLimits:
     Args:
         queue: Requests that may wait for a retriever; a further one is refused (503).
         seconds: Time that a request may take, with the time in the queue.
+        wait: Seconds in the queue. A request that is expected to wait longer is refused (429).
+        header: Seconds that a connection has for the header of a request.
+        connections: Connections that may be open, if the system gives the process twice as many files; then
+            one that has sent no request is closed.
         body: Largest body of a request, in bytes.
         queries: Largest number of queries in a request.
         k: Largest number of hits of a query.
@@ -36,6 +40,9 @@ class RequestLimits:
 
     queue: int = 256
     seconds: float = 60.0
+    wait: float = 30.0
+    header: float = 10.0
+    connections: int = 1_000
     body: int = 1_048_576
     queries: int = 64
     k: int = 100
@@ -62,9 +69,13 @@ class AccessOptions:
             localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
+        resource: Address of the server for its clients, such as https://search.example.org; null: the one
+            that a request names.
+        authorization_servers: Addresses of servers that give out keys, for clients that look for them
+            (RFC 9728).
 
     Raises:
-        ConfigError: The rate is not positive, or an origin or host name is not one.
+        ConfigError: The rate is not positive, or an origin, host name or address is not one.
     """
 
     keys: str | None = None
@@ -72,10 +83,22 @@ class AccessOptions:
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
+    resource: str | None = None
+    authorization_servers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        list_texts(self, "origins", "allowed_hosts")
+        list_texts(self, "origins", "allowed_hosts", "authorization_servers")
         bounded("(0, inf)", "access.", rate=self.rate)
+        for name, values in (
+            ("resource", () if self.resource is None else (self.resource,)),
+            ("authorization_servers", self.authorization_servers),
+        ):
+            for value in values:
+                if not re.fullmatch(r"https?://[^\s\"?#\\]+", value):
+                    raise ConfigError(
+                        f"{Option(f'access.{name}')}: expected an address such as https://example.org, got "
+                        f"{value!r}."
+                    )
         for origin in self.origins:
             if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
                 raise ConfigError(
@@ -92,6 +115,21 @@ class AccessOptions:
 
 USUAL_LIMITS = RequestLimits()
 """The default limits."""
+_SPARE = 64
+"""Requests beside those that the queues take."""
+
+
+def most_requests(limits: RequestLimits, retrievers: int, questions: int) -> int:
+    """The number of requests that a server takes at once: those that its queues and batches take, and a few.
+
+    Args:
+        limits: The limits of requests.
+        retrievers: Number of retrievers.
+        questions: Number of questions that may wait for the language model.
+    """
+    return (limits.queue + limits.batch) * retrievers + questions + _SPARE
+
+
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
 
@@ -115,7 +153,7 @@ def read_options(file: str | None) -> FileOptions:
     """The options in a file of YAML or JSON; None: the defaults.
 
     Raises:
-        ConfigError: The file cannot be read, or one of its options is unknown or has a value that cannot work.
+        ConfigError: The file cannot be read, or one of its options is unknown or has a wrong value.
     """
     if file is None:
         return FileOptions()

@@ -20,7 +20,7 @@ from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, named_lines
+from grls.io.files import PartCounts, Stamp, named_lines, noting_mapped, stamp
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
@@ -39,6 +39,17 @@ class BusyError(GrlsError):
 
     def __init__(self, name: str):
         super().__init__(f"a new version of {name!r} is being loaded; wait until it answers.")
+
+
+class ChangedError(GrlsError):
+    """A file that a version reads while it searches has been changed."""
+
+    def __init__(self, name: str, file: str):
+        super().__init__(
+            f"{file} of the retriever {name!r} was changed while it is served, so no answer can be trusted: "
+            "the operator has to put the folder right and load it again (POST /admin/reload). A folder is "
+            "replaced as a whole, and nothing is written into it."
+        )
 
 
 class VersionError(GrlsError):
@@ -69,14 +80,32 @@ class Opened(NamedTuple):
 
 
 class Version:
-    """A retriever that answers, with its name, its number from 1, and its thread."""
+    """A retriever that answers, with its name, its number from 1, and its thread.
 
-    def __init__(self, name: str, number: int, searcher: Searcher, options: Opened):
-        self.name, self.number, self.searcher = name, number, searcher
+    ``mapped``: the files that it reads while it searches, with their stamps.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        searcher: Searcher,
+        options: Opened,
+        mapped: Mapping[Path, Stamp | None] = MappingProxyType({}),
+    ):
+        self.name, self.number, self.searcher, self._mapped = name, number, searcher, mapped
         limits, watch = options.limits, partial(options.watch, name)
         thread, spent = f"grls-serve-{name}", options.parts(name)
-        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, watch)
+        self.worker = Worker(
+            thread, limits.queue, limits.batch, watch, spent, watch, limits.wait, self.check_files
+        )
         self._hopping: dict[HopOptions, Retriever] = {}
+
+    def check_files(self) -> None:
+        """Refuse (ChangedError) to search where a file has been changed that is read in searches."""
+        for file, then in self._mapped.items():
+            if stamp(file) != then:
+                raise ChangedError(self.name, file.name)
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
         """The retriever with these hops; None: with the hops of the folder.
@@ -136,8 +165,9 @@ class Served:
             self._loading.release()
 
     def _load(self, number: int) -> Version:
-        searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
-        version = Version(self.name, number, searcher, self._options)
+        with noting_mapped() as mapped:
+            searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
+        version = Version(self.name, number, searcher, self._options, mapped)
         self._options.prepare(version)
         return version
 

@@ -29,7 +29,7 @@ from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, counting
+from grls.io.files import Part, PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 
@@ -49,6 +49,21 @@ class QueueFullError(GrlsError):
     def __init__(self, seconds: int):
         super().__init__(f"the queue is full; try again in {seconds} s.")
         self.seconds = seconds
+
+
+class LateError(GrlsError):
+    """Requests wait too long; the client may try again after so many seconds."""
+
+    def __init__(self, seconds: int):
+        super().__init__(f"requests wait too long for this retriever; try again in {seconds} s.")
+        self.seconds = seconds
+
+
+class GivenUpError(GrlsError):
+    """The clients of a job have gone."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody waits for this answer any more.")
 
 
 class ShutdownError(GrlsError):
@@ -91,6 +106,8 @@ class Worker:
         watch: Called after each batch that no job joins, with its number of queries and its seconds.
         spent: The counts to which the thread adds.
         joined: Called when queries have joined, with the number of queries that are searched then.
+        wait: Largest number of seconds that a job is expected to wait.
+        check: Called before a job waits, and before a batch; an error refuses the jobs.
     """
 
     def __init__(
@@ -101,8 +118,11 @@ class Worker:
         watch: Callable[[int, float], object],
         spent: PartCounts | None = None,
         joined: Callable[[int], object] = lambda _: None,
+        wait: float = math.inf,
+        check: Callable[[], object] = lambda: None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
+        self._wait, self._check = wait, check
         self._spent, self._joined, self._joins = spent or PartCounts(), joined, False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -117,6 +137,11 @@ class Worker:
         return len(self._waiting)
 
     @property
+    def spent(self) -> PartCounts:
+        """The counts to which the thread adds."""
+        return self._spent
+
+    @property
     def alive(self) -> bool:
         """Whether the thread runs, or has not been needed yet."""
         return self._thread is None or self._thread.is_alive()
@@ -126,13 +151,18 @@ class Worker:
 
         Raises:
             QueueFullError: Too many jobs wait.
+            LateError: The jobs that wait take too long.
             ShutdownError: The worker is closed.
         """
+        self._check()
         with self._changed:
             if self._closing:
                 raise ShutdownError
+            seconds = self._seconds * len(self._waiting)
             if len(self._waiting) >= self._most:
-                raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
+                raise QueueFullError(min(_LONGEST, max(1, math.ceil(seconds))))
+            if seconds > self._wait:
+                raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
@@ -248,6 +278,7 @@ class Worker:
             job.tries += 1
         first = batch[0]
         try:
+            self._check()
             with counting(self._spent):
                 goes_on = first.work(tuple(batch), self)
             if goes_on:
@@ -504,8 +535,25 @@ class JoiningJobs:
         self._plans += [JoiningPlan(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
 
 
+class _Ending(PartCounts):
+    """Counts for a thread, whose work ends (:class:`GivenUpError`) with the next part once nobody waits."""
+
+    def __init__(self, spent: PartCounts, future: Future[Any]):
+        super().__init__()
+        self._spent, self._future = spent, future
+
+    def add(self, part: Part, seconds: float, tokens: int) -> None:
+        """Add to a part."""
+        self._spent.add(part, seconds, tokens)
+        if self._future.done():
+            raise GivenUpError
+
+
 class CallJob:
-    """A call that needs the retriever for itself; its result is that of the function."""
+    """A call that needs the retriever for itself; its result is that of the function.
+
+    A call whose client goes ends after the step of a model that runs.
+    """
 
     def __init__(self, function: Callable[[], Any]):
         self._function, self.size = function, 1
@@ -519,5 +567,6 @@ class CallJob:
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
-        deliver(self, self._function())
+        with counting(_Ending(queue.spent, self.future)):
+            deliver(self, self._function())
         return False

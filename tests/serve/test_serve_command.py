@@ -23,7 +23,7 @@ from grls.cli import main
 from grls.errors import ConfigError
 from grls.serve.app import create_app
 from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
-from grls.serve.run import bound, uvicorn_server
+from grls.serve.run import bound
 from grls.serve.serving import serving_to_load
 from grls.serve.start import address_of, say
 
@@ -174,12 +174,6 @@ assert not loaded, loaded
 )
 def test_the_address_to_open(host: str, port: int, address: str) -> None:
     assert address_of(host, port) == address
-
-
-def test_headers_are_read_by_the_parser_that_limits_them() -> None:
-    async def app(*_: object) -> None: ...
-
-    assert uvicorn_server(app, 1.0).config.http == "h11"
 
 
 def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:

@@ -288,13 +288,6 @@ class AnswerJob:
         return False
 
 
-class GivenUpError(GrlsError):
-    """The clients of an answer have gone."""
-
-    def __init__(self) -> None:
-        super().__init__("nobody waits for this answer any more.")
-
-
 @contextmanager
 def ending_when(gone: Callable[[], bool], model: Any) -> Iterator[None]:
     """In a block, each step of a model of this process raises :class:`GivenUpError` once ``gone`` is true."""

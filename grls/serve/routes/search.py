@@ -73,7 +73,10 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     version, retriever, allow = retrieval_of(state, body, body.hops)
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
-    results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
+    results = []
+    for query, hits in zip(queries, rankings, strict=True):
+        results.append(result_body(query, hits, body.metadata))
+        await asyncio.sleep(0)  # other requests, such as for /health, come in between
     response = FoundBody(retriever=version.name, version=version.number, results=results)
     return Response(response.model_dump_json(), media_type="application/json")  # FastAPI would check it again
 

@@ -1,0 +1,48 @@
+"""Files of a served folder that are changed in place."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from serve_helpers import client_of, serving_of
+
+import grls
+from grls.index import array
+from grls.retrieve import encoded
+
+ASK = {"query": ["is the otter calm ?", "is the lynx quick ?"], "k": 3}
+
+
+@pytest.mark.parametrize("kind", ["generative", "dense"])
+def test_a_small_index_is_in_memory(kinds: Path, tmp_path: Path, kind: str) -> None:
+    folder = shutil.copytree(kinds / kind, tmp_path / "one")
+    with client_of(serving_of({"one": folder})) as client:
+        before = client.post("/v1/search", json=ASK).json()
+        for file in folder.rglob("*.npy"):
+            os.truncate(file, 0)
+        assert client.post("/v1/search", json=ASK).json() == before
+
+
+@pytest.mark.parametrize("kind", ["generative", "dense", "sparse"])
+def test_a_large_index_that_is_changed_is_not_searched(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    folder = shutil.copytree(kinds / kind, tmp_path / "one")
+    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(encoded, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(array.map_array, "__defaults__", (0,))
+    with client_of(serving_of({"one": folder})) as client:
+        expected = grls.load(folder, device="cpu").search(ASK["query"], 3)
+        found = client.post("/v1/search", json=ASK).json()["results"]
+        assert [[hit["id"] for hit in row["hits"]] for row in found] == [
+            [hit.id for hit in hits] for hits in expected
+        ]
+        files = [*folder.rglob("*.npy"), *folder.rglob("*embeddings*.safetensors")]
+        os.truncate(max(files, key=lambda file: file.stat().st_size), 100)
+        for ask in (ASK, ASK | {"k": 2}):
+            refused = client.post("/v1/search", json=ask)
+            assert refused.status_code == 503
+            assert "was changed while it is served" in refused.json()["detail"]
+            assert str(tmp_path) not in refused.text
+        assert client.get("/health").status_code == 200
