@@ -511,6 +511,9 @@ class PartCounts:
             old = self._parts[part]
             self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
 
+    def hop(self, number: int) -> None:
+        """Report a hop of all queries, which others may count."""
+
     def __getitem__(self, part: Part) -> PartSpent:
         return self._parts[part]
 
@@ -533,6 +536,12 @@ def counting(spent: PartCounts) -> Iterator[None]:
         yield
     finally:
         _thread.spent = before
+
+
+def report_hop(number: int) -> None:
+    """Report to the counts of this thread that a hop of all queries is found, by its number from 1."""
+    if _thread.spent is not None:
+        _thread.spent.hop(number)
 
 
 class PartTimer:

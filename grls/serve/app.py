@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 import grls
@@ -65,6 +66,11 @@ def create_app(
     """
     names = serving.loading or serving.retrievers
     most = most_requests(serving.limits, len(names), serving.answer.queue)
+    middleware = guards(serving.limits, access, hosts, serving.metrics.requests, most, serving.admin)
+    if serving.tracer is not None:
+        from grls.serve.telemetry import Traced  # late: it needs an extra
+
+        middleware.insert(0, Middleware(Traced, tracer=serving.tracer))
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -72,7 +78,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=_ending,
-        middleware=guards(serving.limits, access, hosts, serving.metrics.requests, most, serving.admin),
+        middleware=middleware,
     )
     app.state.serving, app.state.access = serving, access
     if tools:

@@ -452,6 +452,9 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._cached = Counter(
+            "grls_cached_answers", "Searches that the cache has answered.", ("retriever",), registry=registry
+        )
         self._questions = Histogram(
             "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
         )
@@ -467,6 +470,10 @@ class Metrics:
         self._sizes.labels(retriever).observe(queries)
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
+
+    def cached(self, retriever: str) -> None:
+        """Count a search that the cache has answered."""
+        self._cached.labels(retriever).inc()
 
     def parts(self, retriever: str) -> PartCounts:
         """The counts of the parts of a retriever's searches."""

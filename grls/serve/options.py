@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grls.errors import ConfigError, Option, bounded, in_request, worded
+from grls.errors import ConfigError, Option, at_least, bounded, in_request, worded
 from grls.io.recipes import list_texts, recipe_values
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
+Telemetry = Literal["otlp"]
+"""The protocol by which spans are sent."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class RequestLimits:
         hops: Largest number of hops that a request may ask for.
         characters: Largest number of characters of a query.
         batch: Largest number of queries that are searched together.
+        cache: Answers to searches that each version of a retriever keeps; 0: none.
 
     Raises:
         ConfigError: A limit is not positive.
@@ -49,9 +52,11 @@ class RequestLimits:
     hops: int = 8
     characters: int = 4_000
     batch: int = 64
+    cache: int = 0
 
     def __post_init__(self) -> None:
-        bounded("(0, inf)", "limits.", **vars(self))
+        bounded("(0, inf)", "limits.", **{**vars(self), "cache": None})
+        at_least(0, "limits.", cache=self.cache)
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,7 @@ class ServerOptions(NamedTuple):
         answer: The language model.
         examples: File with queries to try; None: those of the data set beside a retriever.
         tools: Offer the tools of an agent at /mcp.
+        telemetry: Send spans of requests by this protocol; None: none.
     """
 
     folders: tuple[str, ...]
@@ -197,3 +203,4 @@ class ServerOptions(NamedTuple):
     answer: AnswerOptions = NO_ANSWERS
     examples: str | None = None
     tools: bool = False
+    telemetry: Telemetry | None = None

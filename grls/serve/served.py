@@ -7,6 +7,7 @@ waiting jobs, and ends. The module does not know HTTP.
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
@@ -28,7 +29,7 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.spec import data_beside
 from grls.serve.options import RequestLimits
 from grls.serve.start import named_folders
-from grls.serve.worker import Worker
+from grls.serve.worker import Trace, Worker
 
 _GRACE = 1.0
 """Seconds for which an old version still takes the jobs of requests that had found it."""
@@ -68,6 +69,7 @@ class Opened(NamedTuple):
         parts: Returns the counts of a retriever, by its name.
         prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
+        trace: Makes the trace of a job; None: no traces.
     """
 
     device: str
@@ -77,12 +79,32 @@ class Opened(NamedTuple):
     parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
     say: Callable[[str], object] = lambda _: None
+    trace: Callable[[], Trace] | None = None
+
+
+class AnswerCache:
+    """The last answers to searches, by their requests; ``most``: their number."""
+
+    def __init__(self, most: int):
+        self._most, self._answers = most, OrderedDict[str, str]()
+
+    def get(self, request: str) -> str | None:
+        """The answer to a request, if it is known."""
+        if request in self._answers:
+            self._answers.move_to_end(request)
+        return self._answers.get(request)
+
+    def put(self, request: str, answer: str) -> None:
+        """Keep an answer; the one that was not asked for longest goes."""
+        self._answers[request] = answer
+        if len(self._answers) > self._most:
+            self._answers.popitem(last=False)
 
 
 class Version:
     """A retriever that answers, with its name, its number from 1, and its thread.
 
-    ``mapped``: the files that it reads while it searches, with their stamps.
+    ``mapped``: the files that it reads while it searches, with their stamps. ``answers``: those it has given.
     """
 
     def __init__(
@@ -97,8 +119,17 @@ class Version:
         limits, watch = options.limits, partial(options.watch, name)
         thread, spent = f"grls-serve-{name}", options.parts(name)
         self.worker = Worker(
-            thread, limits.queue, limits.batch, watch, spent, watch, limits.wait, self.check_files
+            thread,
+            limits.queue,
+            limits.batch,
+            watch,
+            spent,
+            watch,
+            limits.wait,
+            self.check_files,
+            options.trace,
         )
+        self.answers = AnswerCache(limits.cache)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def check_files(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
@@ -41,6 +42,7 @@ class Serving:
         answering: The language model, once it is loaded; None: no language model.
         ending: The server shuts down.
         reload: Loads a new version of a retriever.
+        tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``; None: there are none.
     """
 
     retrievers: dict[str, Served]
@@ -53,6 +55,7 @@ class Serving:
     answering: Answering | None = None
     ending: bool = False
     reload: Callable[[Served], Version] = Served.reload
+    tracer: Any = None
 
     def load(
         self,
@@ -72,12 +75,18 @@ class Serving:
             DataError: A folder is no retriever.
             MismatchError: A folder is damaged.
         """
-        metrics = self.metrics
-        opened = Opened(options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say)
+        metrics, trace = self.metrics, None
+        if self.tracer is not None:
+            from grls.serve.telemetry import job_trace  # late: it needs an extra
+
+            trace = partial(job_trace, self.tracer)
+        opened = Opened(
+            options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say, trace=trace
+        )
         if self.answer.model is not None:
             from grls.serve.answers.answering import Answering  # late: a search does not need it
 
-            self.answering = Answering(self.answer, options.device, metrics.answers)
+            self.answering = Answering(self.answer, options.device, metrics.answers, trace)
             opened = opened._replace(prepare=self.answering.prepare)
         self.retrievers = open_served(options.folders, opened, numbers)
         self.loading = ()
@@ -129,13 +138,17 @@ def serving_to_load(options: ServerOptions) -> Serving:
     """The state of a server whose retrievers are to be loaded.
 
     Raises:
-        ConfigError: A name cannot be used.
+        ConfigError: A name cannot be used, or an extra is missing.
         DataError: A file of queries or the token of the administrator cannot be used.
     """
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
-    admin = read_admin_token(options.access.admin)
-    return Serving({}, options.limits, admin, options.answer, examples, names)
+    admin, tracer = read_admin_token(options.access.admin), None
+    if options.telemetry is not None:
+        from grls.serve.telemetry import otlp_tracer  # late: it needs an extra
+
+        tracer = otlp_tracer()
+    return Serving({}, options.limits, admin, options.answer, examples, names, tracer=tracer)
 
 
 def serving(request: Request) -> Serving:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import serve_extra  # noqa: F401
 from starlette.testclient import TestClient
@@ -98,9 +99,14 @@ def serving_of(
     limits: RequestLimits = USUAL_LIMITS,
     admin: bytes | None = None,
     answer: AnswerOptions = NO_ANSWERS,
+    tracer: Any = None,
 ) -> Serving:
-    serving = Serving({}, limits, admin, answer)
+    serving = Serving({}, limits, admin, answer, tracer=tracer)
     how = Opened("cpu", "float32", limits, serving.metrics.batch, serving.metrics.parts)
+    if tracer is not None:
+        from grls.serve.telemetry import job_trace
+
+        how = how._replace(trace=lambda: job_trace(tracer))
     if answer.model is not None:
         serving.answering = Answering(answer, "cpu", serving.metrics.answers)
         how = how._replace(prepare=serving.answering.prepare)
