@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import signature
 from pydoc import locate
@@ -56,6 +57,19 @@ class PlainParser(ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
+    def add_function_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the parameters of a function as options.
+
+        Imports under TYPE_CHECKING take seconds, and no option needs them: jsonargparse skips them.
+        """
+        with _without_type_checking():
+            return super().add_function_arguments(*args, **kwargs)
+
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the parameters of a class as options; see :meth:`add_function_arguments`."""
+        with _without_type_checking():
+            return super().add_class_arguments(*args, **kwargs)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the error with its remedy.
 
@@ -66,6 +80,18 @@ class PlainParser(ArgumentParser):
             super().error(message, ex)
         line = plain_option_error(message, self)
         raise OptionError(f"{line}\n`{self.prog} {Option('help')}` lists the options.") from ex
+
+
+@contextmanager
+def _without_type_checking() -> Iterator[None]:
+    from jsonargparse import _postponed_annotations
+
+    visitor: Any = _postponed_annotations.TypeCheckingVisitor
+    update_aliases, visitor.update_aliases = visitor.update_aliases, lambda *_: None
+    try:
+        yield
+    finally:
+        visitor.update_aliases = update_aliases
 
 
 def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:

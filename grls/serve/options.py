@@ -25,7 +25,8 @@ class RequestLimits:
     Args:
         queue: Requests that may wait for a retriever; a further one is refused (503).
         seconds: Time that a request may take, with the time in the queue.
-        wait: Seconds in the queue. A request that is expected to wait longer is refused (429).
+        wait: Seconds in the queue. A request that is expected to wait longer is refused (429); null: half of
+            ``seconds``.
         header: Seconds that a connection has for the header of a request.
         connections: Connections that may be open, if the system gives the process twice as many files; then
             one that has sent no request is closed.
@@ -43,7 +44,7 @@ class RequestLimits:
 
     queue: int = 256
     seconds: float = 60.0
-    wait: float = 30.0
+    wait: float | None = None
     header: float = 10.0
     connections: int = 1_000
     body: int = 1_048_576
@@ -170,7 +171,7 @@ def read_options(file: str | None) -> FileOptions:
     parser.add_class_arguments(FileOptions)
     try:
         values = parser.parse_object(recipe_values([file]))
-        options: FileOptions = FileOptions(**vars(parser.instantiate_classes(values)))
+        options = FileOptions(**parser.instantiate_classes(values).as_dict())
     except ArgumentError as error:
         text = plain_option_error(str(error), parser, "")
         raise ConfigError(f"{file}: {worded(text, in_request)}") from error

@@ -184,7 +184,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; where too many are open, an idle one is closed, or else this one."""
         super().connection_made(transport)
-        self._note(begun=True)
+        self._wait()
         if len(self.connections) > self._most:
             longest = next(iter(self._idle))
             del self._idle[longest]
@@ -196,25 +196,29 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         super().data_received(data)
-        self._note(begun=True)
+        if self.conn.their_state is h11.IDLE:
+            self._wait()
+        else:
+            self._end_wait()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Be idle until the next request begins."""
         super().on_response_complete()
-        self._note(begun=False)
+        if self.conn.their_state is h11.IDLE:
+            self._idle.setdefault(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
-        self._note(begun=False, open_=False)
+        self._end_wait()
 
-    def _note(self, begun: bool, open_: bool = True) -> None:
-        """Note whether a header is waited for, and begin or end its time."""
-        if open_ and self.conn.their_state is h11.IDLE:
-            self._idle.setdefault(self)
-            if begun and self._deadline is None:
-                self._deadline = self.loop.call_later(self._seconds, self.transport.abort)
-            return
+    def _wait(self) -> None:
+        """Wait for a header, which has its time from the first call on."""
+        self._idle.setdefault(self)
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def _end_wait(self) -> None:
         self._idle.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()

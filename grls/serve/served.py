@@ -125,7 +125,7 @@ class Version:
             watch,
             spent,
             watch,
-            limits.wait,
+            limits.seconds / 2 if limits.wait is None else limits.wait,
             self.check_files,
             options.trace,
         )

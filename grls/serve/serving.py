@@ -22,6 +22,7 @@ from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import RefusalError
 from grls.serve.served import Opened, Served, Version, open_served, queries_to_try
 from grls.serve.start import named_folders
+from grls.serve.worker import Trace
 
 if TYPE_CHECKING:
     from grls.serve.answers.answering import Answering
@@ -75,7 +76,7 @@ class Serving:
             DataError: A folder is no retriever.
             MismatchError: A folder is damaged.
         """
-        metrics, trace = self.metrics, None
+        metrics, trace = self.metrics, cast("Callable[[], Trace] | None", None)
         if self.tracer is not None:
             from grls.serve.telemetry import job_trace  # late: it needs an extra
 
