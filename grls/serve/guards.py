@@ -402,6 +402,9 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, named)
+        except Exception:
+            status = 500
+            raise
         finally:
             seconds = perf_counter() - begun
             route = getattr(scope.get("route"), "path", UNKNOWN)

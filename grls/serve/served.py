@@ -82,6 +82,13 @@ class Opened(NamedTuple):
     trace: Callable[[], Trace] | None = None
 
 
+def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
+    """Refuse (ChangedError) to search with a retriever where a file has been changed that searches read."""
+    for file, then in mapped.items():
+        if stamp(file) != then:
+            raise ChangedError(name, file.name)
+
+
 class AnswerCache:
     """The last answers to searches, by their requests; ``most``: their number."""
 
@@ -115,7 +122,7 @@ class Version:
         options: Opened,
         mapped: Mapping[Path, Stamp | None] = MappingProxyType({}),
     ):
-        self.name, self.number, self.searcher, self._mapped = name, number, searcher, mapped
+        self.name, self.number, self.searcher = name, number, searcher
         limits, watch = options.limits, partial(options.watch, name)
         thread, spent = f"grls-serve-{name}", options.parts(name)
         self.worker = Worker(
@@ -126,17 +133,11 @@ class Version:
             spent,
             watch,
             limits.seconds / 2 if limits.wait is None else limits.wait,
-            self.check_files,
+            partial(check_files, name, mapped),  # no method: the worker would hold an old version
             options.trace,
         )
         self.answers = AnswerCache(limits.cache)
         self._hopping: dict[HopOptions, Retriever] = {}
-
-    def check_files(self) -> None:
-        """Refuse (ChangedError) to search where a file has been changed that is read in searches."""
-        for file, then in self._mapped.items():
-            if stamp(file) != then:
-                raise ChangedError(self.name, file.name)
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
         """The retriever with these hops; None: with the hops of the folder.

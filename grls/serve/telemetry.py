@@ -66,6 +66,9 @@ class Traced:
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 await self._app(scope, receive, told)
+        except Exception:
+            status = 500
+            raise
         finally:
             route = getattr(scope.get("route"), "path", UNKNOWN)
             span.update_name(f"{method} {route}")

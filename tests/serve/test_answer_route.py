@@ -257,9 +257,7 @@ def test_wrong_options(options: dict[str, Any], said: str) -> None:
         AnswerOptions(**options)
 
 
-def test_a_model_that_is_not_there(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_is_not_there(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(f"answer: {{model: {folder / 'nowhere'}}}")
     assert main(["serve", str(folder / "bm25"), f"--server={file}"]) == 1

@@ -18,7 +18,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
 from grls.serve.app import create_app
 from grls.serve.guards import read_admin_token
-from grls.serve.options import USUAL_LIMITS
+from grls.serve.options import USUAL_LIMITS, RequestLimits
 from grls.serve.served import Opened, open_served
 from grls.serve.start import named_folders
 

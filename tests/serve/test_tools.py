@@ -326,9 +326,7 @@ def test_over_http(serving: Serving, tmp_path: Path) -> None:
         ("", "--mcp"),
     ],
 )
-def test_wrong_options(
-    tmp_path: Path, options: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options(tmp_path: Path, options: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(options)
     given = ["--mcp", "stdio", f"--server={file}"] if options else ["--mcp", "pigeon"]

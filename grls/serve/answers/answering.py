@@ -26,7 +26,7 @@ from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError
 from grls.io.ending import require
 from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
