@@ -83,9 +83,13 @@ class Opened(NamedTuple):
 
 
 def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
-    """Refuse (ChangedError) to search with a retriever where a file has been changed that searches read."""
+    """Refuse (ChangedError) to search with a retriever where a file has been changed that searches read.
+
+    A file that another one has replaced is still there for the process, as it was.
+    """
     for file, then in mapped.items():
-        if stamp(file) != then:
+        now = stamp(file)
+        if now is not None and then is not None and now.number == then.number and now != then:
             raise ChangedError(name, file.name)
 
 

@@ -28,9 +28,11 @@ def test_a_small_index_is_in_memory(kinds: Path, tmp_path: Path, kind: str) -> N
         assert client.post("/v1/search", json=ASK).json() == before
 
 
-@pytest.mark.parametrize("kind", ["generative", "dense"])
-def test_a_large_index_that_is_changed_is_not_searched(
-    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+@pytest.mark.parametrize(
+    ("kind", "cut"), [("generative", "*.npy"), ("dense", "*.npy"), ("dense", "*.safetensors")]
+)
+def test_a_large_index_or_a_model_that_is_changed_is_not_searched(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cut: str
 ) -> None:
     folder = shutil.copytree(kinds / kind, tmp_path / "one")
     monkeypatch.setattr(array, "CHECKED_BYTES", 0)
@@ -41,7 +43,12 @@ def test_a_large_index_that_is_changed_is_not_searched(
         assert [[hit["id"] for hit in row["hits"]] for row in found] == [
             [hit.id for hit in hits] for hits in expected
         ]
-        os.truncate(max(folder.rglob("*.npy"), key=lambda file: file.stat().st_size), 100)
+        file = max(folder.rglob(cut), key=lambda file: file.stat().st_size)
+        shutil.copy(file, tmp_path / "new")
+        (tmp_path / "new").rename(file)  # replaced: the process still has the former file
+        assert client.post("/v1/search", json=ASK).status_code == 200
+    with client_of(serving_of({"one": folder})) as client:
+        os.truncate(file, 100)
         for ask in (ASK, ASK | {"k": 2}):
             refused = client.post("/v1/search", json=ask)
             assert refused.status_code == 503
