@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 import h11
@@ -100,8 +101,9 @@ def _wait(ended: Event) -> None:
 _WAITING, _AT_ONCE = 2048, 8
 """Connections that wait in the queue of the system, and that are taken from it at once: asyncio takes so many
 before it looks at one of them, or sees that there is no file for it."""
-_LAST = 0.2
-"""Seconds in which a server that ends still takes the connections that wait for it."""
+_LAST, _ROUNDS = 5.0, 8
+"""Seconds in which a server that ends still takes the connections that wait for it, and the rounds of the
+event loop from taking one to its request."""
 _SWITCH = 0.0005
 """Seconds for which a search keeps the interpreter to itself, while the thread of HTTP waits."""
 
@@ -135,8 +137,12 @@ class HttpServer(uvicorn.Server):
             listener.listen(_WAITING)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take the connections that wait, and end once all are answered."""
-        await asyncio.sleep(_LAST)
+        """Take the connections that wait, read what they have sent, and end once all are answered."""
+        end = monotonic() + _LAST
+        while select.select(sockets or (), (), (), 0)[0] and monotonic() < end:
+            await asyncio.sleep(0)
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
 
 
