@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentError
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 from grls.errors import ConfigError, Option, at_least, bounded, in_request, worded
 from grls.io.recipes import list_texts, recipe_values
@@ -155,6 +155,17 @@ class FileOptions:
     answer: AnswerOptions = NO_ANSWERS
 
 
+def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
+    """Refuse (ConfigError) another value than options for a group of options."""
+    for name, inner in get_type_hints(kind).items():
+        if is_dataclass(inner) and name in content:
+            if not isinstance(content[name], dict):
+                raise ConfigError(
+                    f"{Option(within + name)} holds options: write them below it, got {content[name]!r}."
+                )
+            _refuse_plain(inner, content[name], f"{within}{name}.")
+
+
 def read_options(file: str | None) -> FileOptions:
     """The options in a file of YAML or JSON; None: the defaults.
 
@@ -170,7 +181,9 @@ def read_options(file: str | None) -> FileOptions:
     parser = PlainParser(prog="grls serve", exit_on_error=False)
     parser.add_class_arguments(FileOptions)
     try:
-        values = parser.parse_object(recipe_values([file]))
+        content = recipe_values([file])
+        _refuse_plain(FileOptions, content)
+        values = parser.parse_object(content)
         options = FileOptions(**parser.instantiate_classes(values).as_dict())
     except ArgumentError as error:
         text = plain_option_error(str(error), parser, "")
