@@ -14,6 +14,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import run
+from grls.serve.options import AccessOptions, FileOptions, RequestLimits, read_options
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "serve.md").read_text()
@@ -24,11 +25,22 @@ COMMANDS = [
 ]  # fmt: skip
 
 
+FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", GUIDE, re.M | re.S)
+
+
+def test_the_file_of_options_has_every_one_with_its_default(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(dict(FILES)["server.yaml"])
+    assert read_options(str(file)) == FileOptions()
+    for options in (RequestLimits(), AccessOptions()):
+        assert all(re.search(rf"^  {name}: ", file.read_text(), re.M) for name in vars(options))
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
     monkeypatch.chdir(tmp_path)
-    for name, text in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", GUIDE, re.M | re.S):
+    for name, text in FILES:
         Path(name).write_text(text)
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
     if "--ray" in line:
