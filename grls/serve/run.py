@@ -187,7 +187,7 @@ class Connection(H11Protocol):
         self._seconds, self._most, self._idle = seconds, most, idle
         self._deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin; where too many are open, an idle one is closed, or else this one."""
         super().connection_made(transport)
         self._wait()

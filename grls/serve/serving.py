@@ -76,7 +76,8 @@ class Serving:
             DataError: A folder is no retriever.
             MismatchError: A folder is damaged.
         """
-        metrics, trace = self.metrics, cast("Callable[[], Trace] | None", None)
+        metrics = self.metrics
+        trace: Callable[[], Trace] | None = None
         if self.tracer is not None:
             from grls.serve.telemetry import job_trace  # late: it needs an extra
 
@@ -144,7 +145,8 @@ def serving_to_load(options: ServerOptions) -> Serving:
     """
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
-    admin, tracer = read_admin_token(options.access.admin), None
+    admin = read_admin_token(options.access.admin)
+    tracer: Any = None
     if options.telemetry is not None:
         from grls.serve.telemetry import otlp_tracer  # late: it needs an extra
 
