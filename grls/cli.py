@@ -322,7 +322,6 @@ class Command:
         Without ``all_options`` the help leaves out what is rarely set (:func:`grls.io.recipes.rare`).
         """
         import docstring_parser
-        from jsonargparse import _postponed_annotations
 
         function = self.function
         doc = docstring_parser.parse(function.__doc__ or "")
@@ -348,14 +347,7 @@ class Command:
             if optional:
                 form |= {"default": parameter.default} | ({} if is_list else {"nargs": "?"})
             parser.add_argument(name, help=helps.get(name, ""), **form)
-        # Imports under TYPE_CHECKING take seconds, and no option needs them: jsonargparse skips them.
-        visitor: Any = _postponed_annotations.TypeCheckingVisitor
-        update_aliases = visitor.update_aliases
-        visitor.update_aliases = lambda *_: None
-        try:
-            parser.add_function_arguments(function, skip=set(positionals), sub_configs=True)
-        finally:
-            visitor.update_aliases = update_aliases
+        parser.add_function_arguments(function, skip=set(positionals), sub_configs=True)
         if "retriever" in parameters:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         rare = {option for name, kind in types.items() for option in rare_options(name, kind)} | _RARE

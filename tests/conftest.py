@@ -192,7 +192,7 @@ def quotes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
     """`grls serve` in the process of a test changes the logs, for good: the next test has them as before."""
-    logs = [logging.getLogger(name) for name in ("grls", "uvicorn", "mcp")]
+    logs = [logging.getLogger(name) for name in ("grls", "uvicorn", "asyncio", "mcp")]
     before = [(log, list(log.handlers), log.propagate, log.level) for log in logs]
     yield
     for log, handlers, propagate, level in before:

@@ -175,9 +175,9 @@ def test_help_leaves_out_what_is_rarely_set_and_help_all_does_not(capsys: pytest
     for option in ("--hops.sets", "--verify", "--search.mode"):
         assert option in every
         assert option not in often
-    parser = Command(VERBS["serve"], "grls serve").parser()
-    assert parser.parse_args(["runs/x", "--answer.dsp.rounds", "3"]).answer.dsp.rounds == 3
-    assert parser.parse_args(["runs/x", "--answer.dsp", '{"rounds": 4}']).answer.dsp.rounds == 4
+    parser = Command(VERBS["explain"], "grls explain").parser()
+    assert parser.parse_args(["all", "--retriever=r", "--hops.sets", "true"]).hops.sets is True
+    assert parser.parse_args(["all", "--retriever=r", "--hops", '{"sets": true}']).hops.sets is True
 
 
 HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.option_names import Precision
-from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
+from grls.serve.answers.options import NO_ANSWERS
 from grls.serve.options import (
     OPEN_ACCESS,
     URL,
-    USUAL_LIMITS,
-    AccessOptions,
-    RequestLimits,
     ServerOptions,
+    Telemetry,
     ToolTransport,
+    read_options,
 )
 
 
@@ -21,9 +20,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    limits: RequestLimits = USUAL_LIMITS,
-    access: AccessOptions = OPEN_ACCESS,
-    answer: AnswerOptions = NO_ANSWERS,
+    server: str | None = None,
     mcp: ToolTransport | None = None,
     url_field: str = URL,
     device: str = "auto",
@@ -31,24 +28,24 @@ def serve(
     examples: str | None = None,
     ray: str | None = None,
     replicas: int = 1,
+    telemetry: Telemetry | None = None,
 ) -> None:
     """Serve retrievers behind HTTP.
 
     The page at / asks them: it shows the hops as they are found, passages, and the beam. POST /v1/search and
     /v1/stream answer queries, /v1/explain says why passages are found or not, /v1/trace what the beam
-    considers, and with --answer.model a language model answers at /v1/answer; /docs describes all. Requests
-    that come in together are searched as one batch, and a generator lets them join the search that runs. A
-    signal ends the server once what runs is finished. With --ray several replicas share the requests. Needs
-    `pip install "grls[serve]"`.
+    considers, and a language model that the file of --server names answers at /v1/answer; /docs describes
+    all. Requests that come in together are searched as one batch, and a generator lets them join the search
+    that runs. A signal ends the server once what runs is finished. With --ray several replicas share the
+    requests. Needs `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
             none.
         host: Address to listen at. The default is reached from this machine alone.
         port: Port to listen at.
-        limits: The limits of requests.
-        access: Who may use the server.
-        answer: The language model that answers questions.
+        server: File of YAML or JSON with the options of the server: limits, access (keys, rates, host names)
+            and answer (a language model). The guide lists them.
         mcp: Offer search, fetch, hops and retrievers as tools of an agent (Model Context Protocol; needs the
             extra mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         url_field: Field of the metadata with the address of a passage (http:// or https://), which agents
@@ -62,6 +59,8 @@ def serve(
             local for a cluster on this machine (needs the extra ray); null: this process serves.
         replicas: Number of replicas, each with the models of its own; with --ray at least 2, since one at a
             time is replaced by a new version.
+        telemetry: otlp: send spans of each request (queue, search, encode, hop) to the collector that the
+            environment variables OTEL_… name (needs the extra telemetry); null: none.
     """
     from grls.io.ending import require
 
@@ -75,16 +74,27 @@ def serve(
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
+    if telemetry is not None:
+        require("telemetry", "grls serve --telemetry")
     options = ServerOptions(
-        tuple(folder), limits, access, device, precision, answer, examples, mcp == "http", url_field
+        tuple(folder),
+        **vars(read_options(server)),
+        device=device,
+        precision=precision,
+        examples=examples,
+        tools=mcp == "http",
+        url_field=url_field,
+        telemetry=telemetry,
     )
     if mcp == "stdio":
         if ray is not None:
             raise ConfigError("--mcp stdio has one process, which its client starts: leave --ray out.")
-        if access != OPEN_ACCESS:
-            raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
-        if answer != NO_ANSWERS:
-            raise ConfigError("--mcp stdio searches and answers no questions: leave --answer out.")
+        if telemetry is not None:
+            raise ConfigError("--mcp stdio gets no requests of HTTP to trace: leave --telemetry out.")
+        if options.access != OPEN_ACCESS:
+            raise ConfigError(f"{server}: --mcp stdio has one client, that starts it: leave access out.")
+        if options.answer != NO_ANSWERS:
+            raise ConfigError(f"{server}: --mcp stdio searches and answers no questions: leave answer out.")
         from grls.serve.tools.stdio import connect
 
         client = connect(options)  # before what follows is imported

@@ -28,7 +28,7 @@ import numpy as np
 from grls.errors import IndexFormatError, MismatchError
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows, unsigned
-from grls.io.files import sha256
+from grls.io.files import note_mapped, sha256
 from grls.io.progress import value_of
 
 _DEPTH_BITS = 16
@@ -301,7 +301,7 @@ def refuse_other_origin(
 
 
 def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> dict[str, Array]:
-    """Open the arrays of a folder, memory-mapped, by their manifest entries.
+    """Open the arrays of a folder by their manifest entries; those of a larger index are memory-mapped.
 
     ``verify`` True: compare checksums, which reads every byte once; False: compare nothing; None: the value
     of :func:`verifying`; if both are None, compare the checksums of small indexes (up to ``CHECKED_BYTES``),
@@ -310,6 +310,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
     """
+    small = sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
     verify = True if is_checked(files, verify) else chosen_verify(verify)
     arrays = {}
     for name, entry in files.items():
@@ -322,7 +323,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
         if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
             raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
         try:
-            arrays[name] = map_array(file)
+            arrays[name] = map_array(file, CHECKED_BYTES if small else 0)
         except ValueError:
             raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
     return arrays
@@ -334,14 +335,22 @@ def is_checked(files: dict[str, dict[str, Any]], verify: bool | None) -> bool:
     return bool(verify) or (verify is None and sum(e["bytes"] for e in files.values()) <= CHECKED_BYTES)
 
 
-def map_array(file: Path) -> Array:
-    """The array of a ``.npy`` file, memory-mapped; a plain one, since the memmap class is much slower.
+def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:
+    """The array of a ``.npy`` file: read, or memory-mapped if it has more than ``small`` bytes.
+
+    What is in memory stays as it is, whatever becomes of the file. A mapped array is a plain one, since the
+    memmap class is much slower. Neither can be written.
 
     Raises:
         ValueError: The file holds no array. (NumPy parses its header as Python, and raises as that does.)
     """
     python = ArithmeticError, EOFError, LookupError, RecursionError, SyntaxError, TokenError, TypeError
     try:
+        if file.stat().st_size <= small:
+            array: Array = np.load(file, allow_pickle=False)
+            array.setflags(write=False)
+            return array
+        note_mapped(file)
         mapped: Array = np.lib.format.open_memmap(file, mode="r").view(np.ndarray)
     except python as error:
         raise ValueError(f"{type(error).__name__} in its header") from None

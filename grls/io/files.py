@@ -1,8 +1,8 @@
 """Atomic writing: a file name holds the whole content, or the file does not exist.
 
 Content is written under a temporary name beside its destination and renamed at the end. If the destination
-is a symbolic link, its target is written. Below are the seconds of the parts of a search, and the locks of
-objects that serve one thread at a time.
+is a symbolic link, its target is written. Below are the seconds of the parts of a search, the files that are
+mapped into memory, and the locks of objects that serve one thread at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -510,6 +511,9 @@ class PartCounts:
             old = self._parts[part]
             self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
 
+    def hop(self, number: int) -> None:
+        """Report a hop of all queries, which others may count."""
+
     def __getitem__(self, part: Part) -> PartSpent:
         return self._parts[part]
 
@@ -534,6 +538,12 @@ def counting(spent: PartCounts) -> Iterator[None]:
         _thread.spent = before
 
 
+def report_hop(number: int) -> None:
+    """Report to the counts of this thread that a hop of all queries is found, by its number from 1."""
+    if _thread.spent is not None:
+        _thread.spent.hop(number)
+
+
 class PartTimer:
     """A block that belongs to a part; it may set ``tokens`` when it knows them.
 
@@ -551,9 +561,55 @@ class PartTimer:
             self._begun = perf_counter()
         return self
 
+    def step(self) -> None:
+        """Report that a step of a long block is done: whoever counts may end the block here."""
+        if self._spent is not None:
+            self._spent.add(self._part, 0.0, 0)
+
     def __exit__(self, *_: object) -> None:
         if self._spent is not None:
             self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
+
+
+class Stamp(NamedTuple):
+    """What tells that a file has been changed: its size, the time of its last change, and its number."""
+
+    size: int
+    changed: int
+    number: int
+
+
+def stamp(file: Path) -> Stamp | None:
+    """The stamp of a file; None: it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+_mapped: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("mapped", default=None)
+
+
+@contextmanager
+def noting_mapped() -> Iterator[dict[Path, Stamp | None]]:
+    """A context that notes the files that are opened and mapped into memory, with their stamps.
+
+    A search that reads a mapped file which has been cut since ends the process (SIGBUS).
+    """
+    noted: dict[Path, Stamp | None] = {}
+    before = _mapped.set(noted)
+    try:
+        yield noted
+    finally:
+        _mapped.reset(before)
+
+
+def note_mapped(file: Path) -> None:
+    """Note a file that is mapped into memory; see :func:`noting_mapped`."""
+    noted = _mapped.get()
+    if noted is not None:
+        noted[file.absolute()] = stamp(file)
 
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()

@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import signature
 from pydoc import locate
@@ -56,6 +57,19 @@ class PlainParser(ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
+    def add_function_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the parameters of a function as options.
+
+        Imports under TYPE_CHECKING take seconds, and no option needs them: jsonargparse skips them.
+        """
+        with _without_type_checking():
+            return super().add_function_arguments(*args, **kwargs)
+
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the parameters of a class as options; see :meth:`add_function_arguments`."""
+        with _without_type_checking():
+            return super().add_class_arguments(*args, **kwargs)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the error with its remedy.
 
@@ -68,8 +82,23 @@ class PlainParser(ArgumentParser):
         raise OptionError(f"{line}\n`{self.prog} {Option('help')}` lists the options.") from ex
 
 
-def plain_option_error(message: str, parser: ArgumentParser) -> str:
-    """An error of jsonargparse in one line, with the option of the parser that may be meant."""
+@contextmanager
+def _without_type_checking() -> Iterator[None]:
+    from jsonargparse import _postponed_annotations
+
+    visitor: Any = _postponed_annotations.TypeCheckingVisitor
+    update_aliases, visitor.update_aliases = visitor.update_aliases, lambda *_: None
+    try:
+        yield
+    finally:
+        visitor.update_aliases = update_aliases
+
+
+def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:
+    """An error of jsonargparse in one line, with the option of the parser that may be meant.
+
+    ``config`` begins the error of an option in a file; None: the file of ``--config``.
+    """
     line = plain_error(message, parser.prog)
     actions = {name: action for action in parser._actions for name in action.option_strings}
     options = [name[2:] for name in actions if name.startswith("--")]
@@ -91,15 +120,15 @@ def plain_option_error(message: str, parser: ArgumentParser) -> str:
         return f"{Option(match[1])} needs a value" + (
             f": {Option(match[1], True)}, or false." if truth else "."
         )
-    config = f"the file of {Option('config')}"
+    config = f"the file of {Option('config')}: " if config is None else config
     if match := _UNKNOWN.fullmatch(line):
-        return f"{config}: {_no_option(match[1], options, str)}"
+        return f"{config}{_no_option(match[1], options, str)}"
     if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
         return _no_option(f"{match[1]}.{match[2]}", options)
     if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
         return f"{Option(match[1])}: {match[2]} cannot be read; give a file of YAML."
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
-        return f"{config} is no YAML: {' '.join(match[1].split())}."
+        return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
     return line
 
 

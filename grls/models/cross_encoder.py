@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import PartTimer
 from grls.models.base import Floats, once_each
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import (
@@ -203,7 +203,13 @@ class PairScorer:
         if not pairs:
             return np.empty(0)
         distinct, numbers = once_each(pairs)
-        with nullcontext() if decided is None else telling(self.model, decided):
+
+        def read(count: int) -> None:
+            timer.step()
+            if decided is not None:
+                decided(count)
+
+        with PartTimer("encoder") as timer, telling(self.model, read):
             predicted = self.model.predict(
                 distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,

@@ -113,7 +113,7 @@ class DenseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> Matrix:
-        """The embeddings of a file, memory-mapped.
+        """The embeddings of a file; those of a larger file are memory-mapped.
 
         Raises:
             DataError: The file is damaged.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -42,10 +43,10 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index.array import chosen_verify
+from grls.index.array import CHECKED_BYTES, chosen_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import PartTimer, atomic_folder, sha256, temporary
+from grls.io.files import PartTimer, atomic_folder, note_mapped, sha256, temporary
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in
@@ -801,7 +802,7 @@ def begin_tensors(file: Path, forms: Mapping[str, tuple[str, tuple[int, ...]]]) 
 
 
 def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any]:
-    """Open the arrays of a file, memory-mapped.
+    """Open the arrays of a file; those of a larger file are memory-mapped.
 
     Args:
         file: The file.
@@ -825,8 +826,17 @@ def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any
 
 
 def _mapped(file: Path, entry: Mapping[str, Any], begin: int, mode: Any) -> Any:
-    """An array of a file, as a plain array: indexing through the memmap class is several times slower."""
+    """An array of a file, as a plain array: indexing through the memmap class is several times slower.
+
+    To be read (``mode`` r), that of a small file is in memory, as by :func:`grls.index.array.map_array`.
+    """
     kind, shape, first = _KINDS[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0]
     if not np.prod(shape, dtype=np.int64):
         return np.empty(shape, kind)
+    if mode == "r":
+        if file.stat().st_size <= CHECKED_BYTES:
+            array = np.fromfile(file, kind, math.prod(shape), offset=begin + first).reshape(shape)
+            array.setflags(write=False)
+            return array
+        note_mapped(file)
     return np.memmap(file, kind, mode, begin + first, shape).view(np.ndarray)

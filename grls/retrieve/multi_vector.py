@@ -291,7 +291,7 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> TokenVectors:
-        """The vectors of a file, memory-mapped.
+        """The vectors of a file; those of a larger file are memory-mapped.
 
         Raises:
             DataError: The file is damaged.

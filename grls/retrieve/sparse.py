@@ -188,7 +188,7 @@ class SparseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> csr_array:
-        """The weights ``[V, N]`` of a file, memory-mapped.
+        """The weights ``[V, N]`` of a file; those of a larger file are memory-mapped.
 
         Raises:
             DataError: The file is damaged.

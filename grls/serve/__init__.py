@@ -9,5 +9,5 @@ run several of these processes. ``bodies`` are requests and responses. ``worker`
 its jobs; ``waiting`` waits for it. ``served`` holds the opened retrievers, loads new versions, and finds
 queries to try; ``serving`` is the state that all addresses share. ``problems`` turns errors into responses.
 ``guards`` is the middleware: keys, tokens and rates, host names, the bound on bodies, a line of the log,
-counts. ``options`` are the options of the command.
+counts. ``telemetry`` makes spans. ``options`` are the options of the command and of the file of ``--server``.
 """

@@ -12,7 +12,8 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 import grls
 from grls.data.where import MOST
@@ -28,8 +29,8 @@ from grls.serve.bodies import (
     TracedBody,
     VersionBody,
 )
-from grls.serve.guards import CONTENT, check_admin, guards
-from grls.serve.options import OPEN_ACCESS, AccessOptions, RequestLimits
+from grls.serve.guards import CONTENT, RESOURCE, guards, resource_of
+from grls.serve.options import OPEN_ACCESS, AccessOptions, RequestLimits, most_requests
 from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
 from grls.serve.problems import MEDIA, RefusalError, add_handlers, only_known_parameters
 from grls.serve.routes.search import (
@@ -63,6 +64,13 @@ def create_app(
     Raises:
         DataError: A file of keys cannot be used.
     """
+    names = serving.loading or serving.retrievers
+    most = most_requests(serving.limits, len(names), serving.answer.queue)
+    middleware = guards(serving.limits, access, hosts, serving.metrics.requests, most, serving.admin)
+    if serving.tracer is not None:
+        from grls.serve.telemetry import Traced  # late: it needs an extra
+
+        middleware.insert(0, Middleware(Traced, tracer=serving.tracer))
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -70,9 +78,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=_ending,
-        middleware=guards(serving.limits, access, hosts, serving.metrics.requests),
+        middleware=middleware,
     )
-    app.state.serving = serving
+    app.state.serving, app.state.access = serving, access
     if tools:
         from grls.serve.tools.server import tool_routes, tool_server  # late: they need an extra
 
@@ -131,6 +139,9 @@ def add_addresses(app: FastAPI) -> None:
     for path, state in (("/health", show_health), ("/ready", show_ready)):
         _get(app, path, state, response_model=HealthBody, responses=problems(503))
     hidden: dict[str, Any] = {"response_class": Response, "include_in_schema": False}
+    if app.state.access.keys is not None:
+        for within in ("", "/mcp") if hasattr(app.state, "tools") else ("",):
+            _get(app, RESOURCE + within, show_resource, **hidden)
     for path, show in (
         ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page_file)
     ):  # fmt: skip
@@ -159,7 +170,6 @@ def _get(app: FastAPI, path: str, handler: Callable[..., Any], **described: Any)
 async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
     """Load the folder of a retriever again; a broken folder is refused, and the old version goes on."""
     state = serving(request)
-    check_admin(request, state.admin)
     served = state.find(body.retriever)
     return version_body(await run_in_threadpool(state.reload, served))
 
@@ -202,6 +212,23 @@ async def show_ready(request: Request) -> HealthBody:
         raise RefusalError(503, "the server is shutting down; use another one.", {"Retry-After": "5"})
     state.check_loaded()
     return _state(state)
+
+
+async def show_resource(request: Request) -> Response:
+    """How a request shows that it may use the server (RFC 9728)."""
+    access: AccessOptions = request.app.state.access
+    name = resource_of(request, access)
+    if name is None:
+        raise RefusalError(400, "the header Host names no host; send the address of this server.")
+    described: dict[str, Any] = {
+        "resource": name + request.url.path.removeprefix(RESOURCE),
+        "resource_name": "grls",
+        "bearer_methods_supported": ["header"],
+        "resource_documentation": f"{name}/docs",
+    }
+    if access.authorization_servers:
+        described["authorization_servers"] = list(access.authorization_servers)
+    return JSONResponse(described)
 
 
 async def show_metrics(request: Request) -> Response:

@@ -33,7 +33,12 @@ from grls.serve.problems import GONE, RefusalError, problem
 
 
 def guards(
-    limits: RequestLimits, access: AccessOptions, hosts: frozenset[str] | None, counts: RequestCounts
+    limits: RequestLimits,
+    access: AccessOptions,
+    hosts: frozenset[str] | None,
+    counts: RequestCounts,
+    most: int,
+    admin: bytes | None = None,
 ) -> list[Middleware]:
     """The middleware of a server, from the outside to the inside.
 
@@ -42,6 +47,8 @@ def guards(
         access: Who may use the server.
         hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
         counts: Counts the requests.
+        most: Number of requests to retrievers that may run and wait at once.
+        admin: The hash of the administrator's token; None: no administrator.
 
     Raises:
         DataError: The file of keys cannot be used.
@@ -58,7 +65,7 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    middleware.append(Middleware(Gate, keys=keys, rate=access.rate))
+    middleware.append(Middleware(Gate, keys=keys, access=access, most=most, admin=admin))
     middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
     return middleware
 
@@ -109,8 +116,8 @@ class HostCheck:
             hosts = [_HOST.fullmatch(value.strip()) for value in values]
             if not hosts or any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
-                    "the header Host names none of the hosts of this server; use its address, or start it "
-                    f"with {in_shell('access.allowed_hosts', ())}."
+                    "the header Host names none of the hosts of this server; use its address, or name it as "
+                    f"access.allowed_hosts in the file of {in_shell('server', ())}."
                 )
                 await problem(400, text)(scope, receive, send)
                 return
@@ -228,58 +235,104 @@ class Rates:
         return 0.0 if allowed else (1 - left) / self._rate
 
 
+_GUESSES = 30
+"""Wrong keys and tokens a minute of one address, after which further ones are refused without a look."""
+RESOURCE = "/.well-known/oauth-protected-resource"
+"""The address that says how a request shows that it may use the server (RFC 9728)."""
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+
+
 class Gate:
-    """Lets requests to ``/v1`` and ``/mcp`` pass that have a key, if one is needed, and are within the rate.
+    """Lets requests pass that have the key or token that they need, are within the rate, and have room.
+
+    Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator.
 
     Args:
         app: The application behind it.
         keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
-        rate: Requests a minute of a key or an address; None: any number.
+        access: The rate of a key or an address, and the name of the server for clients.
+        most: Number of requests to ``/v1`` and ``/mcp`` that are let in at once.
+        admin: The hash of the administrator's token; None: no administrator.
     """
 
-    def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, rate: float | None):
-        self._app, self._keys = app, keys
-        self._rates = None if rate is None else Rates(rate)
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: frozenset[bytes] | None,
+        access: AccessOptions,
+        most: int,
+        admin: bytes | None,
+    ):
+        self._app, self._keys, self._access, self._admin = app, keys, access, admin
+        self._rates = None if access.rate is None else Rates(access.rate)
+        self._guesses = Rates(_GUESSES)
+        self._free = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        limited = self._keys is not None or self._rates is not None
-        if limited and scope["type"] == "http" and scope["path"].startswith(("/v1", "/mcp")):
-            try:
+        path = scope["path"] if scope["type"] == "http" else ""
+        searches = path.startswith(("/v1", "/mcp"))
+        try:
+            if searches:
                 self._check(Request(scope))
-            except RefusalError as refusal:
-                await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+            elif path.startswith("/admin"):
+                self._check_admin(Request(scope))
+        except RefusalError as refusal:
+            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
+            return
+        self._free -= searches
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._free += searches
 
     def _check(self, request: Request) -> None:
-        client = b"" if request.client is None else request.client.host.encode()
+        client = _address(request)
         if self._keys is not None:
             client = _hashed(token_of(request))
             if client not in self._keys:
                 text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
-                raise RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
+                name = resource_of(request, self._access)
+                within = "/mcp" if request.url.path.startswith("/mcp") else ""
+                known = "" if name is None else f' resource_metadata="{name}{RESOURCE}{within}"'
+                raise self._refusal(request, text, f"Bearer{known}")
         seconds = 0.0 if self._rates is None else self._rates.wait(client)
         if seconds > 0:
             text = f"too many requests; send the next one in {ceil(seconds)} s."
             raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
+        if self._free <= 0:
+            raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
+
+    def _check_admin(self, request: Request) -> None:
+        if self._admin is None:
+            raise RefusalError(
+                403,
+                f"this server has no administrator: set access.admin in the file of {Option('server')}, or "
+                f"the environment variable {ADMIN}.",
+            )
+        if not hmac.compare_digest(_hashed(token_of(request)), self._admin):
+            text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
+            raise self._refusal(request, text, "Bearer")
+
+    def _refusal(self, request: Request, text: str, challenge: str) -> RefusalError:
+        """The refusal of a wrong key or token; many of one address have to wait."""
+        seconds = self._guesses.wait(_address(request))
+        if seconds > 0:
+            text = f"too many wrong keys came from this address; send a right one, or wait {ceil(seconds)} s."
+            return RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
+        return RefusalError(401, text, {"WWW-Authenticate": challenge})
 
 
-def check_admin(request: Request, token: bytes | None) -> None:
-    """Refuse a request without the token of the administrator.
+def _address(request: Request) -> bytes:
+    return b"" if request.client is None else request.client.host.encode()
 
-    Raises:
-        RefusalError: The token is missing or wrong, or the server has none.
-    """
-    if token is None:
-        raise RefusalError(
-            403,
-            f"this server has no administrator: start it with {Option('access.admin', 'FILE')}, or with the "
-            f"environment variable {ADMIN}.",
-        )
-    if not hmac.compare_digest(_hashed(token_of(request)), token):
-        text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
-        raise RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
+
+def resource_of(request: Request, access: AccessOptions) -> str | None:
+    """The address of the server for clients, without a slash at the end; None: the request names none."""
+    host = request.headers.get("host", "")
+    if access.resource is not None:
+        return access.resource.removesuffix("/")
+    return f"{request.url.scheme}://{host}" if _PLAIN_HOST.fullmatch(host) else None
 
 
 def token_of(request: Request) -> str:
@@ -310,7 +363,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-_LOGS = ("grls", "uvicorn", "mcp")
+_LOGS = ("grls", "uvicorn", "asyncio", "mcp")
 
 
 def log_lines() -> None:
@@ -320,7 +373,8 @@ def log_lines() -> None:
     for name in _LOGS:
         named = logging.getLogger(name)
         named.handlers, named.propagate = [handler], False
-        named.setLevel(logging.WARNING if name == "mcp" else logging.INFO)  # mcp writes what clients send
+        quiet = name in ("asyncio", "mcp")  # mcp writes what clients send
+        named.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
 class RequestLog:
@@ -348,6 +402,9 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, named)
+        except Exception:
+            status = 500
+            raise
         finally:
             seconds = perf_counter() - begun
             route = getattr(scope.get("route"), "path", UNKNOWN)
@@ -398,6 +455,9 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._cached = Counter(
+            "grls_cached_answers", "Searches that the cache has answered.", ("retriever",), registry=registry
+        )
         self._questions = Histogram(
             "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
         )
@@ -413,6 +473,10 @@ class Metrics:
         self._sizes.labels(retriever).observe(queries)
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
+
+    def cached(self, retriever: str) -> None:
+        """Count a search that the cache has answered."""
+        self._cached.labels(retriever).inc()
 
     def parts(self, retriever: str) -> PartCounts:
         """The counts of the parts of a retriever's searches."""

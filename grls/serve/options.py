@@ -1,17 +1,21 @@
-"""The options of ``grls serve``."""
+"""The options of ``grls serve``: those of the command, and those in the file of ``--server``."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from argparse import ArgumentError
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_type_hints
 
-from grls.errors import ConfigError, Option, bounded
-from grls.io.recipes import list_texts, rare
+from grls.errors import ConfigError, Option, at_least, bounded, in_request, worded
+from grls.io.recipes import list_texts, recipe_values
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
+Telemetry = Literal["otlp"]
+"""The protocol by which spans are sent."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +25,18 @@ class RequestLimits:
     Args:
         queue: Requests that may wait for a retriever; a further one is refused (503).
         seconds: Time that a request may take, with the time in the queue.
+        wait: Seconds in the queue. A request that is expected to wait longer is refused (429); null: half of
+            ``seconds``.
+        header: Seconds that a connection has for the header of a request.
+        connections: Connections that may be open, if the system gives the process twice as many files; then
+            one that has sent no request is closed.
         body: Largest body of a request, in bytes.
         queries: Largest number of queries in a request.
         k: Largest number of hits of a query.
         hops: Largest number of hops that a request may ask for.
         characters: Largest number of characters of a query.
         batch: Largest number of queries that are searched together.
+        cache: Answers to searches that each version of a retriever keeps; 0: none.
 
     Raises:
         ConfigError: A limit is not positive.
@@ -34,15 +44,20 @@ class RequestLimits:
 
     queue: int = 256
     seconds: float = 60.0
-    body: int = rare(1_048_576)
-    queries: int = rare(64)
+    wait: float | None = None
+    header: float = 10.0
+    connections: int = 1_000
+    body: int = 1_048_576
+    queries: int = 64
     k: int = 100
-    hops: int = rare(8)
-    characters: int = rare(4_000)
-    batch: int = rare(64)
+    hops: int = 8
+    characters: int = 4_000
+    batch: int = 64
+    cache: int = 0
 
     def __post_init__(self) -> None:
-        bounded("(0, inf)", "limits.", **vars(self))
+        bounded("(0, inf)", "limits.", **{**vars(self), "cache": None})
+        at_least(0, "limits.", cache=self.cache)
 
 
 @dataclass(frozen=True)
@@ -60,9 +75,13 @@ class AccessOptions:
             localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
+        resource: Address of the server for its clients, such as https://search.example.org; null: the one
+            that a request names.
+        authorization_servers: Addresses of servers that give out keys, for clients that look for them
+            (RFC 9728).
 
     Raises:
-        ConfigError: The rate is not positive, or an origin or host name is not one.
+        ConfigError: The rate is not positive, or an origin, host name or address is not one.
     """
 
     keys: str | None = None
@@ -70,10 +89,22 @@ class AccessOptions:
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
+    resource: str | None = None
+    authorization_servers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        list_texts(self, "origins", "allowed_hosts")
+        list_texts(self, "origins", "allowed_hosts", "authorization_servers")
         bounded("(0, inf)", "access.", rate=self.rate)
+        for name, values in (
+            ("resource", () if self.resource is None else (self.resource,)),
+            ("authorization_servers", self.authorization_servers),
+        ):
+            for value in values:
+                if not re.fullmatch(r"https?://[^\s\"?#\\]+", value):
+                    raise ConfigError(
+                        f"{Option(f'access.{name}')}: expected an address such as https://example.org, got "
+                        f"{value!r}."
+                    )
         for origin in self.origins:
             if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
                 raise ConfigError(
@@ -92,8 +123,77 @@ URL = "url"
 """The default field of the address of a passage."""
 USUAL_LIMITS = RequestLimits()
 """The default limits."""
+_SPARE = 64
+"""Requests beside those that the queues take."""
+
+
+def most_requests(limits: RequestLimits, retrievers: int, questions: int) -> int:
+    """The number of requests that a server takes at once: those that its queues and batches take, and a few.
+
+    Args:
+        limits: The limits of requests.
+        retrievers: Number of retrievers.
+        questions: Number of questions that may wait for the language model.
+    """
+    return (limits.queue + limits.batch) * retrievers + questions + _SPARE
+
+
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options in the file of ``--server``.
+
+    Args:
+        limits: The limits of requests.
+        access: Who may use the server.
+        answer: The language model that answers questions.
+    """
+
+    limits: RequestLimits = USUAL_LIMITS
+    access: AccessOptions = OPEN_ACCESS
+    answer: AnswerOptions = NO_ANSWERS
+
+
+def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
+    """Refuse (ConfigError) another value than options for a group of options."""
+    for name, inner in get_type_hints(kind).items():
+        if is_dataclass(inner) and name in content:
+            if not isinstance(content[name], dict):
+                raise ConfigError(
+                    f"{Option(within + name)} holds options: write them below it, got {content[name]!r}."
+                )
+            _refuse_plain(inner, content[name], f"{within}{name}.")
+
+
+def read_options(file: str | None) -> FileOptions:
+    """The options in a file of YAML or JSON; None: the defaults.
+
+    Raises:
+        ConfigError: The file cannot be read, or one of its options is unknown or has a wrong value.
+    """
+    if file is None:
+        return FileOptions()
+    if not Path(file).is_file():
+        raise ConfigError(f"{Option('server', file)}: there is no such file; give one of YAML or JSON.")
+    from grls.io.option_errors import PlainParser, plain_option_error  # late: jsonargparse
+
+    parser = PlainParser(prog="grls serve", exit_on_error=False)
+    parser.add_class_arguments(FileOptions)
+    try:
+        content = recipe_values([file])
+        _refuse_plain(FileOptions, content)
+        values = parser.parse_object(content)
+        options = FileOptions(**parser.instantiate_classes(values).as_dict())
+    except ArgumentError as error:
+        text = plain_option_error(str(error), parser, "")
+        raise ConfigError(f"{file}: {worded(text, in_request)}") from error
+    except ConfigError as error:
+        text = worded(error.text, in_request)
+        raise ConfigError(text if file in text else f"{file}: {text}") from error
+    return options
 
 
 class ServerOptions(NamedTuple):
@@ -109,6 +209,7 @@ class ServerOptions(NamedTuple):
         examples: File with queries to try; None: those of the data set beside a retriever.
         tools: Offer the tools of an agent at /mcp.
         url_field: The field of the metadata with the address of a passage, which the tools show.
+        telemetry: Send spans of requests by this protocol; None: none.
     """
 
     folders: tuple[str, ...]
@@ -120,3 +221,4 @@ class ServerOptions(NamedTuple):
     examples: str | None = None
     tools: bool = False
     url_field: str = URL
+    telemetry: Telemetry | None = None

@@ -21,8 +21,8 @@ from starlette.responses import Response
 
 from grls.errors import ConfigError, DataError, GrlsError, in_request, in_shell, out_of_memory, worded
 from grls.serve.bodies import AnswerBody, ExplainBody, HopsBody, SearchBody, StreamBody, TraceBody
-from grls.serve.served import BusyError, VersionError
-from grls.serve.worker import QueueFullError, ShutdownError
+from grls.serve.served import BusyError, ChangedError, VersionError
+from grls.serve.worker import LateError, QueueFullError, ShutdownError
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +63,12 @@ def status_of(error: GrlsError) -> tuple[int, dict[str, str]]:
         return error.status, error.headers
     if isinstance(error, QueueFullError):
         return 503, {"Retry-After": str(error.seconds)}
+    if isinstance(error, LateError):
+        return 429, {"Retry-After": str(error.seconds)}
     if isinstance(error, ShutdownError | BusyError):
         return 503, {"Retry-After": "5"}
+    if isinstance(error, ChangedError):
+        return 503, {}
     if isinstance(error, ConfigError | DataError | VersionError):
         return 422, {}
     return 500, {}

@@ -25,7 +25,7 @@ from grls.io.ending import needing, quiet
 from grls.retrieve.spec import MANIFEST, read_spec
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, guards, log_lines
-from grls.serve.options import ServerOptions
+from grls.serve.options import ServerOptions, most_requests
 from grls.serve.run import bound, signals_ignored
 from grls.serve.served import BusyError, Served, Version
 from grls.serve.serving import serving_to_load
@@ -39,8 +39,6 @@ _SLACK = 10.0
 """Seconds in which replicas end once their requests are finished."""
 _PERIOD = 5.0
 """Seconds between two checks of the replicas."""
-_SPARE = 64
-"""Requests of a replica beside those that its queues take, such as ``/health``."""
 _LOGGING = {"enable_access_log": False}  # its lines would hold ids that clients give
 
 
@@ -89,15 +87,15 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     keys = options.answer.keys.folder
     if keys is not None and not (Path(keys) / MANIFEST).exists():
         raise ConfigError(
-            f"{Option('answer.keys.folder', keys)} holds no keys, which each replica would make: start this "
-            f"server once without {Option('ray')}, which writes them."
+            f"answer.keys.folder: {keys} holds no keys, which each replica would make: start this server "
+            f"once without {Option('ray')}, which writes them."
         )
     cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
     workers = workers_of(ray, WorkerOptions(count, cpus=cpus))
     assert workers is not None
     named, options = options.folders, with_absolute_paths(options)
     serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
-    guards(options.limits, options.access, hosts, serving.metrics.requests)  # reads the keys
+    guards(options.limits, options.access, hosts, serving.metrics.requests, 1)  # reads the keys
     folders = [Path(folder) for folder in named_folders(options.folders).values()]
     for folder in folders:
         read_spec(folder)
@@ -219,7 +217,7 @@ def deploy(replicas: Replicas, wait: bool = True) -> None:
     if options.device != "cpu":
         gpus = ray.cluster_resources().get("GPU", 0.0)
     share = 1 / ceil(replicas.size / gpus) if gpus else 0  # of a GPU, which several replicas may use
-    most = (limits.queue + limits.batch) * len(options.folders) + options.answer.queue + _SPARE
+    most = most_requests(limits, len(options.folders), options.answer.queue)
     deployment = serve.deployment(
         name=NAME,
         num_replicas=replicas.size,

@@ -6,23 +6,30 @@ being loaded. The main thread loads them, so that a signal or an error ends the 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import math
+import select
 import signal
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import Event, Thread
+from time import monotonic
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from grls.errors import ConfigError, GrlsError, Option
 from grls.io.ending import SIGNALS
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, log_lines
-from grls.serve.options import ServerOptions
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.serving import serving_to_load
 from grls.serve.start import address_of, loading, say
 
@@ -41,11 +48,12 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
     )
     sockets = bound(host, port)
     server, address = (
-        uvicorn_server(app, options.limits.seconds),
+        HttpServer(app, options.limits),
         address_of(host, sockets[0].getsockname()[1]),
     )
     say(loading(options.folders, address))
     log_lines()
+    sys.setswitchinterval(_SWITCH)
     ended = Event()  # Thread.join, interrupted by a signal, takes the thread for an ended one (Python 3.11)
 
     def listen() -> None:
@@ -90,19 +98,146 @@ def _wait(ended: Event) -> None:
         pass
 
 
-def uvicorn_server(app: ASGIApp, seconds: float) -> uvicorn.Server:
-    """A server of an application, whose requests have so many seconds, also when the server ends."""
-    config = uvicorn.Config(
-        app,
-        http="h11",  # httptools, if installed, would read headers of any length into memory
-        log_config=None,
-        lifespan="on",  # an error at the start ends the server
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=math.ceil(seconds),
-    )
-    return uvicorn.Server(config)
+_WAITING, _AT_ONCE = 2048, 8
+"""Connections that wait in the queue of the system, and that are taken from it at once: asyncio takes so many
+before it looks at one of them, or sees that there is no file for it."""
+_LAST, _ROUNDS = 5.0, 8
+"""Seconds in which a server that ends still takes the connections that wait for it, and the rounds of the
+event loop from taking one to its request."""
+_SWITCH = 0.0005
+"""Seconds for which a search keeps the interpreter to itself, while the thread of HTTP waits."""
+
+
+class HttpServer(uvicorn.Server):
+    """A server of an application; when it ends, requests have the time that they may take.
+
+    A connection has so many seconds for each header (``limits.header``). Where more are open than may be,
+    the one that has waited longest for a header is closed.
+    """
+
+    def __init__(self, app: ASGIApp, limits: RequestLimits):
+        connection: Any = partial(Connection, limits.header, most_connections(limits.connections), {})
+        config = uvicorn.Config(
+            app,
+            http=connection,
+            log_config=None,
+            lifespan="on",  # an error at the start ends the server
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=math.ceil(limits.seconds),
+            backlog=_AT_ONCE,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_WAITING)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take the connections that wait, read what they have sent, and end once all are answered."""
+        end = monotonic() + _LAST
+        while select.select(sockets or (), (), (), 0)[0] and monotonic() < end:
+            await asyncio.sleep(0)
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+
+def most_connections(wanted: int) -> int:
+    """The number of connections that may be open: at most half of the files, whose limit is raised for it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < 2 * wanted:  # below 0: any number
+        soft = 2 * wanted if hard < 0 else min(2 * wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft < 0 else max(1, min(wanted, soft // 2))
+
+
+class _Parser(h11.Connection):
+    """Refuses requests whose body has two lengths: the next request would begin where a proxy sees none."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+        return event
+
+
+class Connection(H11Protocol):
+    """A connection of a client; h11 bounds its headers (httptools would read them of any length).
+
+    Args:
+        seconds: The time for a header, from its first byte on, or from when the connection is open.
+        most: Number of connections that may be open.
+        idle: The connections of the server that wait for a header, the longest first.
+        options: Those of uvicorn.
+    """
+
+    def __init__(self, seconds: float, most: int, idle: dict[Connection, None], **options: Any):
+        super().__init__(**options)
+        self.conn = _Parser(h11.SERVER)
+        self._seconds, self._most, self._idle = seconds, most, idle
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin; where too many are open, an idle one is closed, or else this one."""
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > self._most:
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read; a request whose client has hung up already is not begun."""
+        if self.conn.their_state is h11.IDLE and _hung_up(self.transport):
+            self.transport.abort()
+            return
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._wait()
+        else:
+            self._end_wait()
+
+    def on_response_complete(self) -> None:
+        """Be idle until the next request begins."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE:
+            self._idle.setdefault(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._end_wait()
+
+    def _wait(self) -> None:
+        """Wait for a header, which has its time from the first call on."""
+        self._idle.setdefault(self)
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def _end_wait(self) -> None:
+        self._idle.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the client has closed the connection; False where the system cannot tell before it is read."""
+    if not hasattr(select, "POLLRDHUP"):
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
@@ -123,7 +258,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
                 if family == socket.AF_INET6:
                     sockets[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sockets[-1].bind(address)
-                sockets[-1].listen(2048)  # another program that binds it later is refused
+                sockets[-1].listen(_WAITING)  # another program that binds it later is refused
             opened.pop_all()
         return sockets
     except OSError as error:

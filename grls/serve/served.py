@@ -7,6 +7,7 @@ waiting jobs, and ends. The module does not know HTTP.
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
@@ -21,7 +22,7 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, named_lines
+from grls.io.files import PartCounts, Stamp, named_lines, noting_mapped, stamp
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
@@ -29,7 +30,7 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.spec import data_beside
 from grls.serve.options import RequestLimits
 from grls.serve.start import named_folders
-from grls.serve.worker import Worker
+from grls.serve.worker import Trace, Worker
 
 _GRACE = 1.0
 """Seconds for which an old version still takes the jobs of requests that had found it."""
@@ -40,6 +41,17 @@ class BusyError(GrlsError):
 
     def __init__(self, name: str):
         super().__init__(f"a new version of {name!r} is being loaded; wait until it answers.")
+
+
+class ChangedError(GrlsError):
+    """A file that a version reads while it searches has been changed."""
+
+    def __init__(self, name: str, file: str):
+        super().__init__(
+            f"{file} of the retriever {name!r} was changed while it is served, so no answer can be trusted: "
+            "the operator has to put the folder right and load it again (POST /admin/reload). A folder is "
+            "replaced as a whole, and nothing is written into it."
+        )
 
 
 class VersionError(GrlsError):
@@ -58,6 +70,7 @@ class Opened(NamedTuple):
         parts: Returns the counts of a retriever, by its name.
         prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
+        trace: Makes the trace of a job; None: no traces.
     """
 
     device: str
@@ -67,16 +80,68 @@ class Opened(NamedTuple):
     parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
     say: Callable[[str], object] = lambda _: None
+    trace: Callable[[], Trace] | None = None
+
+
+def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
+    """Refuse (ChangedError) to search with a retriever where a file has been changed that searches read.
+
+    A file that another one has replaced is still there for the process, as it was.
+    """
+    for file, then in mapped.items():
+        now = stamp(file)
+        if now is not None and then is not None and now.number == then.number and now != then:
+            raise ChangedError(name, file.name)
+
+
+class AnswerCache:
+    """The last answers to searches, by their requests; ``most``: their number."""
+
+    def __init__(self, most: int):
+        self._most, self._answers = most, OrderedDict[str, str]()
+
+    def get(self, request: str) -> str | None:
+        """The answer to a request, if it is known."""
+        if request in self._answers:
+            self._answers.move_to_end(request)
+        return self._answers.get(request)
+
+    def put(self, request: str, answer: str) -> None:
+        """Keep an answer; the one that was not asked for longest goes."""
+        self._answers[request] = answer
+        if len(self._answers) > self._most:
+            self._answers.popitem(last=False)
 
 
 class Version:
-    """A retriever that answers, with its name, its number from 1, and its thread."""
+    """A retriever that answers, with its name, its number from 1, and its thread.
 
-    def __init__(self, name: str, number: int, searcher: Searcher, options: Opened):
+    ``mapped``: the files that it reads while it searches, with their stamps. ``answers``: those it has given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        searcher: Searcher,
+        options: Opened,
+        mapped: Mapping[Path, Stamp | None] = MappingProxyType({}),
+    ):
         self.name, self.number, self.searcher = name, number, searcher
         limits, watch = options.limits, partial(options.watch, name)
         thread, spent = f"grls-serve-{name}", options.parts(name)
-        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, watch)
+        self.worker = Worker(
+            thread,
+            limits.queue,
+            limits.batch,
+            watch,
+            spent,
+            watch,
+            limits.seconds / 2 if limits.wait is None else limits.wait,
+            partial(check_files, name, mapped),  # no method: the worker would hold an old version
+            options.trace,
+        )
+        self.answers = AnswerCache(limits.cache)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
@@ -137,8 +202,9 @@ class Served:
             self._loading.release()
 
     def _load(self, number: int) -> Version:
-        searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
-        version = Version(self.name, number, searcher, self._options)
+        with noting_mapped() as mapped:
+            searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
+        version = Version(self.name, number, searcher, self._options, mapped)
         self._options.prepare(version)
         return version
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
@@ -21,6 +22,7 @@ from grls.serve.options import URL, RequestLimits, ServerOptions
 from grls.serve.problems import RefusalError
 from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
 from grls.serve.start import named_folders
+from grls.serve.worker import Trace
 
 if TYPE_CHECKING:
     from grls.serve.answers.answering import Answering
@@ -42,6 +44,7 @@ class Serving:
         ending: The server shuts down.
         url_field: The field of the metadata with the address of a passage.
         reload: Loads a new version of a retriever.
+        tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``; None: there are none.
     """
 
     retrievers: dict[str, Served]
@@ -55,6 +58,7 @@ class Serving:
     ending: bool = False
     url_field: str = URL
     reload: Callable[[Served], Version] = Served.reload
+    tracer: Any = None
 
     def load(
         self,
@@ -75,11 +79,18 @@ class Serving:
             MismatchError: A folder is damaged.
         """
         metrics = self.metrics
-        opened = Opened(options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say)
+        trace: Callable[[], Trace] | None = None
+        if self.tracer is not None:
+            from grls.serve.telemetry import job_trace  # late: it needs an extra
+
+            trace = partial(job_trace, self.tracer)
+        opened = Opened(
+            options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say, trace=trace
+        )
         if self.answer.model is not None:
             from grls.serve.answers.answering import Answering  # late: a search does not need it
 
-            self.answering = Answering(self.answer, options.device, metrics.answers)
+            self.answering = Answering(self.answer, options.device, metrics.answers, trace)
             opened = opened._replace(prepare=self.answering.prepare)
         retrievers = open_served(options.folders, opened, numbers)
         if self.url_field != URL:
@@ -139,14 +150,20 @@ def serving_to_load(options: ServerOptions) -> Serving:
     """The state of a server whose retrievers are to be loaded.
 
     Raises:
-        ConfigError: A name cannot be used.
+        ConfigError: A name cannot be used, or an extra is missing.
         DataError: A file of queries or the token of the administrator cannot be used.
     """
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
-    url_field = options.url_field
-    return Serving({}, options.limits, admin, options.answer, examples, names, url_field=url_field)
+    tracer: Any = None
+    if options.telemetry is not None:
+        from grls.serve.telemetry import otlp_tracer  # late: it needs an extra
+
+        tracer = otlp_tracer()
+    return Serving(
+        {}, options.limits, admin, options.answer, examples, names, url_field=options.url_field, tracer=tracer
+    )
 
 
 def serving(request: Request) -> Serving:

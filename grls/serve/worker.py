@@ -29,7 +29,7 @@ from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, counting
+from grls.io.files import Part, PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 
@@ -51,11 +51,46 @@ class QueueFullError(GrlsError):
         self.seconds = seconds
 
 
+class LateError(GrlsError):
+    """Requests wait too long; the client may try again after so many seconds."""
+
+    def __init__(self, seconds: int):
+        super().__init__(f"requests wait too long for this retriever; try again in {seconds} s.")
+        self.seconds = seconds
+
+
+class GivenUpError(GrlsError):
+    """The clients of a job have gone."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody waits for this answer any more.")
+
+
 class ShutdownError(GrlsError):
     """The server ends, and accepts no further request."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down; send the request to another one, or later.")
+
+
+class Trace:
+    """Is told what happens to a job; this one listens to nothing (see :mod:`grls.serve.telemetry`)."""
+
+    def begins(self) -> None:
+        """The job leaves the queue."""
+
+    def encoded(self, seconds: float) -> None:
+        """An encoder has read for the batch of the job, for so many seconds until now."""
+
+    def hop(self, number: int) -> None:
+        """A hop is found, by its number from 1."""
+
+    def ends(self) -> None:
+        """The job is done, or withdrawn."""
+
+
+NO_TRACE = Trace()
+"""Of a job that nobody traces."""
 
 
 class Job(Protocol):
@@ -65,11 +100,13 @@ class Job(Protocol):
         future: Gets the result, or the error; cancelled when the client has gone.
         size: The number of its queries.
         tries: The number of times that it was begun.
+        trace: Is told what happens to it.
     """
 
     future: Future[Any]
     size: int
     tries: int
+    trace: Trace
 
     @property
     def key(self) -> Hashable:
@@ -91,6 +128,9 @@ class Worker:
         watch: Called after each batch that no job joins, with its number of queries and its seconds.
         spent: The counts to which the thread adds.
         joined: Called when queries have joined, with the number of queries that are searched then.
+        wait: Largest number of seconds that a job is expected to wait.
+        check: Called before a job waits, and before a batch; an error refuses the jobs.
+        trace: Makes the trace of a job, where its request asks for it; None: no traces.
     """
 
     def __init__(
@@ -101,8 +141,12 @@ class Worker:
         watch: Callable[[int, float], object],
         spent: PartCounts | None = None,
         joined: Callable[[int], object] = lambda _: None,
+        wait: float = math.inf,
+        check: Callable[[], object] = lambda: None,
+        trace: Callable[[], Trace] | None = None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
+        self._wait, self._check, self._trace = wait, check, trace
         self._spent, self._joined, self._joins = spent or PartCounts(), joined, False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -116,6 +160,10 @@ class Worker:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def counts(self) -> PartCounts:
+        """The counts to which the work for a batch adds."""
+        return self._spent if self._trace is None else _TracedCounts(self._spent, self._batch_jobs)
+
     @property
     def alive(self) -> bool:
         """Whether the thread runs, or has not been needed yet."""
@@ -126,13 +174,21 @@ class Worker:
 
         Raises:
             QueueFullError: Too many jobs wait.
+            LateError: The jobs that wait take too long.
             ShutdownError: The worker is closed.
         """
+        self._check()
         with self._changed:
             if self._closing:
                 raise ShutdownError
+            seconds = self._seconds * len(self._waiting)
             if len(self._waiting) >= self._most:
-                raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
+                raise QueueFullError(min(_LONGEST, max(1, math.ceil(seconds))))
+            if seconds > self._wait:
+                raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
+            if self._trace is not None:
+                job.trace = trace = self._trace()
+                job.future.add_done_callback(lambda _: trace.ends())
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
@@ -155,6 +211,7 @@ class Worker:
             while queries > 0 and self._waiting and self._waiting[0].key == key:
                 joined.append(self._waiting.popleft())
                 joined[-1].tries += 1
+                joined[-1].trace.begins()
                 queries -= joined[-1].size
         if joined:  # a search may go on for hours, so finished jobs are dropped
             self._batch_jobs[:] = [job for job in self._batch_jobs if not job.future.done()] + joined
@@ -246,9 +303,11 @@ class Worker:
         self._marked, self._joins = begun, False
         for job in batch:
             job.tries += 1
+            job.trace.begins()
         first = batch[0]
         try:
-            with counting(self._spent):
+            self._check()
+            with counting(self.counts()):
                 goes_on = first.work(tuple(batch), self)
             if goes_on:
                 with self._changed:
@@ -267,6 +326,25 @@ class Worker:
         now = perf_counter()
         self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
         self._marked = now
+
+
+class _TracedCounts(PartCounts):
+    """Counts for a thread, and tells the traces of its jobs."""
+
+    def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
+        super().__init__()
+        self._spent, self._jobs = spent, jobs
+
+    def add(self, part: Part, seconds: float, tokens: int) -> None:
+        """Add to a part."""
+        self._spent.add(part, seconds, tokens)
+        for job in self._jobs if part == "encoder" and seconds else ():
+            job.trace.encoded(seconds)
+
+    def hop(self, number: int) -> None:
+        """Report a hop."""
+        for job in self._jobs:
+            job.trace.hop(number)
 
 
 def deliver(job: Job, result: object) -> None:
@@ -300,6 +378,8 @@ class BatchKey(NamedTuple):
 
 class SearchJob:
     """A search of one request; its result is a list of hits for each query."""
+
+    trace = NO_TRACE
 
     def __init__(self, queries: Sequence[str], batch_key: BatchKey):
         self.queries, self.batch_key, self.size = queries, batch_key, len(queries)
@@ -335,7 +415,7 @@ class SearchJob:
         """The retrievals of its queries."""
         retriever, k, allow, pooled = self.batch_key
         lets = cast(LetsJoin, retriever)
-        plan = lets.plan if pooled else partial(plan_search, lets)
+        plan = lets.plan if pooled else partial(plan_search, lets, tell=lambda hops: self.trace.hop(hops.hop))
         return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
@@ -363,6 +443,8 @@ class StreamJob:
 
     ``emit`` is called with each hop, in the thread of the retriever.
     """
+
+    trace = NO_TRACE
 
     def __init__(
         self, retriever: Retriever, query: str, allow: Filter | None, emit: Callable[[StreamedHop], object]
@@ -423,6 +505,7 @@ class StreamJob:
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
             self._sent = hop.number
+            self.trace.hop(hop.number)
             self._emit(hop)
 
 
@@ -504,8 +587,31 @@ class JoiningJobs:
         self._plans += [JoiningPlan(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
 
 
+class _EndingCounts(PartCounts):
+    """Counts for a thread, whose work ends (:class:`GivenUpError`) with the next part once nobody waits."""
+
+    def __init__(self, spent: PartCounts, future: Future[Any]):
+        super().__init__()
+        self._spent, self._future = spent, future
+
+    def add(self, part: Part, seconds: float, tokens: int) -> None:
+        """Add to a part."""
+        self._spent.add(part, seconds, tokens)
+        if self._future.done():
+            raise GivenUpError
+
+    def hop(self, number: int) -> None:
+        """Report a hop."""
+        self._spent.hop(number)
+
+
 class CallJob:
-    """A call that needs the retriever for itself; its result is that of the function."""
+    """A call that needs the retriever for itself; its result is that of the function.
+
+    A call whose client goes ends after the step of a model that runs.
+    """
+
+    trace = NO_TRACE
 
     def __init__(self, function: Callable[[], Any]):
         self._function, self.size = function, 1
@@ -519,5 +625,6 @@ class CallJob:
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
-        deliver(self, self._function())
+        with counting(_EndingCounts(queue.counts(), self.future)):
+            deliver(self, self._function())
         return False

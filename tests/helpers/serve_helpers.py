@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import serve_extra  # noqa: F401
-import uvicorn
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
@@ -22,8 +23,10 @@ from grls.serve.answers.answering import Answering
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
+from grls.serve.run import HttpServer, bound
 from grls.serve.served import Opened, Served, Version
 from grls.serve.serving import Serving
+from grls.serve.start import address_of
 
 LETTERS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"], source="/place/letters")
 HOSTILE = [
@@ -96,9 +99,14 @@ def serving_of(
     limits: RequestLimits = USUAL_LIMITS,
     admin: bytes | None = None,
     answer: AnswerOptions = NO_ANSWERS,
+    tracer: Any = None,
 ) -> Serving:
-    serving = Serving({}, limits, admin, answer)
+    serving = Serving({}, limits, admin, answer, tracer=tracer)
     how = Opened("cpu", "float32", limits, serving.metrics.batch, serving.metrics.parts)
+    if tracer is not None:
+        from grls.serve.telemetry import job_trace
+
+        how = how._replace(trace=lambda: job_trace(tracer))
     if answer.model is not None:
         serving.answering = Answering(answer, "cpu", serving.metrics.answers)
         how = how._replace(prepare=serving.answering.prepare)
@@ -132,16 +140,22 @@ def client_of(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> TestClie
 def behind_socket(
     serving: Serving, access: AccessOptions = OPEN_ACCESS, tools: bool = False
 ) -> Iterator[str]:
-    app = create_app(serving, access, tools=tools)
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    with listening(create_app(serving, access, tools=tools), serving.limits) as (address, _):
+        yield address
+
+
+@contextmanager
+def listening(app: ASGIApp, limits: RequestLimits = USUAL_LIMITS) -> Iterator[tuple[str, HttpServer]]:
+    """The address of an application behind a socket, and its server, which a thread runs."""
+    server, sockets = HttpServer(app, limits), bound("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=(sockets,))
     thread.start()
+    address = address_of(*sockets[0].getsockname())
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield address, server
     finally:
         server.should_exit = True
         thread.join()

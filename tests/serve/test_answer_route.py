@@ -110,7 +110,7 @@ def test_without_a_language_model(client: TestClient) -> None:
     response = client.post("/v1/answer", json={"query": WHO})
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
-    assert "--answer.model" in response.json()["detail"]
+    assert "set answer.model in the file of --server" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,8 @@ def test_wrong_options(options: dict[str, Any], said: str) -> None:
         AnswerOptions(**options)
 
 
-def test_a_model_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", str(folder / "bm25"), "--answer.model", str(folder / "nowhere")]) == 1
+def test_a_model_that_is_not_there(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(f"answer: {{model: {folder / 'nowhere'}}}")
+    assert main(["serve", str(folder / "bm25"), f"--server={file}"]) == 1
     assert "nowhere" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from grls.cli import main
 from grls.serve import run
+from grls.serve.options import AccessOptions, FileOptions, RequestLimits, read_options
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "serve.md").read_text()
@@ -22,9 +23,23 @@ COMMANDS = [
 ]  # fmt: skip
 
 
+FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", GUIDE, re.M | re.S)
+
+
+def test_the_file_of_options_has_every_one_with_its_default(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(dict(FILES)["server.yaml"])
+    assert read_options(str(file)) == FileOptions()
+    for options in (RequestLimits(), AccessOptions()):
+        assert all(re.search(rf"^  {name}: ", file.read_text(), re.M) for name in vars(options))
+
+
 @pytest.mark.parametrize("line", COMMANDS)
-def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES:
+        Path(name).write_text(text)
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
     if "--ray" in line:
         pytest.importorskip("ray.serve", reason="needs the extra ray")
@@ -62,7 +77,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 def test_requests(asked: TestClient, path: str, body: str) -> None:
     response = asked.post(path, json=json.loads(body)) if body else asked.get(path)
     if path == "/v1/answer":  # this server has no language model; see test_answer_route
-        assert "--answer.model" in response.json()["detail"]
+        assert "answer.model" in response.json()["detail"]
     else:
         assert response.status_code == 200, response.text
 

@@ -18,7 +18,7 @@ def status(host: str, header: str, allowed: tuple[str, ...] = ()) -> int:
     response = TestClient(app).get("/health", headers={"Host": header})
     if response.status_code != 200:
         assert response.headers["content-type"] == "application/problem+json"
-        assert "--access.allowed_hosts" in response.json()["detail"]
+        assert "access.allowed_hosts in the file of --server" in response.json()["detail"]
         assert header == "" or header not in response.text
     return response.status_code
 

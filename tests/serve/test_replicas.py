@@ -62,8 +62,9 @@ def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     two = ("--ray=local", "--replicas=2", "--port=0")
     assert "nowhere" in ends(capsys, tmp_path / "nowhere", *two)
     assert "use --device cuda" in ends(capsys, folder, *two, "--device=cuda:1")
-    keys = ("--answer.model=gpt2", f"--answer.keys.folder={tmp_path}")
-    assert "start this server once without --ray" in ends(capsys, folder, *two, *keys)
+    keys = tmp_path / "server.yaml"
+    keys.write_text(f"answer: {{model: gpt2, keys: {{folder: {tmp_path}}}}}")
+    assert "start this server once without --ray" in ends(capsys, folder, *two, f"--server={keys}")
     assert "--replicas 1: --ray needs at least 2" in ends(capsys, folder, "--ray=local")
 
 

@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.serve.app import create_app
-from grls.serve.options import ServerOptions
-from grls.serve.run import bound, uvicorn_server
+from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
+from grls.serve.run import bound
 from grls.serve.serving import serving_to_load
 from grls.serve.start import address_of, say
 
@@ -156,6 +156,7 @@ with TestClient(create_app(serving)) as client:
     assert client.get("/v1/retrievers").json()
     assert client.post("/v1/search", json={"query": "alert"}).json()["results"]
 loaded = {"torch", "transformers", "dspy", "sklearn", "sentence_transformers"} & set(sys.modules)
+loaded |= {"opentelemetry.sdk", "grls.serve.telemetry"} & set(sys.modules)
 assert not loaded, loaded
 """
     done = subprocess.run([sys.executable, "-c", program, str(hostile)], capture_output=True, text=True)
@@ -174,12 +175,6 @@ assert not loaded, loaded
 )
 def test_the_address_to_open(host: str, port: int, address: str) -> None:
     assert address_of(host, port) == address
-
-
-def test_headers_are_read_by_the_parser_that_limits_them() -> None:
-    async def app(*_: object) -> None: ...
-
-    assert uvicorn_server(app, 1.0).config.http == "h11"
 
 
 def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
@@ -201,13 +196,13 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
         (["nowhere"], "nowhere"),
         (["{one}", "{one}"], "write name=folder"),
         (["{one}", "--port", "70000"], "between 0 and 65,535"),
-        (["{one}", "--limits.queue", "0"], "limits.queue must be above 0"),
-        (["{one}", "--access.keys", "nowhere"], "no such file"),
-        (["{one}", "--access.admin", "nowhere"], "no such file"),
-        (["{one}", "--access.origins", '["*"]'], "expected an origin"),
+        (["{one}", "--server", "nowhere.yaml"], "--server nowhere.yaml: there is no such file"),
+        (["{one}", "--limits.queue", "5"], "there is no option --limits.queue"),
         (["{one}", "--replicas", "2"], "--replicas 2: one process is one replica; add --ray local"),
         (["{one}", "--replicas", "0"], "replicas must be at least 1"),
         (["{one}", "--mcp", "stdio", "--ray", "local"], "leave --ray out"),
+        (["{one}", "--mcp", "stdio", "--telemetry", "otlp"], "leave --telemetry out"),
+        (["{one}", "--telemetry", "zipkin"], "--telemetry"),
     ],
 )
 def test_wrong_options(
@@ -216,6 +211,52 @@ def test_wrong_options(
     folder = hostile_folder(tmp_path / "one")
     assert main(["serve", *(option.format(one=folder) for option in options)]) in (1, 2)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits: {queu: 3}", "there is no option limits.queu; did you mean limits.queue?"),
+        ("limts: {queue: 3}", "there is no option limts.queue; did you mean limits.queue?"),
+        ("answer: {dsp: {branch: 3}}", "answer.dsp.branches?"),
+        ("limits: {queue: many}", "limits.queue: expected a whole number"),
+        ("limits: {queue: 0}", "limits.queue must be above 0, got 0."),
+        ("answer: {k: 4}", "answer.k needs a language model: give answer.model."),
+        ('access: {origins: ["*"]}', "access.origins: expected an origin"),
+        ("access: {keys: nowhere}", "nowhere: no such file"),
+        ("access: {admin: nowhere}", "nowhere: no such file"),
+        ("limits: 3", "limits holds options: write them below it, got 3."),
+        ("answer: {dsp: [3]}", "answer.dsp holds options"),
+        ("limits: [", "cannot be read as options in YAML"),
+        ("3", "holds no options"),
+    ],
+)
+def test_a_wrong_file_of_options(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = hostile_folder(tmp_path / "one"), tmp_path / "server.yaml"
+    file.write_text(text)
+    assert main(["serve", str(folder), f"--server={file}", "--port=0"]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert "--" not in error
+    if "nowhere" not in text:
+        assert error.startswith(f"error: {file}")
+        assert error.count("server.yaml") == 1
+
+
+def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_options(None) == FileOptions()
+    file = tmp_path / "server.json"
+    file.write_text('{"limits": {"queue": 3}, "access": {"origins": ["https://a.b"], "rate": 2}}')
+    options = read_options(str(file))
+    assert options == FileOptions(RequestLimits(queue=3), AccessOptions(origins=("https://a.b",), rate=2.0))
+    file.write_text("answer: {model: m, methods: [riches, direct], dsp: {rounds: 3}}")
+    answer = read_options(str(file)).answer
+    assert (answer.methods, answer.dsp.rounds, answer.k) == (("riches", "direct"), 3, 3)
+    with pytest.raises(SystemExit):
+        main(["serve", "--help", "all"])
+    assert len(re.findall(r"^  (?:-h, )?--\w", capsys.readouterr().out, re.M)) <= 20
 
 
 def test_without_its_packages(

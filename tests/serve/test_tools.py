@@ -418,15 +418,16 @@ def test_over_http(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--mcp", "stdio", "--access.rate", "3"], "leave --access out"),
-        (["--mcp", "stdio", "--answer.model", "m"], "leave --answer out"),
-        (["--mcp", "pigeon"], "--mcp"),
+        ("access: {rate: 3}", "leave access out"),
+        ("answer: {model: m}", "leave answer out"),
+        ("", "--mcp"),
     ],
 )
-def test_wrong_options(
-    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", str(hostile_folder(tmp_path / "one")), *options]) in (1, 2)
+def test_wrong_options(tmp_path: Path, options: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(options)
+    given = ["--mcp", "stdio", f"--server={file}"] if options else ["--mcp", "pigeon"]
+    assert main(["serve", str(hostile_folder(tmp_path / "one")), *given]) in (1, 2)
     assert said in capsys.readouterr().err
 
 

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from grls.data.codec import SPECIAL_TOKENS
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.io.ending import without_weight_bars
-from grls.io.files import read_json
+from grls.io.files import note_mapped, read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -337,12 +337,14 @@ def _brings_code(name: str) -> IncompleteError:
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder without weights that can be opened safely.
+    """Refuse a folder without weights that can be opened safely; the others are mapped into memory.
 
     Raises:
         IncompleteError: It has no weights, or only pickles.
     """
     folder = Path(source)
+    for file in folder.glob("*.safetensors"):
+        note_mapped(file)
     if not folder.is_dir() or any(folder.glob("*.safetensors*")):
         return
     pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))

@@ -26,7 +26,7 @@ from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError
 from grls.io.ending import require
 from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
@@ -34,7 +34,17 @@ from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import BatchKey, SearchJob, ShutdownError, Worker, deliver, deliver_error
+from grls.serve.worker import (
+    NO_TRACE,
+    BatchKey,
+    GivenUpError,
+    SearchJob,
+    ShutdownError,
+    Trace,
+    Worker,
+    deliver,
+    deliver_error,
+)
 
 
 class Answering:
@@ -44,19 +54,25 @@ class Answering:
         options: Model and options.
         device: The device of the model.
         watch: Called after each batch with its number of questions and its seconds.
+        trace: Makes the trace of a question; None: no traces.
 
     Raises:
         ConfigError: There is no such model, or an extra is missing.
     """
 
     def __init__(
-        self, options: AnswerOptions, device: str, watch: Callable[[int, float], object] = lambda *_: None
+        self,
+        options: AnswerOptions,
+        device: str,
+        watch: Callable[[int, float], object] = lambda *_: None,
+        trace: Callable[[], Trace] | None = None,
     ):
         self.options = options
         self._loaded: Loaded | None = None
         self._programs: ServedPrograms | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
-        self.worker = Worker("grls-serve-answers", options.queue, options.reader.batch_size, watch)
+        size = options.reader.batch_size
+        self.worker = Worker("grls-serve-answers", options.queue, size, watch, trace=trace)
         assert options.model is not None
         with shared_models():
             if not options.is_remote:
@@ -253,6 +269,8 @@ class AnswerJob:
     ``answer`` answers several jobs of one key.
     """
 
+    trace = NO_TRACE
+
     def __init__(
         self,
         query: Query,
@@ -286,13 +304,6 @@ class AnswerJob:
                 if not job.future.done():
                     job.work([job], queue)
         return False
-
-
-class GivenUpError(GrlsError):
-    """The clients of an answer have gone."""
-
-    def __init__(self) -> None:
-        super().__init__("nobody waits for this answer any more.")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError, Option, at_least
-from grls.io.recipes import list_texts, rare
+from grls.io.recipes import list_texts
 
 AnswerMethod = Literal[
     "direct",
@@ -51,14 +51,14 @@ class AnswerOptions:
 
     model: str | None = None
     methods: tuple[AnswerMethod, ...] = ("direct",)
-    k: int = rare(3)
-    tokens: int = rare(256)
-    queue: int = rare(32)
-    reader: FollowUpOptions = rare(USUAL_FOLLOW_UP)
-    keys: KeyOptions = rare(USUAL_KEYS)
-    prompt: PromptOptions = rare(USUAL_PROMPT)
-    search: InterleaveOptions = rare(USUAL_INTERLEAVE)
-    dsp: ProgramOptions = rare(USUAL_PROGRAM)
+    k: int = 3
+    tokens: int = 256
+    queue: int = 32
+    reader: FollowUpOptions = USUAL_FOLLOW_UP
+    keys: KeyOptions = USUAL_KEYS
+    prompt: PromptOptions = USUAL_PROMPT
+    search: InterleaveOptions = USUAL_INTERLEAVE
+    dsp: ProgramOptions = USUAL_PROGRAM
 
     def __post_init__(self) -> None:
         list_texts(self, "methods")
@@ -83,7 +83,7 @@ class AnswerOptions:
         elif self.is_remote and not set(self.methods) <= set(PROGRAMS):
             raise ConfigError(
                 "a model that is served elsewhere answers by programs alone: name some of "
-                f"{', '.join(PROGRAMS)} as answer.methods."
+                f"{', '.join(PROGRAMS)} as {Option('answer.methods')}."
             )
 
     @property

@@ -74,11 +74,21 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     check_queries(queries, state.limits)
     check_limit("k", body.k, state.limits.k)
     version, retriever, allow = retrieval_of(state, body, body.hops)
+    request_key = body.model_dump_json()
+    content = version.answers.get(request_key)
+    if content is not None:
+        state.metrics.cached(version.name)
+        return Response(content, media_type="application/json")
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
-    results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
+    results = []
+    for query, hits in zip(queries, rankings, strict=True):
+        results.append(result_body(query, hits, body.metadata))
+        await asyncio.sleep(0)  # other requests, such as for /health, come in between
     response = FoundBody(retriever=version.name, version=version.number, results=results)
-    return Response(response.model_dump_json(), media_type="application/json")  # FastAPI would check it again
+    content = response.model_dump_json()
+    version.answers.put(request_key, content)
+    return Response(content, media_type="application/json")  # FastAPI would check a body again
 
 
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
@@ -375,7 +385,10 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     state.check_loaded()
     answering, limits = state.answering, state.limits
     if answering is None:
-        text = f"this server has no language model: start it with {Option('answer.model')}, or send searches."
+        text = (
+            "this server has no language model: set answer.model in the file of "
+            f"{Option('server')}, or send searches."
+        )
         raise RefusalError(404, text)
     known = answering.options.methods
     method = body.method or known[0]

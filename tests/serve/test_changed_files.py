@@ -1,0 +1,75 @@
+"""Files of a served folder that are changed in place."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from serve_helpers import client_of, serving_of
+
+import grls
+from grls.index import array
+from grls.io.files import noting_mapped
+from grls.retrieve import encoded
+
+ASK: dict[str, Any] = {"query": ["is the otter calm ?", "is the lynx quick ?"], "k": 3}
+
+
+@pytest.mark.parametrize("kind", ["generative", "dense"])
+def test_a_small_index_is_in_memory(kinds: Path, tmp_path: Path, kind: str) -> None:
+    folder = shutil.copytree(kinds / kind, tmp_path / "one")
+    with client_of(serving_of({"one": folder})) as client:
+        before = client.post("/v1/search", json=ASK).json()
+        for file in folder.rglob("*.npy"):
+            os.truncate(file, 0)
+        assert client.post("/v1/search", json=ASK).json() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut"), [("generative", "*.npy"), ("dense", "*.npy"), ("dense", "*.safetensors")]
+)
+def test_a_large_index_or_a_model_that_is_changed_is_not_searched(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cut: str
+) -> None:
+    folder = shutil.copytree(kinds / kind, tmp_path / "one")
+    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(array.map_array, "__defaults__", (0,))
+    with client_of(serving_of({"one": folder})) as client:
+        expected = grls.load(folder, device="cpu").search(ASK["query"], 3)
+        found = client.post("/v1/search", json=ASK).json()["results"]
+        assert [[hit["id"] for hit in row["hits"]] for row in found] == [
+            [hit.id for hit in hits] for hits in expected
+        ]
+        file = max(folder.rglob(cut), key=lambda file: file.stat().st_size)
+        shutil.copy(file, tmp_path / "new")
+        (tmp_path / "new").rename(file)  # replaced: the process still has the former file
+        assert client.post("/v1/search", json=ASK).status_code == 200
+    with client_of(serving_of({"one": folder})) as client:
+        os.truncate(file, 100)
+        for ask in (ASK, ASK | {"k": 2}):
+            refused = client.post("/v1/search", json=ask)
+            assert refused.status_code == 503
+            assert "was changed while it is served" in refused.json()["detail"]
+            assert str(tmp_path) not in refused.text
+        assert client.get("/health").status_code == 200
+
+
+def test_arrays_of_embeddings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, file = np.arange(6, dtype=np.float32).reshape(3, 2), tmp_path / "vectors.safetensors"
+    save_file({"vectors": vectors, "bounds": np.arange(4)}, file)
+    kinds = {"vectors": ("F32",), "bounds": ("I64",)}
+    with noting_mapped() as noted:
+        small = encoded.map_tensors(file, kinds)
+    assert not noted
+    monkeypatch.setattr(encoded, "CHECKED_BYTES", 0)
+    with noting_mapped() as noted:
+        large = encoded.map_tensors(file, kinds)
+    assert list(noted) == [file]
+    assert not small["vectors"].flags.writeable
+    for arrays in (small, large):
+        assert (arrays["vectors"].tolist(), arrays["bounds"].tolist()) == (vectors.tolist(), [0, 1, 2, 3])
+    os.truncate(file, 0)
+    assert (small["vectors"] == vectors).all()
