@@ -46,7 +46,7 @@ def train(steps: int, arguments: Sequence[str]) -> None:
             raise SystemExit
         return step(module, *batch)
 
-    GeneratorModule.training_step = counted  # type: ignore[method-assign]
+    GeneratorModule.training_step = counted  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
         grls(["train", *arguments, "--output", f"{folder}/run"])
     raise SystemExit(f"the training has fewer than {_FIRST + steps + 1} steps: lower --steps.")

@@ -240,7 +240,7 @@ class BeamRun:
     In the plain search, a query has the slot of its number.
 
     Attributes:
-        options: The search, with its options.
+        threshold: See :class:`Decoder`.
         queries: ``[S]`` the query of each slot.
         k_of_slot: ``[S]`` the number of passages that each slot's query wants.
         results: ``[S]`` the finished prefixes of each slot's query, (score, state), best first.
@@ -248,7 +248,7 @@ class BeamRun:
         gathering: Collects the candidates that are not continued; None: nobody wants them.
     """
 
-    options: BeamSearch
+    threshold: float | None
     queries: Ints
     k_of_slot: list[int]
     results: list[list[tuple[float, int]]]
@@ -287,10 +287,10 @@ class BeamRun:
         if self.masses is not None:  # except with a prior of negative weight
             best_possible = best_possible + self.masses.rise(slots[live], states[live])
         exceeds = best_possible > worst[slots[live]]
-        if self.gathering is not None and self.options.threshold is not None:
+        if self.gathering is not None and self.threshold is not None:
             best = np.array([results[0][0] if results else -np.inf for results in self.results])
             np.maximum.at(best, slots[live], best_possible)
-            exceeds &= best_possible >= best[slots[live]] - self.options.threshold
+            exceeds &= best_possible >= best[slots[live]] - self.threshold
         live = live[exceeds]
         if self.gathering is not None:  # the candidates that are not continued
             left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
@@ -315,7 +315,8 @@ class _PlainRun(BeamRun):
         gathering: Gathering | None = None,
     ):
         self.gathering = gathering
-        self.options = self.decoder = decoder
+        self.decoder = decoder
+        self.threshold = decoder.threshold
         self.index = decoder.index
         self.inputs = inputs
         self.k = k

@@ -99,6 +99,7 @@ class _FastRun(BeamRun, SlotRun):
     def __init__(self, decoder: FastDecoder, request: SearchRequest):
         super().__init__(decoder, request)
         slots = len(self.queries)
+        self.threshold = decoder.threshold
         self.lazy = decoder.mode == "renormalized"
         self.session = decoder.generator.open_trees(slots, self.longest)
         self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written

@@ -315,17 +315,17 @@ def _attend_in_trees(
     heads, groups, width = query.shape[1], key.shape[1], query.shape[3]
     outputs = []
     for nodes, bias, plain in getattr(module.config, _TREES):
-        own = query[0, :, nodes], key[0, :, nodes], value[0, :, nodes]
+        rows, keys, values = query[0, :, nodes], key[0, :, nodes], value[0, :, nodes]
         if plain:
-            rows = own[0].reshape(groups, -1, width)  # [h, H / h * n, c]
-            scores = rows @ own[1].transpose(1, 2) * (width**-0.5 if scale is None else scale)
+            rows = rows.reshape(groups, -1, width)  # [h, H / h * n, c]
+            scores = rows @ keys.transpose(1, 2) * (width**-0.5 if scale is None else scale)
             weights = (scores.unflatten(1, (-1, len(bias))).float() + bias).softmax(-1).to(query.dtype)
             weights = functional.dropout(weights, dropout, module.training)
-            attended = (weights.flatten(1, 2) @ own[2]).view(heads, -1, width)
+            attended = (weights.flatten(1, 2) @ values).view(heads, -1, width)
         else:
             attended = functional.scaled_dot_product_attention(
-                *(part[None] for part in own), attn_mask=bias.to(query.dtype), dropout_p=dropout, scale=scale,
-                enable_gqa=groups < heads,
+                rows[None], keys[None], values[None], attn_mask=bias.to(query.dtype), dropout_p=dropout,
+                scale=scale, enable_gqa=groups < heads,
             )[0]  # fmt: skip
         outputs.append(attended.transpose(0, 1))
     return torch.cat(outputs)[None], None
