@@ -371,7 +371,10 @@ class Command:
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
-_RARE = {"name", "query_filters", "tokenizer", "verify"}
+_RARE = {
+    "dev_share", "drop_leaks", "drop_missing", "max_proofs", "name", "query_filters", "ratios", "seed",
+    "tokenizer", "verify",
+}  # fmt: skip
 """Options of commands that are rarely set; see :func:`grls.io.recipes.rare`."""
 _CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
 _VERIFY = (

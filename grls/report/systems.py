@@ -354,9 +354,7 @@ def read_quoted(path: str | Path) -> Quoted:
         means = {m: value / 100 for m, value in zip(measures, row["points"].values(), strict=True)}
         source = "; ".join(filter(None, (row["source"], row.get("setting"))))
         rows[name] = SystemScores(name, means, {}, {}, None, source=source)
-    counts: dict[str, int] = {
-        name: content[name] for name in ("queries", "passages") if name in content
-    }
+    counts: dict[str, int] = {name: content[name] for name in ("queries", "passages") if name in content}
     return Quoted(tuple(rows.values()), counts, file)
 
 
