@@ -29,27 +29,27 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(70_100, 66_000),
-    "modules of grls": Bound(351, 360),
-    "lines of tests": Bound(51_000, 48_000),
-    "functions": Bound(3_655, 3_600),
-    "private functions called once": Bound(252, 450),
-    "modules with one importer": Bound(44, 50),
+    "lines of grls": Bound(72_220, 66_000),
+    "modules of grls": Bound(358, 360),
+    "lines of tests": Bound(52_510, 48_000),
+    "functions": Bound(3_765, 3_600),
+    "private functions called once": Bound(261, 450),
+    "modules with one importer": Bound(47, 50),
     "modules that name done_bias": Bound(3, 3),
     "option places": Bound(450, 450),
     "distinct options": Bound(176, 200),
     "grls.load: files": Bound(38, 30),
-    "grls.load: functions": Bound(264, 130),
+    "grls.load: functions": Bound(266, 130),
     "search, one step: files": Bound(31, 20),
     "search, one step: functions": Bound(210, 110),
     "search until DONE: files": Bound(40, 24),
-    "search until DONE: functions": Bound(275, 125),
+    "search until DONE: functions": Bound(276, 125),
     "grls search: files": Bound(56, 42),
-    "grls search: functions": Bound(451, 240),
+    "grls search: functions": Bound(455, 240),
     "BM25(texts).search: files": Bound(23, 12),
     "BM25(texts).search: functions": Bound(178, 60),
     "grls fuse: files": Bound(25, 18),
-    "grls fuse: functions": Bound(212, 90),
+    "grls fuse: functions": Bound(214, 90),
 }
 
 

@@ -346,12 +346,12 @@ def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:
     """
     python = ArithmeticError, EOFError, LookupError, RecursionError, SyntaxError, TokenError, TypeError
     try:
-        if file.stat().st_size <= small:
-            array: Array = np.load(file, allow_pickle=False)
-            array.setflags(write=False)
-            return array
-        note_mapped(file)
         mapped: Array = np.lib.format.open_memmap(file, mode="r").view(np.ndarray)
+        if file.stat().st_size <= small:
+            mapped = mapped.copy()
+            mapped.setflags(write=False)
+            return mapped
+        note_mapped(file)
     except python as error:
         raise ValueError(f"{type(error).__name__} in its header") from None
     return mapped

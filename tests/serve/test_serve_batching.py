@@ -25,7 +25,16 @@ from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.serve.options import RequestLimits
-from grls.serve.worker import BatchKey, CallJob, JoiningJobs, SearchJob, ShutdownError, Worker, deliver
+from grls.serve.worker import (
+    NO_TRACE,
+    BatchKey,
+    CallJob,
+    JoiningJobs,
+    SearchJob,
+    ShutdownError,
+    Worker,
+    deliver,
+)
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -390,7 +399,7 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
 class Recorded:
     """A job that goes with all others; the sizes of the batches are recorded."""
 
-    key, size, tries = "all", 1, 0
+    key, size, tries, trace = "all", 1, 0, NO_TRACE
 
     def __init__(self, batches: list[int], gate: threading.Event):
         self.future: Future[None] = Future()

@@ -29,7 +29,7 @@ from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
 from grls.serve.routes.search import describe_retrievers, json_score, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
-from grls.serve.tools.stdio import Connection, aside, instructions
+from grls.serve.tools.stdio import LineClient, aside, instructions
 from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
 
@@ -67,7 +67,7 @@ def tool_server(serving: Serving) -> Any:
     return _server(serving.loading or serving.retrievers, opened)
 
 
-def serve_lines(options: ServerOptions, client: Connection) -> None:
+def serve_lines(options: ServerOptions, client: LineClient) -> None:
     """Answer a client at standard input and output until the input ends; the retrievers are opened meanwhile.
 
     Raises:
@@ -90,7 +90,7 @@ def serve_lines(options: ServerOptions, client: Connection) -> None:
     anyio.run(_serve_lines, client, opened)
 
 
-async def _serve_lines(client: Connection, opened: Callable[[], Serving]) -> None:
+async def _serve_lines(client: LineClient, opened: Callable[[], Serving]) -> None:
     handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
 
     async def later() -> Serving:

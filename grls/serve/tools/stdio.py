@@ -28,7 +28,7 @@ _ENVELOPE = ("protocolVersion", "clientInfo", "clientCapabilities")
 """What the metadata of each such request names."""
 
 
-class Connection(NamedTuple):
+class LineClient(NamedTuple):
     """A client at standard input and output.
 
     Attributes:
@@ -44,7 +44,7 @@ class Connection(NamedTuple):
     answer: Mapping[str, Any] | None
 
 
-def connect(options: ServerOptions) -> Connection:
+def connect(options: ServerOptions) -> LineClient:
     """Wait for the first line of a client, and answer it if it is the request by which one connects.
 
     Raises:
@@ -63,7 +63,7 @@ def connect(options: ServerOptions) -> Connection:
     if answer is not None:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-    return Connection(tuple(names), lines, first, answer)
+    return LineClient(tuple(names), lines, first, answer)
 
 
 def aside(text: str) -> None:
