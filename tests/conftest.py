@@ -42,6 +42,7 @@ SLOW = (
     "serve/test_soak.py",
     "site/test_notebooks.py::test_a_notebook_runs[table]",
     "train/core/test_malloc_trim.py",
+    "train/chains/test_chain_fit.py::test_the_benchmark_of_steps",
     "train/stages/test_ddp.py::test_a_",
     "train/stages/test_resume.py::test_a_run_that_is_resumed_with_other_options",
     "train/stages/test_resume.py::test_a_run_that_sigterm_ends",
