@@ -31,7 +31,7 @@ class Bound(NamedTuple):
 BOUNDS = {
     "lines of grls": Bound(72_220, 66_000),
     "modules of grls": Bound(358, 360),
-    "lines of tests": Bound(52_510, 48_000),
+    "lines of tests": Bound(52_520, 48_000),
     "functions": Bound(3_765, 3_600),
     "private functions called once": Bound(261, 450),
     "modules with one importer": Bound(47, 50),
