@@ -29,8 +29,8 @@ from benchmarks.common import machine, print_table
 _FIRST = 3
 
 
-def train(steps: int, arguments: Sequence[str]) -> None:
-    """Begin a training in this process, and print a line of JSON after so many steps: what a step took."""
+def train(steps: int, file: str, arguments: Sequence[str]) -> None:
+    """Begin a training in this process, and write JSON to a file after so many steps: what a step took."""
     from grls.cli import main as grls
     from grls.train.core.module import GeneratorModule
 
@@ -42,7 +42,7 @@ def train(steps: int, arguments: Sequence[str]) -> None:
         seen.append((time.perf_counter(), used.ru_utime + used.ru_stime, used.ru_minflt))
         if len(seen) > _FIRST + steps:
             spent = (np.array(seen[-1]) - seen[_FIRST]) / steps
-            print(json.dumps([*spent.tolist(), used.ru_maxrss / 1e6]), flush=True)
+            Path(file).write_text(json.dumps([*spent.tolist(), used.ru_maxrss / 1e6]), encoding="utf-8")
             raise SystemExit
         return step(module, *batch)
 
@@ -62,18 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     codes = {"this code": str(Path(__file__).parents[1])}
     if options.rival is not None:
         codes["rival"] = str(Path(options.rival).absolute())
-    program = f"import runpy; runpy.run_path({__file__!r})['train']({options.steps}, {training!r})"
     measured: dict[str, list[list[float]]] = {name: [] for name in codes}
-    for _ in range(options.repeats):
-        for name, code in codes.items():
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "step.json")
+        for name, code in [*codes.items()] * options.repeats:
             paths = os.pathsep.join([code, os.environ.get("PYTHONPATH", "")])
-            environment = {**os.environ, "PYTHONPATH": paths}
+            call = f"['train'](*{(options.steps, str(file), training)!r})"
             done = subprocess.run(
-                [sys.executable, "-P", "-c", program], env=environment, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-P", "-c", f"import runpy; runpy.run_path({__file__!r}){call}"],
+                env={**os.environ, "PYTHONPATH": paths},
+                stdout=2,  # the lines of the training
             )
             if done.returncode:
                 raise SystemExit(f"{name}: the training ended with {done.returncode}, see above.")
-            measured[name].append(json.loads(done.stdout.splitlines()[-1]))
+            measured[name].append(json.loads(file.read_text(encoding="utf-8")))
     rows = []
     for name, runs in measured.items():
         wall, processor, pages, memory = np.median(runs, axis=0)
