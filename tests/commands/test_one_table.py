@@ -12,13 +12,17 @@ from small_data import write_small
 
 import grls
 from grls.cli import main
+from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.perturbed import PERTURBATIONS, perturbed
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.significance import compare
 from grls.report.blocks import Cell, Table
+from grls.report.stress import grow
 from grls.report.systems import read_quoted
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.registry import Opening
 
 QUOTED = Path(__file__).parents[2] / "benchmarks" / "quoted"
 
@@ -180,6 +184,20 @@ def test_a_corpus_that_arrives_in_parts(place: Path) -> None:
             mean = (old * count + new * (len(queries) - count)) / len(queries)
             assert mean == pytest.approx(100 * means["hops"]["R@2"], abs=0.1)
     assert (place / "grown-growth.csv").read_text().startswith("retriever,step,passages,")
+
+
+def test_what_a_part_pushes_from_the_first_place_is_forgotten(tmp_path: Path) -> None:
+    """The second part has a passage that is nearer to the words of the first query than its gold passage."""
+    texts = {"old": "otters sleep by day", "other": "herons wade", "near": "otters sleep", "new": "moles dig"}
+    corpus = Corpus.from_passages([Passage(name, text) for name, text in texts.items()], "the test")
+    BM25Retriever(corpus).save_pretrained(tmp_path / "words")
+    queries, qrels = [Query("1", "otters sleep"), Query("2", "moles dig")], {"1": {"old": 1}, "2": {"new": 1}}
+    (tmp_path / "steps").mkdir()
+    rows = grow(tmp_path / "words", corpus, queries, qrels, 2, "R@1", 4, tmp_path / "steps", Opening("cpu"))
+    shown = [[cell.text for cell in row] for row in rows]
+    # step, passages, old queries, their R@1, forgetting, new queries, their R@1
+    assert shown[0][2:7] == ["0", "–", "–", "1", "100.0"]
+    assert shown[1][2:7] == ["1", "0.0", "100.0", "1", "100.0"]
 
 
 def test_what_perturbed_queries_lose(place: Path, capsys: Capsys, caplog: pytest.LogCaptureFixture) -> None:
