@@ -150,8 +150,9 @@ def test_what_a_killed_process_left_goes_with_the_next_folder(temporary: Path) -
     left = run_script(temporary, "import os; os.kill(os.getpid(), 9)", code=-9)
     assert left.is_dir()
     live = HeldFolder()
+    assert live.path.is_dir()
     assert not left.exists()
-    HeldFolder()
+    assert HeldFolder().path != live.path
     assert live.path.is_dir()
 
 
@@ -165,4 +166,4 @@ def test_a_forked_process_leaves_the_folders_of_its_parent(temporary: Path) -> N
 def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     (temporary / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(temporary / "file" / "below"))
-    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", HeldFolder)
+    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", lambda: HeldFolder().path)
