@@ -191,7 +191,8 @@ class Corpus:
         Raises:
             ConfigError: They are no whole numbers, or the corpus has no such passage.
         """
-        return [str(i) for i in self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()]
+        names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
+        return names
 
     def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
         """The numbers of passages as rows of the table; others are refused (ConfigError)."""
@@ -200,8 +201,8 @@ class Corpus:
             rows = rows.tolist()
         if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
             rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
-        wrong = [number for number in rows if not 0 <= number < len(self)]
-        if wrong:
+        if len(rows) and not 0 <= min(rows) <= max(rows) < len(self):
+            wrong = [number for number in rows if not 0 <= number < len(self)]
             raise ConfigError(
                 f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
                 f"{counted(len(self), 'passage')}, numbered from 0."
@@ -271,7 +272,7 @@ class Corpus:
         Raises:
             DataError: An id is used twice.
         """
-        ids = [str(name) for name in passages._ids.to_pylist()]
+        ids: list[str] = passages._ids.to_pylist()
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
         taken += [name for name, times in Counter(ids).items() if times > 1]
         if taken:
