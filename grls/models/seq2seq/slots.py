@@ -311,19 +311,20 @@ class Seq2SeqGenerator:
 
     Args:
         model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
+        tried: Whether it has passed :func:`plant`.
 
     Raises:
         ConfigError: The model has no output head or no decoder start token.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, tried: bool = False):
         self.model = model
         self.cache_name = cache_argument(model)
         self.start_token = start_token(model)
         self.pad_token = int(model.config.pad_token_id or 0)
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
-        self.head = Head(model)
+        self.head = Head(model, tried or None)
         _ = self.head.linear  # tested now, before searches share the model
 
     @property

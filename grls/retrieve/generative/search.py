@@ -82,13 +82,15 @@ class DecodedPassages:
         removed: Collection[int] = (),
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
+        tried: bool = False,
     ):
         self.model = model
         self.codec = codec
         self.rescore_input = rescore_input
         self.options = options or SearchOptions()
         self.stages = tuple(stages)
-        self._plain = plain_generator(model)
+        self._tried = tried
+        self._plain = plain_generator(model, tried)
         # The options and the index of the fast searches, and on device or not -> search.
         self._decoders: tuple[tuple[object, ...], ConstraintIndex, dict[bool, SlotDecoder]] | None = None
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
@@ -97,7 +99,7 @@ class DecodedPassages:
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:
         """The model for the fast search; None: it cannot run in slots."""
-        return slot_model(self._plain)
+        return slot_model(self._plain, self._tried)
 
     @property
     def reads_on(self) -> bool:

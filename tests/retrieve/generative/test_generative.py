@@ -29,10 +29,12 @@ from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, Mis
 from grls.evaluation.evaluate import evaluate_run
 from grls.index import build_index, index_sequences
 from grls.io.files import write_json
+from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained
 from grls.models.load.language import CausalLM
 from grls.models.precision import is_packed, packs
+from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -43,7 +45,7 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import read_spec
+from grls.retrieve.spec import read_spec, update_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 
@@ -72,6 +74,33 @@ def test_a_round_trip_changes_no_hit(retriever: GenerativeRetriever, saved: Path
     assert back.codec.limits == retriever.codec.limits
     assert sorted(f.name for f in saved.iterdir()) == ["corpus.jsonl", "grls.json", "index", "model"]
     assert not [f for f in saved.rglob("*") if f.suffix in (".bin", ".pkl", ".pt")], "no pickle"
+
+
+@pytest.mark.parametrize("causal_model", [False, True])
+def test_a_model_is_tried_again_only_with_another_version_or_config(
+    saved: Path,
+    causal: GenerativeRetriever,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    causal_model: bool,
+) -> None:
+    if causal_model:
+        saved = tmp_path / "causal"
+        causal.save_pretrained(saved)
+    part, kind = ("causal", CausalTrees) if causal_model else ("seq2seq", Seq2SeqTrees)
+    trials: list[Any] = []
+    monkeypatch.setattr(f"grls.models.{part}.slots._agrees", trials.append)  # returns None: it does not agree
+    opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
+    assert isinstance(opened.trees, kind)
+    assert not trials
+    known = read_spec(saved)["tried"]
+    for name, tried in (*((name, {**known, name: "0"}) for name in known), ("none", None)):
+        update_spec(saved, {"tried": tried})
+        assert GenerativeRetriever.from_pretrained(saved, device="cpu").trees is None, name
+    assert len(trials) == len(known) + 1
+    opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
+    opened.save_pretrained(tmp_path / "unfit")
+    assert "tried" not in read_spec(tmp_path / "unfit")
 
 
 @pytest.mark.parametrize("precision", ["float16-weights", "int8", "auto"])
