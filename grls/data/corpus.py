@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ class Corpus:
         corpus = cls(table, str(file), facts)
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
-        facts.get("ids", lambda: corpus._refuse_repeated_ids(file))
+        facts.get("ids", partial(corpus._refuse_repeated_ids, file))
         import pyarrow.compute as pc
 
         # Not by `numbers`, which would hash all ids.
@@ -243,13 +243,13 @@ class Corpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all ids, titles and texts in order."""
-        batches = (json.dumps(batch, ensure_ascii=False) for batch in self.batches())
-        return self._facts.get("fingerprint", lambda: _digest(batches))
+        texts = map(partial(json.dumps, ensure_ascii=False), self.batches())
+        return self._facts.get("fingerprint", partial(_digest, texts))
 
     @cached_property
     def metadata_fingerprint(self) -> str:
         """SHA-256 of the metadata of all passages in order; filters depend on them."""
-        return self._facts.get("metadata", lambda: _digest(map(json.dumps, self._metadata())))
+        return self._facts.get("metadata", partial(_digest, map(json.dumps, self._metadata())))
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of all passages, in order."""
@@ -354,4 +354,4 @@ def corpus_file(path: str | Path) -> Path:
 
 
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:
-    return [Passage(*row) for row in zip(rows["_id"], rows["text"], rows["title"], strict=True)]
+    return list(map(Passage, rows["_id"], rows["text"], rows["title"]))

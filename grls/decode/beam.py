@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -278,7 +279,7 @@ class BeamRun:
             slot = int(slots[candidate])
             results = self.results[slot]
             results.append((float(scores[candidate]), int(states[candidate])))
-            results.sort(key=lambda result: -result[0])
+            results.sort(key=itemgetter(0), reverse=True)
             del results[self.k_of_slot[slot] :]
         pairs = zip(self.results, self.k_of_slot, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
