@@ -509,6 +509,8 @@ def filter_of(condition: str | None, allow: Ids | None) -> Filter | None:
     Raises:
         ConfigError: The condition cannot be read.
     """
+    if condition is None and allow is None:
+        return None
     try:
         rule = None if condition is None else where(condition)
     except ConfigError as error:

@@ -20,7 +20,7 @@ def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[H
     """The hits, by id, with text, title and metadata of their passages, which are read once."""
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
-    read = dict(zip(ids, corpus.with_metadata(numbers), strict=True))
+    read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
     return [[FullHit.of(hit, *read[hit.id]) for hit in hits] for hits in rankings]
 
 

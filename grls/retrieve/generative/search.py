@@ -125,6 +125,8 @@ class DecodedPassages:
 
         Queries with equal filters share one subset, which is made once.
         """
+        if allow is None:
+            return [self._everything()] * len(queries)
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
         filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
