@@ -161,17 +161,6 @@ class Analyzer:
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 
-    def words(self, text: str) -> list[str]:
-        """The words of a query; in unspaced scripts, pairs of characters."""
-        return self._words(text, False)
-
-    def indexed(self, text: str) -> list[str]:
-        """The words of a passage: in unspaced scripts single characters as well as pairs.
-
-        So a query of one character finds the passages that hold it.
-        """
-        return self._words(text, True)
-
     def content(self, text: str, least: int = 2) -> dict[str, str]:
         """The content words of a text in order, each once: folded word -> the word as first written.
 
@@ -186,7 +175,11 @@ class Analyzer:
                 content.setdefault(folded, word)
         return content
 
-    def _words(self, text: str, singles: bool) -> list[str]:
+    def words(self, text: str, singles: bool = False) -> list[str]:
+        """The words of a text; in unspaced scripts, pairs of characters.
+
+        ``singles``: single characters as well, as of a passage, so that a query of one character finds it.
+        """
         stop = _stop(self.language) if self.stop_words else frozenset()
         turkic = self.language in _TURKIC
         stem = _stemmer(self.language) if self.stem else None
@@ -262,10 +255,8 @@ def _guessed(passages: PassagesByNumber) -> str | None:
     return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))
 
 
-def nothing_found(queries: int, empty: int, source: str) -> str | None:
-    """The warning if most queries share no word with the corpus; None otherwise."""
-    if empty * 2 <= queries:
-        return None
+def nothing_found(queries: int, empty: int, source: str) -> str:
+    """The warning that ``empty`` of so many queries share no word with the corpus."""
     corpus = "the corpus" if is_temporary(source) else source
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {queries:,} asked: "

@@ -230,7 +230,7 @@ def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> 
         ConfigError: A value is not of its type; the error names class and field.
     """
     cls: Any = type(options)
-    for name in names or [field.name for field in fields(options)]:
+    for name in names or cls.__dataclass_fields__:
         try:
             value = fitted(getattr(options, name), _kind_of(cls, name))
         except UnfitError as error:

@@ -100,6 +100,8 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
     Raises:
         DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
     """
+    if not entry.fields:
+        return {}
     fields = {name: value for name, value in entry.fields.items() if name not in but}
     metadata = fields.pop("metadata", {})
     if isinstance(metadata, str):
@@ -173,9 +175,9 @@ def entry_parts(
     Raises:
         DataError: It has no text, or something else is wrong with it.
     """
-    fields: Any = {form.texts[0]: content} if isinstance(content, str) else content
-    if isinstance(content, form.type):
-        fields = content._asdict()
+    if isinstance(content, str):
+        return None if key is None else id_text(key, label, form.source), str(content), {}
+    fields: Any = content._asdict() if isinstance(content, form.type) else content
     if not isinstance(fields, Mapping):
         raise DataError(
             f"{label}: expected a text, a {form.type.__name__}, or an object such as "

@@ -56,7 +56,7 @@ def read_stages(folder: str | Path) -> tuple[str, ...]:
 
 def checked_stages(stages: Any, file: Path, remedy: str) -> tuple[str, ...]:
     """Stages from a JSON file; DataError if they are no list of names."""
-    if not isinstance(stages, list) or not all(isinstance(name, str) for name in stages):
+    if not isinstance(stages, list) or {*map(type, stages)} - {str}:
         raise DataError(f'expected "stages" as a list of names, got {stages!r}; {remedy}.', file)
     return tuple(stages)
 
