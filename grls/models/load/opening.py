@@ -491,9 +491,17 @@ _TRAINING = re.compile(r"dropout|pdrop|layerdrop")
 _TOKEN = re.compile(r"_token_ids?$")
 
 
-def settings_of(config: Any) -> dict[str, Any]:
+def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The fields of a config (``to_dict`` in transformers) that count, nested fields by their path."""
-    return dict(_flat(config, ""))
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in _HARMLESS or _TRAINING.search(name):
+            continue
+        if isinstance(value, Mapping):
+            fields |= settings_of(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = value
+    return fields
 
 
 def settings_in(folder: str | Path) -> Settings:
@@ -547,16 +555,6 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
                     "the model would compute something else. Put it back, or make the retriever again with "
                     "`grls index`."
                 )
-
-
-def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if name in _HARMLESS or _TRAINING.search(name):
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def write_network(network: Any, folder: str | Path) -> None:
