@@ -259,6 +259,8 @@ def add_markers(
         return
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if known.issuperset(markers):
+        return
     vocabulary = tokenizer.get_vocab()
     weights = {
         id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())

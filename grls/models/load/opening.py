@@ -280,6 +280,8 @@ def refuse_incomplete(
     Raises:
         IncompleteError: Weights are missing or were dropped.
     """
+    if not report["missing_keys"] and not report["unexpected_keys"]:
+        return
     prefix = f"{model.base_model_prefix}." if new_head else ""
     needed = (key for key in report["missing_keys"] if key.startswith(prefix))
     missing = sorted(key for key in needed if (pooler and not new_head) or _POOLER not in key.split("."))
@@ -537,11 +539,13 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
         MismatchError: A setting differs; the error names the file, the field and the remedy.
         DataError: A file is damaged.
     """
-    if not isinstance(known, dict) or not all(isinstance(fields, dict) for fields in known.values()):
+    if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
         )
     now = settings_in(folder)
+    if json.dumps(known, sort_keys=True) == json.dumps(now, sort_keys=True):
+        return
     for name in sorted({*known, *now}):
         before, after = known.get(name, {}), now.get(name, {})
         for field in sorted({*before, *after}):

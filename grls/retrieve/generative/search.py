@@ -35,11 +35,11 @@ from grls.index.rows import Ints
 from grls.index.union import merge
 from grls.io.files import exclusive
 from grls.io.progress import Progress
-from grls.models.base import Floats, once_each
+from grls.models.base import Floats, check_positions, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, readout
 from grls.models.load.kinds import plain_generator, slot_model
-from grls.models.seq2seq.slots import Seq2SeqTrees, check_positions
+from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.span_scores import (
     PassageScores,
