@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -544,34 +545,26 @@ class HeldFolder:
         self.path_is_temporary = output is None
         self.members = tuple(members)
         self.fill: Callable[[Path], None] | None = None
-        self._path = None if output is None else Path(output)
-        self._making = RLock()
+        if output is not None:
+            self.path = Path(output)
 
-    @property
+    @cached_property
     def path(self) -> Path:
-        """The folder.
-
-        Raises:
-            WriteError: A temporary folder cannot be made.
-        """
-        with self._making:
-            if self._path is not None:
-                return self._path
-            stack = ExitStack()
-            try:
-                path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
-                path.mkdir()
-            except OSError as error:
-                stack.close()
-                raise WriteError(
-                    f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that "
-                    "can be written, or say where by output=."
-                ) from error
-            weakref.finalize(self, stack.close)
-            if self.fill is not None:
-                self.fill(path)
-            self._path, self.fill = path, None
-            return path
+        """The folder; WriteError if a temporary one cannot be made."""
+        stack = ExitStack()
+        try:
+            path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            path.mkdir()
+        except OSError as error:
+            stack.close()
+            raise WriteError(
+                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
+                "be written, or say where by output=."
+            ) from error
+        weakref.finalize(self, stack.close)
+        if self.fill is not None:
+            self.fill(path)
+        return path
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle, which may be read in another working directory.
@@ -608,14 +601,14 @@ class HeldFolder:
         try:
             yield
         except GrlsError as error:
-            if self._path is None:
+            if "path" not in vars(self):  # no temporary folder is made yet
                 raise
-            text, root = error.text, _plain(self._path)
+            text, root = error.text, _plain(self.path)
             folders = self._names("this retriever")
             folders |= {_plain(folder): name for folder, name in (names or {}).items()}
             if self.path_is_temporary:
                 folders[root] = call
-                for folder in (self._path, root, root.resolve()):
+                for folder in (self.path, root, root.resolve()):
                     if text.startswith(f"{folder / MANIFEST}: "):
                         text = f"{call}: {text.partition(': ')[2]}"
             text = _PATH.sub(lambda path: _called(path[0], root, folders), text)
@@ -624,7 +617,7 @@ class HeldFolder:
 
     def _names(self, name: str) -> dict[Path, str]:
         """The temporary folders of this object and of its members -> their names."""
-        names = {_plain(self._path): name} if self.path_is_temporary and self._path is not None else {}
+        names = {_plain(self.path): name} if self.path_is_temporary else {}
         for member in self.members:
             names |= member._names(f"a member of {name.removeprefix('a member of ')}")
         return names

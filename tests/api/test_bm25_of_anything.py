@@ -73,7 +73,8 @@ def test_a_path_is_a_corpus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("corpus", "options", "error", "why"), [
     ([], {}, DataError, "there is no passage"),
-    (["…"], {}, DataError, "no word to index"),
+    (["…", "!"], {}, DataError, "no word to index"),
+    (TEXTS, {"b": 1.5}, ConfigError, "b must be between 0 and 1, got 1.5"),
     (TEXTS, {"k1": -1}, ConfigError, "k1 must be at least 0, got -1"),
     (TEXTS, {"k1": "high"}, ConfigError, "BM25: k1 must be a number, got 'high'"),
     (TEXTS, {"method": "bm26"}, ConfigError, "BM25: method must be one of lucene, .*got 'bm26'"),

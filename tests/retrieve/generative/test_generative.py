@@ -29,12 +29,10 @@ from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, Mis
 from grls.evaluation.evaluate import evaluate_run
 from grls.index import build_index, index_sequences
 from grls.io.files import write_json
-from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained
 from grls.models.load.language import CausalLM
 from grls.models.precision import is_packed, packs
-from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -76,29 +74,22 @@ def test_a_round_trip_changes_no_hit(retriever: GenerativeRetriever, saved: Path
     assert not [f for f in saved.rglob("*") if f.suffix in (".bin", ".pkl", ".pt")], "no pickle"
 
 
-@pytest.mark.parametrize("causal_model", [False, True])
+@pytest.mark.parametrize("part", ["seq2seq", "causal"])
 def test_a_model_is_tried_again_only_with_another_version_or_config(
-    saved: Path,
-    causal: GenerativeRetriever,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    causal_model: bool,
-) -> None:
-    if causal_model:
-        saved = tmp_path / "causal"
-        causal.save_pretrained(saved)
-    part, kind = ("causal", CausalTrees) if causal_model else ("seq2seq", Seq2SeqTrees)
-    trials: list[Any] = []
-    monkeypatch.setattr(f"grls.models.{part}.slots._agrees", trials.append)  # returns None: it does not agree
-    opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
-    assert isinstance(opened.trees, kind)
+    retriever: GenerativeRetriever, causal: GenerativeRetriever, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, part: str,
+) -> None:  # fmt: skip
+    saved, trials = tmp_path / "saved", list[Any]()
+    (causal if part == "causal" else retriever).save_pretrained(saved)
+    monkeypatch.setattr(f"grls.models.{part}.slots._agrees", trials.append)  # None: it does not agree
+    assert GenerativeRetriever.from_pretrained(saved, device="cpu").trees is not None
     assert not trials
     known = read_spec(saved)["tried"]
-    for name, tried in (*((name, {**known, name: "0"}) for name in known), ("none", None)):
+    for tried in (None, *({**known, name: "0"} for name in known)):
         update_spec(saved, {"tried": tried})
-        assert GenerativeRetriever.from_pretrained(saved, device="cpu").trees is None, name
+        opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
+        assert opened.trees is None, tried
     assert len(trials) == len(known) + 1
-    opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
     opened.save_pretrained(tmp_path / "unfit")
     assert "tried" not in read_spec(tmp_path / "unfit")
 
