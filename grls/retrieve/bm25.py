@@ -60,9 +60,7 @@ class BM25Retriever:
 
     Args:
         corpus: The passages.
-        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25_options.BM25Options`.
-        b: Length normalization.
-        method: The variant of BM25.
+        k1, b, method: See :class:`~grls.retrieve.bm25_options.BM25Options`.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:
