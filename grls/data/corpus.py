@@ -60,7 +60,6 @@ class Corpus:
     def __init__(self, table: PassageTable, source: str = "corpus", facts: CachedFacts | None = None):
         self.table = table
         self.source = source
-        self.columns = MetadataColumns(table)
         self._facts = facts or CachedFacts()
 
     @classmethod
@@ -175,6 +174,11 @@ class Corpus:
         """All passages in order, ``size`` at a time."""
         for start in range(0, len(self), size):
             yield _as_passages(self.table[start : start + size])
+
+    @cached_property
+    def columns(self) -> MetadataColumns:
+        """The metadata by field, for filters."""
+        return MetadataColumns(self.table)
 
     @property
     def texts(self) -> Sequence[str]:

@@ -130,7 +130,13 @@ class Analyzer:
                     _COMMANDS,
                     _LANGUAGE,
                 )
-        analyzer.check()
+        # Not in the constructor: jsonargparse would hide this error inside another one.
+        if not regex.fullmatch(r"none|[a-z]{2,3}", analyzer.language):
+            raise ConfigError(
+                f"expected the language auto, none or a code such as en, de, zh; got {analyzer.language!r}."
+            )
+        if analyzer.stem:
+            _stemmer(analyzer.language)
         return analyzer
 
     @classmethod
@@ -141,20 +147,6 @@ class Analyzer:
     def in_english(self) -> Analyzer:
         """The same analyzer with English in place of ``auto``."""
         return replace(self, language="en") if self.language == "auto" else self
-
-    def check(self) -> None:
-        """Refuse settings that cannot work.
-
-        Raises:
-            ConfigError: The language is no code, or ``stem`` is set and the language has no stemmer.
-        """
-        # Not in the constructor: jsonargparse would hide this error inside another one.
-        if not regex.fullmatch(r"auto|none|[a-z]{2,3}", self.language):
-            raise ConfigError(
-                f"expected the language auto, none or a code such as en, de, zh; got {self.language!r}."
-            )
-        if self.stem and self.language != "auto":
-            _stemmer(self.language)
 
     def settings(self) -> dict[str, str | bool]:
         """The settings that differ from English without stemming, for manifests."""
