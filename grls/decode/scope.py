@@ -12,6 +12,7 @@ probabilities are renormalized over the remaining rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -73,12 +74,15 @@ class Scope:
                 self._subsets.append(subset)
             self._subset[query] = numbers[id(subset)]
         self._listed: dict[int, Ints] = {}
-        self._counter = SetCounter([subset.rows for subset in self._subsets])
         # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(keys), dtype=np.int64)
         # A row outside of the query's subset must not be subtracted a second time.
         owner, row = np.divmod(self._keys, self._stride)
         self._keys = self._keys[self._allowed(owner, row, row + 1) > 0]
+
+    @cached_property
+    def _counter(self) -> SetCounter:
+        return SetCounter([subset.rows for subset in self._subsets])
 
     def remaining(self, queries: Ints, low: Ints, high: Ints) -> Ints:
         """The number of rows of ``low[i]:high[i]`` that query ``queries[i]`` may find."""

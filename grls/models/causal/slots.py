@@ -65,7 +65,7 @@ class Prefix(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(part.numel() * part.element_size() for part in self.parts)
+        return sum(part.nbytes for part in self.parts)
 
 
 class Prefixes:
