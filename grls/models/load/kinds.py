@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import transformers
 
+import grls
 from grls.errors import ConfigError
 from grls.io.files import sha256
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
@@ -27,10 +28,8 @@ def is_causal(model: Any) -> bool:
 
 def tried_with(folder: Path) -> dict[str, str]:
     """What the result of a trial depends on beside the weights: the versions, and the config in a folder."""
-    from grls import __version__
-
     return {
-        "grls": __version__,
+        "grls": grls.__version__,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "machine": platform.machine(),
