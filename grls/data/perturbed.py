@@ -54,7 +54,7 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
         text = query.text
         for start, end in sorted(chosen, reverse=True):  # from behind, so that earlier places stay right
             n = random.randrange(start, end - 1)
-            a, b = text[n : n + 2]
+            a, b = text[n], text[n + 1]
             edits = (b + a, b, a + a + b)  # swapped, dropped, doubled
             text = text[:n] + random.choice(edits) + text[n + 2 :]
     elif kind == "order":
