@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
@@ -180,7 +181,7 @@ VERBS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     wait_asleep_if_busy()
-    return ending.unless_unread(lambda: _main(list(sys.argv[1:] if arguments is None else arguments)))
+    return ending.unless_unread(partial(_main, list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _main(words: list[str]) -> int:

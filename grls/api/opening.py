@@ -76,8 +76,8 @@ class BM25(Searcher):
         b: Length normalization.
         method: The variant of BM25.
         analyzer: Splits texts into words; None: by the language that is guessed from the passages.
-        output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced; None: a
-            temporary folder, removed with this object.
+        output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced; None: it
+            is in memory, and in a temporary folder once another call needs one.
 
     Raises:
         ConfigError: An option is out of range, or ``output`` holds something else.
@@ -102,7 +102,9 @@ class BM25(Searcher):
         folder = HeldFolder(output)
         with folder.named("BM25"):
             retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
-            retriever.save_pretrained(folder.path)
+            folder.fill = retriever.save_pretrained
+            if output is not None:
+                retriever.save_pretrained(output)
         super().__init__(retriever, folder)
 
 

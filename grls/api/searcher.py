@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -57,9 +58,6 @@ class Searcher:
     can be pickled and copied: it is opened again from its folder, which must stay; a copy in the same process
     holds a temporary folder as well.
 
-    Attributes:
-        folder: The folder that it was opened from.
-
     Args:
         retriever: The retriever.
         folder: The folder that it was opened from; a :class:`~grls.api.searcher.HeldFolder` is held as
@@ -70,7 +68,6 @@ class Searcher:
     def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, opening: Opening | None = None):
         self.retriever = retriever
         self.held_folder = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
-        self.folder = self.held_folder.path
         self.opening = opening or Opening()
         self.lock = RLock()
         self._batches = Batches()
@@ -100,6 +97,11 @@ class Searcher:
         folder = "" if self.held_folder.path_is_temporary else f"{str(self.folder)!r}: "
         content = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
         return f"{type(self).__name__}({folder}{content})"
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it was opened from; one in memory is written to a temporary folder at first use."""
+        return self.held_folder.path
 
     @property
     def corpus(self) -> Corpus:
@@ -508,6 +510,8 @@ def filter_of(condition: str | None, allow: Ids | None) -> Filter | None:
     Raises:
         ConfigError: The condition cannot be read.
     """
+    if condition is None and allow is None:
+        return None
     try:
         rule = None if condition is None else where(condition)
     except ConfigError as error:
@@ -522,34 +526,35 @@ _PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^
 class HeldFolder:
     """The folder of a new retriever, with the folders of its members.
 
-    A folder made without ``output`` is temporary. It is removed with this object, or at the end of the
-    process; a forked process does not remove the folders of its parent. A composite retriever holds the
-    objects of its members, so their folders stay as long as it names them. Folders that a killed process
-    leaves are removed when the next temporary folder is made.
+    A folder made without ``output`` is temporary. It is made when its path is first read, and removed with
+    this object, or at the end of the process; a forked process does not remove the folders of its parent. A
+    composite retriever holds the objects of its members, so their folders stay as long as it names them.
+    Folders that a killed process leaves are removed when the next temporary folder is made.
 
     Attributes:
-        path: The folder.
         path_is_temporary: Whether the folder itself is removed with this object.
         members: The folders of its members.
+        fill: Writes the content of a temporary folder when it is made; None: whoever reads the path does.
 
     Args:
         output: The folder that the user has named; None: a temporary folder.
         members: The folders of its members.
-
-    Raises:
-        WriteError: A temporary folder cannot be made.
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
         self.path_is_temporary = output is None
         self.members = tuple(members)
+        self.fill: Callable[[Path], None] | None = None
         if output is not None:
             self.path = Path(output)
-            return
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder; WriteError if a temporary one cannot be made."""
         stack = ExitStack()
         try:
-            self.path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
-            self.path.mkdir()
+            path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            path.mkdir()
         except OSError as error:
             stack.close()
             raise WriteError(
@@ -557,8 +562,11 @@ class HeldFolder:
                 "be written, or say where by output=."
             ) from error
         weakref.finalize(self, stack.close)
+        if self.fill is not None:
+            self.fill(path)
+        return path
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """For pickle, which may be read in another working directory.
 
         Raises:
@@ -570,7 +578,7 @@ class HeldFolder:
                 "with the object that made it. Save it with save(folder), or make it and its members with "
                 "output=folder, and open that folder."
             )
-        return {**vars(self), "path": self.path.absolute()}
+        return HeldFolder, (self.path.absolute(), self.members)
 
     def __copy__(self) -> HeldFolder:
         return self  # the folder goes with the last object that holds it
@@ -593,6 +601,8 @@ class HeldFolder:
         try:
             yield
         except GrlsError as error:
+            if "path" not in vars(self):  # no temporary folder is made yet
+                raise
             text, root = error.text, _plain(self.path)
             folders = self._names("this retriever")
             folders |= {_plain(folder): name for folder, name in (names or {}).items()}

@@ -19,9 +19,8 @@ from grls.retrieve.hits import returns_chain
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
     """The hits, by id, with text, title and metadata of their passages, which are read once."""
     ids = list({hit.id for hits in rankings for hit in hits})
-    numbers = [number for number in corpus.numbers(ids) if number is not None]
-    passages = corpus.with_metadata(numbers) if numbers else ()
-    read = {passage.id: (passage, metadata) for passage, metadata in passages}
+    numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
+    read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
     return [[FullHit.of(hit, *read[hit.id]) for hit in hits] for hits in rankings]
 
 

@@ -100,11 +100,7 @@ def limits_of(value: Any, file: Path, remedy: str) -> Limits:
         DataError: The value is no such object, or a limit is not a whole number.
     """
     names = Limits._fields
-    if (
-        not isinstance(value, dict)
-        or not set(value) <= set(names)
-        or not all(type(limit) is int for limit in value.values())
-    ):
+    if not isinstance(value, dict) or {*value} - {*names} or {*map(type, value.values())} - {int}:
         raise DataError(f"expected the limits {', '.join(names)}, got {value!r}; {remedy}.", file)
     return Limits(**value)
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,6 @@ class Corpus:
     def __init__(self, table: PassageTable, source: str = "corpus", facts: CachedFacts | None = None):
         self.table = table
         self.source = source
-        self.columns = MetadataColumns(table)
         self._facts = facts or CachedFacts()
 
     @classmethod
@@ -79,7 +78,7 @@ class Corpus:
         corpus = cls(table, str(file), facts)
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
-        facts.get("ids", lambda: corpus._refuse_repeated_ids(file))
+        facts.get("ids", partial(corpus._refuse_repeated_ids, file))
         import pyarrow.compute as pc
 
         # Not by `numbers`, which would hash all ids.
@@ -176,6 +175,11 @@ class Corpus:
         for start in range(0, len(self), size):
             yield _as_passages(self.table[start : start + size])
 
+    @cached_property
+    def columns(self) -> MetadataColumns:
+        """The metadata by field, for filters."""
+        return MetadataColumns(self.table)
+
     @property
     def texts(self) -> Sequence[str]:
         """Title and text of each passage; a passage is read when its item is read."""
@@ -191,7 +195,8 @@ class Corpus:
         Raises:
             ConfigError: They are no whole numbers, or the corpus has no such passage.
         """
-        return [str(i) for i in self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()]
+        names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
+        return names
 
     def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
         """The numbers of passages as rows of the table; others are refused (ConfigError)."""
@@ -200,8 +205,8 @@ class Corpus:
             rows = rows.tolist()
         if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
             rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
-        wrong = [number for number in rows if not 0 <= number < len(self)]
-        if wrong:
+        if len(rows) and not 0 <= min(rows) <= max(rows) < len(self):
+            wrong = [number for number in rows if not 0 <= number < len(self)]
             raise ConfigError(
                 f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
                 f"{counted(len(self), 'passage')}, numbered from 0."
@@ -242,13 +247,13 @@ class Corpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all ids, titles and texts in order."""
-        batches = (json.dumps(batch, ensure_ascii=False) for batch in self.batches())
-        return self._facts.get("fingerprint", lambda: _digest(batches))
+        texts = map(partial(json.dumps, ensure_ascii=False), self.batches())
+        return self._facts.get("fingerprint", partial(_digest, texts))
 
     @cached_property
     def metadata_fingerprint(self) -> str:
         """SHA-256 of the metadata of all passages in order; filters depend on them."""
-        return self._facts.get("metadata", lambda: _digest(map(json.dumps, self._metadata())))
+        return self._facts.get("metadata", partial(_digest, map(json.dumps, self._metadata())))
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of all passages, in order."""
@@ -271,7 +276,7 @@ class Corpus:
         Raises:
             DataError: An id is used twice.
         """
-        ids = [str(name) for name in passages._ids.to_pylist()]
+        ids: list[str] = passages._ids.to_pylist()
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
         taken += [name for name, times in Counter(ids).items() if times > 1]
         if taken:
@@ -353,4 +358,4 @@ def corpus_file(path: str | Path) -> Path:
 
 
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:
-    return [Passage(*row) for row in zip(rows["_id"], rows["text"], rows["title"], strict=True)]
+    return list(map(Passage, rows["_id"], rows["text"], rows["title"]))

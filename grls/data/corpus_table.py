@@ -96,7 +96,7 @@ class MemoryTable:
             start, end, _ = rows.indices(len(self))
             part = self.data.slice(start, max(0, end - start))
         else:
-            if any(not -len(self) <= number < len(self) for number in rows):
+            if len(rows) and not -len(self) <= min(rows) <= max(rows) < len(self):
                 raise IndexError(f"expected numbers of {len(self)} rows, got {rows}")
             numbers = np.asarray(rows, dtype=np.int64) % max(1, len(self))
             batches = np.searchsorted(self._starts, numbers, side="right") - 1
@@ -154,7 +154,7 @@ def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
     """A table in memory, of rows with id, title, text, and metadata as JSON."""
     import pyarrow as pa
 
-    columns = [arrow_strings(column) for column in zip(*rows, strict=True)]
+    columns = list(map(arrow_strings, zip(*rows, strict=True)))
     columns = columns or [arrow_strings([])] * len(COLUMNS)
     return MemoryTable(pa.Table.from_arrays(columns, schema=schema()))
 
@@ -191,7 +191,7 @@ def arrow_strings(values: Sequence[str]) -> pa.LargeStringArray:
     """Texts as an Arrow array. ``pa.array`` imports pandas, which takes longer than a search by BM25."""
     import pyarrow as pa
 
-    encoded = [value.encode() for value in values]
+    encoded = list(map(str.encode, values))
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return pa.LargeStringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 

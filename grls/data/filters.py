@@ -250,7 +250,7 @@ def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
 
 def both(*filters: Filter | None) -> Filter | None:
     """A filter that allows what all of the filters allow; None stands for no filter."""
-    parts = tuple(each for each in filters if each is not None)
+    parts = [each for each in filters if each is not None]
     if len(parts) < 2:
         return parts[0] if parts else None
-    return AllOf(parts)
+    return AllOf(tuple(parts))

@@ -6,6 +6,7 @@ only selects function words and a stemmer, and how Turkish writes its i.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import islice
@@ -38,10 +39,10 @@ def guess(texts: Iterable[str]) -> str | None:
     code, probability = _likeliest(sample)
     if probability < _SURE:
         return None
-    halves: tuple[list[str], ...] = ()
-    if code != "en" and len(sample) > 1 and any("a" <= letter <= "z" for text in sample for letter in text):
-        halves = (sample[::2], sample[1::2])
-    return code if all(_likeliest(half)[0] == code for half in halves) else None
+    if code == "en" or len(sample) < 2 or not re.search("[a-z]", "".join(sample)):
+        return code
+    agree = _likeliest(sample[::2])[0] == _likeliest(sample[1::2])[0] == code
+    return code if agree else None
 
 
 def _likeliest(texts: list[str]) -> tuple[str, float]:

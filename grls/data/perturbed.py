@@ -53,7 +53,10 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
         chosen = random.sample(places, min(len(places), max(1, round(_SHARE * len(places)))))
         text = query.text
         for start, end in sorted(chosen, reverse=True):  # from behind, so that earlier places stay right
-            text = text[:start] + _mistyped(text[start:end], random) + text[end:]
+            n = random.randrange(start, end - 1)
+            a, b = text[n], text[n + 1]
+            edits = (b + a, b, a + a + b)  # swapped, dropped, doubled
+            text = text[:n] + random.choice(edits) + text[n + 2 :]
     elif kind == "order":
         words = query.text.split()
         random.shuffle(words)
@@ -63,9 +66,3 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
     else:
         text = re.sub(r"\w+", lambda word: SYNONYMS.get(word[0].lower(), word[0]), query.text)
     return query._replace(text=text)
-
-
-def _mistyped(word: str, random: Random) -> str:
-    n = random.randrange(len(word) - 1)
-    edits = (word[n + 1] + word[n], word[n + 1], word[n] + word[n : n + 2])  # swapped, dropped, doubled
-    return word[:n] + random.choice(edits) + word[n + 2 :]

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 
 class _Known(NamedTuple):
+    """What is known of a tokenizer.
+
+    Attributes:
+        state: The number of its tokens, and its chat template.
+        markers: See :func:`turn_markers`.
+        splitting: A tokenizer whose option to split special tokens also splits turn markers, for token ids of
+            texts alone: it has no chat template and no names for its special tokens. None: the tokenizer
+            itself, which has no turn markers.
+    """
+
     state: tuple[int, str]
     markers: dict[int, str]
     splitting: Any
@@ -36,23 +46,14 @@ def turn_markers(tokenizer: Any) -> dict[int, str]:
     return _of(tokenizer).markers
 
 
-def splitting(tokenizer: Any) -> Any:
-    """A tokenizer whose option to split special tokens also splits turn markers.
-
-    Without turn markers it is the same tokenizer. Otherwise use it only for token ids of texts: it has no
-    chat template and no names for its special tokens.
-    """
-    changed = _of(tokenizer).splitting
-    return tokenizer if changed is None else changed
-
-
 def encoded_texts(tokenizer: Any, texts: Sequence[str], **options: Any) -> Any:
     """The tokenizer's output for n plain texts (with further ``options``); threads may share the tokenizer.
 
     No special token is added. Special tokens and turn markers that a text spells are split.
     """
+    changed = _of(tokenizer).splitting
     with exclusive(tokenizer):
-        return splitting(tokenizer)(
+        return (tokenizer if changed is None else changed)(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False, **options
         )
 

@@ -26,7 +26,7 @@ from typing import Protocol
 import regex
 import Stemmer
 
-from grls.data.inputs.arguments import options_of
+from grls.data.inputs.arguments import fit_fields
 from grls.data.language import STEMMERS, guess
 from grls.data.types import Passage
 from grls.errors import ConfigError, Option
@@ -74,6 +74,9 @@ _LISTS = {
 """Language code -> the list of function words in bm25s. Unspaced scripts have none: their words are pairs of
 characters."""
 
+_TURKIC = ("tr", "az")
+"""The languages in which ``I`` is the capital of ``ı``."""
+
 _SAMPLED = 200
 """The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
 
@@ -112,7 +115,8 @@ class Analyzer:
             ConfigError: A setting is not of its type, the language is no code, or ``stem`` is set and the
                 language is unknown or has no stemmer.
         """
-        analyzer = options_of(Analyzer, vars(self), "Analyzer")
+        fit_fields(self)
+        analyzer = self
         if analyzer.language == "auto":
             guessed = _guessed(passages)
             if guessed is None and analyzer.stem:
@@ -126,7 +130,13 @@ class Analyzer:
                     _COMMANDS,
                     _LANGUAGE,
                 )
-        analyzer.check()
+        # Not in the constructor: jsonargparse would hide this error inside another one.
+        if not regex.fullmatch(r"none|[a-z]{2,3}", analyzer.language):
+            raise ConfigError(
+                f"expected the language auto, none or a code such as en, de, zh; got {analyzer.language!r}."
+            )
+        if analyzer.stem:
+            _stemmer(analyzer.language)
         return analyzer
 
     @classmethod
@@ -138,35 +148,10 @@ class Analyzer:
         """The same analyzer with English in place of ``auto``."""
         return replace(self, language="en") if self.language == "auto" else self
 
-    def check(self) -> None:
-        """Refuse settings that cannot work.
-
-        Raises:
-            ConfigError: The language is no code, or ``stem`` is set and the language has no stemmer.
-        """
-        # Not in the constructor: jsonargparse would hide this error inside another one.
-        if not regex.fullmatch(r"auto|none|[a-z]{2,3}", self.language):
-            raise ConfigError(
-                f"expected the language auto, none or a code such as en, de, zh; got {self.language!r}."
-            )
-        if self.stem and self.language != "auto":
-            _stemmer(self.language)
-
     def settings(self) -> dict[str, str | bool]:
         """The settings that differ from English without stemming, for manifests."""
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
-
-    def words(self, text: str) -> list[str]:
-        """The words of a query; in unspaced scripts, pairs of characters."""
-        return list(self._all(text, False))
-
-    def indexed(self, text: str) -> list[str]:
-        """The words of a passage: in unspaced scripts single characters as well as pairs.
-
-        So a query of one character finds the passages that hold it.
-        """
-        return list(self._all(text, True))
 
     def content(self, text: str, least: int = 2) -> dict[str, str]:
         """The content words of a text in order, each once: folded word -> the word as first written.
@@ -176,26 +161,26 @@ class Analyzer:
         stop = function_words(self.language)
         content: dict[str, str] = {}
         for word in _split(unicodedata.normalize("NFC", text), False):
-            folded = fold(word, self._turkish)
+            folded = fold(word, self.language in _TURKIC)
             long = len(word) >= least or _UNSPACED.match(word)
             if long and _WORD.fullmatch(word) and folded not in stop:
                 content.setdefault(folded, word)
         return content
 
-    @property
-    def _turkish(self) -> bool:
-        return self.language in ("tr", "az")
+    def words(self, text: str, singles: bool = False) -> list[str]:
+        """The words of a text; in unspaced scripts, pairs of characters.
 
-    def _all(self, text: str, singles: bool) -> Iterator[str]:
+        ``singles``: single characters as well, as of a passage, so that a query of one character finds it.
+        """
         stop = _stop(self.language) if self.stop_words else frozenset()
-        if not self.stem:
-            yield from (w for w in _split(fold(text, self._turkish), singles) if w not in stop)
-            return
-        stem = _stemmer(self.language)
-        for word in _split(_cased(text, self._turkish), singles):
-            folded = _spelled(word)
+        turkic = self.language in _TURKIC
+        stem = _stemmer(self.language) if self.stem else None
+        words: list[str] = []
+        for word in _split(_cased(text, turkic) if stem else fold(text, turkic), singles):
+            folded = _spelled(word) if stem else word
             if folded not in stop:
-                yield folded if _UNSPACED.match(word) else _spelled(stem(word))
+                words.append(_spelled(stem(word)) if stem and not _UNSPACED.match(word) else folded)
+        return words
 
 
 USUAL = Analyzer()
@@ -262,10 +247,8 @@ def _guessed(passages: PassagesByNumber) -> str | None:
     return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))
 
 
-def nothing_found(queries: int, empty: int, source: str) -> str | None:
-    """The warning if most queries share no word with the corpus; None otherwise."""
-    if empty * 2 <= queries:
-        return None
+def nothing_found(queries: int, empty: int, source: str) -> str:
+    """The warning that ``empty`` of so many queries share no word with the corpus."""
     corpus = "the corpus" if is_temporary(source) else source
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {queries:,} asked: "
@@ -353,7 +336,7 @@ def _listed(name: str, language: str = "en") -> frozenset[str]:
     from bm25s import stopwords  # imports scipy
 
     words: Iterable[str] = getattr(stopwords, f"STOPWORDS_{name}")
-    return frozenset(fold(word, language in ("tr", "az")) for word in words)
+    return frozenset(fold(word, language in _TURKIC) for word in words)
 
 
 @cache

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -278,7 +279,7 @@ class BeamRun:
             slot = int(slots[candidate])
             results = self.results[slot]
             results.append((float(scores[candidate]), int(states[candidate])))
-            results.sort(key=lambda result: -result[0])
+            results.sort(key=itemgetter(0), reverse=True)
             del results[self.k_of_slot[slot] :]
         pairs = zip(self.results, self.k_of_slot, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
@@ -342,7 +343,13 @@ class _PlainRun(BeamRun):
                     break
                 with PartTimer("decoder", len(tokens)):
                     session.step(parents, tokens)
-        return [self._hits(query) for query in range(len(self.inputs))]
+        rankings: list[list[ScoredPassage]] = []
+        for query, results in enumerate(self.results):
+            states = np.array([state for _, state in results], dtype=np.int64)
+            passages = self.scope.passages(np.full(len(states), query), states, self.k)
+            scored = zip(results, passages, strict=True)
+            rankings.append([ScoredPassage(p, score) for (score, _), same in scored for p in same][: self.k])
+        return rankings
 
     def _begin(self) -> _Beams:
         """One beam for each query that is not decided yet."""
@@ -376,10 +383,3 @@ class _PlainRun(BeamRun):
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
-
-    def _hits(self, query: int) -> list[ScoredPassage]:
-        scores = [score for score, _ in self.results[query]]
-        states = np.array([state for _, state in self.results[query]], dtype=np.int64)
-        passages = self.scope.passages(np.full(len(states), query), states, self.k)
-        hits = [ScoredPassage(p, score) for score, same in zip(scores, passages, strict=True) for p in same]
-        return hits[: self.k]

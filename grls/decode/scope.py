@@ -12,6 +12,7 @@ probabilities are renormalized over the remaining rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -73,12 +74,15 @@ class Scope:
                 self._subsets.append(subset)
             self._subset[query] = numbers[id(subset)]
         self._listed: dict[int, Ints] = {}
-        self._counter = SetCounter([subset.rows for subset in self._subsets])
         # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(keys), dtype=np.int64)
         # A row outside of the query's subset must not be subtracted a second time.
         owner, row = np.divmod(self._keys, self._stride)
         self._keys = self._keys[self._allowed(owner, row, row + 1) > 0]
+
+    @cached_property
+    def _counter(self) -> SetCounter:
+        return SetCounter([subset.rows for subset in self._subsets])
 
     def remaining(self, queries: Ints, low: Ints, high: Ints) -> Ints:
         """The number of rows of ``low[i]:high[i]`` that query ``queries[i]`` may find."""
@@ -110,18 +114,14 @@ class Scope:
     def rows(self, query: int) -> tuple[Ints | None, Mask]:
         """The rows of a query's subset, ascending (None: all rows), and whether each is not hidden."""
         number = int(self._subset[query])
-        held = None if number < 0 else self._rows_of(number)
+        if number >= 0 and number not in self._listed:  # each subset is listed once
+            self._listed[number] = self._subsets[number].rows.between(0, self._stride - 1)
+        held = self._listed.get(number)
         first, last = np.searchsorted(self._keys, [query * self._stride, (query + 1) * self._stride])
         hidden = self._keys[first:last] - query * self._stride
         may = np.ones(self._stride - 1 if held is None else len(held), dtype=bool)
         may[hidden if held is None else np.searchsorted(held, hidden)] = False
         return held, may
-
-    def _rows_of(self, subset: int) -> Ints:
-        """The rows of a subset, listed once."""
-        if subset not in self._listed:
-            self._listed[subset] = self._subsets[subset].rows.between(0, self._stride - 1)
-        return self._listed[subset]
 
     def ranks(self, queries: Ints, rows: Ints) -> Ints:
         """The number of rows of each query's subset that come before a row of the index."""

@@ -109,8 +109,8 @@ class SlotRun(ABC):
         self.inputs: list[Sequence[int]] = [*request.inputs]
         self.k_of_query = [request.k] * len(request.inputs)  # the number of passages that each query wants
         self.hits: list[list[ScoredPassage]] = [[] for _ in request.inputs]
-        lengths = [len(tokens) for tokens in request.inputs]
-        self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
+        lengths = list(map(len, request.inputs))
+        self.waiting = np.argsort(lengths, kind="stable").tolist()  # the longest is taken first
         self.longest = max(lengths)
         self.queries = np.full(options.slots_for(len(lengths)), -1)  # the query of each slot; -1: free
         self.k_of_slot = [request.k] * len(self.queries)  # the number of passages of each slot's query

@@ -160,7 +160,9 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
         score = float(step.scores[candidate])  # the score in the search, so that ranks and margins are exact
         fate = fate_of(step, candidate)
         bar = float(step.worst[0]) if fate == "beaten" else _bar(step, rivals, search.beams)
-        path.append(PathStep(token, score, fate, _rank(step, rivals, candidate), best, bar))
+        before = step.scores > score  # among equals the earlier candidate comes first, as in ``select``
+        before[:candidate] |= step.scores[:candidate] == score
+        path.append(PathStep(token, score, fate, 1 + int((before & rivals).sum()), best, bar))
         left_beam = fate != "kept"
         row = int(np.flatnonzero(step.live == candidate)[0]) if fate == "kept" else -1
     return tuple(path)
@@ -173,14 +175,6 @@ def fate_of(step: BeamStep, candidate: int) -> Fate:
     if candidate in step.live:
         return "kept"
     return "beaten" if candidate in step.chosen.live else "pruned"
-
-
-def _rank(step: BeamStep, rivals: Mask, candidate: int) -> int:
-    """Rank among the rivals, from 1; among equals the earlier candidate comes first, as in ``select``."""
-    score = step.scores[candidate]
-    before = step.scores > score
-    before[:candidate] |= step.scores[:candidate] == score
-    return 1 + int((before & rivals).sum())
 
 
 def _bar(step: BeamStep, rivals: Mask, beams: int) -> float | None:

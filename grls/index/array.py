@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
@@ -272,9 +272,14 @@ def verifying(verify: bool | None) -> AbstractContextManager[None]:
     return value_of(_verify, verify)
 
 
-def chosen_verify(verify: bool | None) -> bool | None:
-    """The ``verify`` of a call or, if None, that of the context :func:`verifying`."""
-    return _verify.get() if verify is None else verify
+def chosen_verify(verify: bool | None, files: Mapping[str, dict[str, Any]] | None = None) -> bool | None:
+    """The ``verify`` of a call or, if None, that of the context :func:`verifying`.
+
+    With the manifest entries of ``files`` it is True in place of None if they are small (``CHECKED_BYTES``).
+    """
+    verify = _verify.get() if verify is None else verify
+    small = files is not None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
+    return True if small and verify is None else verify
 
 
 def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
@@ -287,8 +292,8 @@ def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
 
 def is_entry(entry: Any) -> bool:
     """Whether the manifest entry of an array is well-formed."""
-    kinds = {"bytes": int, "sha256": str}
-    return isinstance(entry, dict) and all(isinstance(entry.get(n), kind) for n, kind in kinds.items())
+    known = isinstance(entry, dict)
+    return known and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
 
 
 def refuse_other_origin(
@@ -310,8 +315,8 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
     """
+    verify = chosen_verify(verify, files)
     small = sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
-    verify = True if is_checked(files, verify) else chosen_verify(verify)
     arrays = {}
     for name, entry in files.items():
         file = folder / f"{name}.npy"
@@ -327,12 +332,6 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
         except ValueError:
             raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
     return arrays
-
-
-def is_checked(files: dict[str, dict[str, Any]], verify: bool | None) -> bool:
-    """Whether :func:`load_arrays` compares the checksums of all bytes."""
-    verify = chosen_verify(verify)
-    return bool(verify) or (verify is None and sum(e["bytes"] for e in files.values()) <= CHECKED_BYTES)
 
 
 def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:

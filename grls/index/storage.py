@@ -20,8 +20,8 @@ from grls.errors import ConfigError, DataError, IndexFormatError, out_of_memory
 from grls.index.array import (
     REBUILD,
     ArrayIndex,
+    chosen_verify,
     describe_arrays,
-    is_checked,
     is_entry,
     load_arrays,
     refuse_other_origin,
@@ -185,7 +185,7 @@ def load_index(
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
     known = {*ROW_ARRAYS, *backend.stored}
     files = {name: entry for name, entry in manifest["files"].items() if name in known}
-    checked = is_checked(files, verify)
+    verify = chosen_verify(verify, files)
     arrays = load_arrays(path, files, verify)
     if needed := set(backend.stored) - set(arrays):
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
@@ -206,7 +206,7 @@ def load_index(
     for name, count in counts.items():
         if manifest[name] != count:
             raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
-    if checked:
+    if verify:
         refuse_outside(rows, arrays if built_in else {}, path)
     try:
         return backend.restore(rows, arrays)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from grls.errors import ConfigError, Option
 from grls.index.rows import Ints
 from grls.models.sessions.forest import Branches
 
@@ -125,6 +126,36 @@ def positions_in(config: Any) -> int | None:
     """The longest input of a model, or of a part, in tokens; None without a limit (XLNet has -1)."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most is not None and most > 0 else None
+
+
+def check_positions(model: Any, input_length: int, target_length: int) -> None:
+    """Refuse lengths, in tokens, beyond the positions of a model (T5 has relative ones, without a limit).
+
+    A causal model needs positions for input and target together. Targets include the end token.
+
+    Raises:
+        ConfigError: The model has fewer positions.
+    """
+    config = model.config
+    if not config.is_encoder_decoder:
+        most = positions_in(config)
+        if most is not None and input_length + target_length > most:
+            raise ConfigError(
+                f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
+                f"positions; lower {Option('limits.input')} or {Option('limits.passage')} (in training "
+                f"{Option('data.max_input_tokens')} or {Option('data.max_passage_tokens')})."
+            )
+        return
+    for noun, part, length, option in (
+        ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
+        ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),
+    ):
+        most = positions_in(part)
+        if most is not None and length > most:
+            raise ConfigError(
+                f"{noun} of {length} tokens, but the model has {most} positions; set "
+                f"{Option(option)} (in training {Option(f'data.{option}')}) to at most {most - 1}."
+            )
 
 
 def cache_argument(model: Any) -> str:

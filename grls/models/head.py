@@ -39,12 +39,15 @@ _SIZES = (-3.0, 4.0)
 
 
 class Head:
-    """The output head of a transformers model: captures its input and computes logits from it."""
+    """The output head of a transformers model: captures its input and computes logits from it.
 
-    def __init__(self, model: Any):
+    ``linear``: see :attr:`linear`; None: not known yet.
+    """
+
+    def __init__(self, model: Any, linear: bool | None = None):
         self.module: nn.Linear = model.get_output_embeddings()
         self.model = model
-        self._linear: bool | None = None
+        self._linear = linear
 
     @property
     def linear(self) -> bool:

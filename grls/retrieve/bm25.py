@@ -60,9 +60,7 @@ class BM25Retriever:
 
     Args:
         corpus: The passages.
-        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25_options.BM25Options`.
-        b: Length normalization.
-        method: The variant of BM25.
+        k1, b, method: See :class:`~grls.retrieve.bm25_options.BM25Options`.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:
@@ -95,7 +93,7 @@ class BM25Retriever:
             for passage in corpus:
                 longer.append([])
                 short.append([])
-                for word in self.analyzer.indexed(f"{passage.title} {passage.text}"):
+                for word in self.analyzer.words(f"{passage.title} {passage.text}", singles=True):
                     (short if is_short(word) else longer)[-1].append(word)
             self._indexes = []
             self._known: set[str] = set()
@@ -252,9 +250,8 @@ class BM25Retriever:
         """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
         self._searched += len(queries)
         self._missed += sum(map(self._known.isdisjoint, queries))
-        due = self._searched >= self._next_warning
-        if due and (message := nothing_found(self._searched, self._missed, self.corpus.source)):
-            log.warning(message)
+        if self._searched >= self._next_warning and self._missed * 2 > self._searched:
+            log.warning(nothing_found(self._searched, self._missed, self.corpus.source))
             self._next_warning = 10 * self._searched
 
 

@@ -31,9 +31,9 @@ def search_hits(
     Raises:
         ConfigError: k is below 1.
     """
-    check_counts(k=k)
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
+    check_counts(k=k)
     return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
 
 

@@ -58,18 +58,20 @@ def queries_of(queries: Any) -> list[Query]:
         queries = queries.reset_index(drop=True)  # of a frame without ids, which a search does not need
     if elements is None or hasattr(queries, "_fields"):
         return queries_from(queries)
-    if not all(isinstance(element, Query | str) for element in elements):
-        return queries_from(elements)
-    result = [Query(str(n), value) if isinstance(value, str) else value for n, value in enumerate(elements)]
-    for number, query in enumerate(result):
+    result: list[Query] = []
+    for number, element in enumerate(elements):
+        if not isinstance(element, Query | str):
+            return queries_from(elements)
+        query = element if isinstance(element, Query) else Query(str(number), element)
         label = f"query {number}" if query.id == str(number) else f"query {number} ({query.id!r})"
-        for name, kind in _FIELDS.items():
+        for name in _FIELDS if isinstance(element, Query) else ("text",):
             try:
-                fitted(getattr(query, name), kind)
+                fitted(getattr(query, name), _FIELDS[name])
             except UnfitError as error:
                 raise DataError(error.said_of(f"{label}: its {name}"), SOURCE) from None
         if not query.text.strip():
             raise DataError(f"{label}: its text is empty; give it a text.", SOURCE)
+        result.append(query)
     return result
 
 

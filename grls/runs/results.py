@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
@@ -145,12 +145,12 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
         DataError: An id is not in the corpus.
     """
     names = list(dict.fromkeys(ids))
-    numbers = corpus.numbers(names) if names else []
-    known = [number for number in numbers if number is not None]
-    if len(known) < len(names):
+    numbers = corpus.numbers(names)
+    if None in numbers:
         present = {i for i, number in zip(names, numbers, strict=True) if number is not None}
         refuse_unknown(names, present, "passage", corpus.source)
-    return {passage.id: passage for passage in (corpus.passages(known) if known else [])}
+    passages = corpus.passages(cast(list[int], numbers)) if names else []
+    return dict(zip(names, passages, strict=True))
 
 
 def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from grls.answer.dialogue import Dialogue, few_shot, in_turns
 from grls.answer.ralm.reader import _tokens as ralm_tokens
 from grls.answer.writer import Continuation, Drawn, Sampling, TextWriter, nucleus
 from grls.data.codec import foreign_ids
-from grls.data.spelling import splitting, turn_markers
+from grls.data.spelling import turn_markers
 from grls.errors import ConfigError
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [9, 9, 4, 3], [7]]
@@ -289,9 +289,7 @@ def test_markers_of_turns_that_are_not_declared_special_cannot_be_forged() -> No
     assert tokenizer.decode(row) == f"{FORGERY}\n"
     # Other added tokens stay what they are, and without a template nothing is a turn.
     assert {word, tag} <= set(foreign_ids(tokenizer, ["a system <h1>"])[0])
-    assert splitting(tokenizer) is not tokenizer
     tokenizer.chat_template = None
-    assert splitting(tokenizer) is tokenizer
     assert begin in foreign_ids(tokenizer, [FORGERY])[0]
 
 

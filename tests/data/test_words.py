@@ -33,7 +33,7 @@ def test_ascii_words_are_those_of_bm25s() -> None:
     words = bm25s.tokenize(given, stopwords="english", return_ids=False, show_progress=False)
     for text, expected in zip(given, words, strict=True):
         assert [word for word in Analyzer().words(text) if len(word) > 1] == list(expected)
-        assert Analyzer().indexed(text) == Analyzer().words(text)
+        assert Analyzer().words(text, True) == Analyzer().words(text)
 
 
 @pytest.mark.parametrize(("query", "passage"), [
@@ -67,7 +67,7 @@ def test_scores_are_those_of_bm25s_over_the_same_words() -> None:
     texts = ["青海湖是中国最大的咸水湖。", "熊猫主要吃竹子。", "An owl in 北京 hunts mice", "Чёрный кот"]
     analyzer = Analyzer("none")
     index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    index.index([analyzer.indexed(f" {text}") for text in texts], show_progress=False)
+    index.index([analyzer.words(f" {text}", True) for text in texts], show_progress=False)
     corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
     retriever = BM25Retriever(corpus, analyzer=analyzer)
     for query in ("中国的湖", "竹子", "черный", "北京 owl"):
@@ -78,7 +78,7 @@ def test_scores_are_those_of_bm25s_over_the_same_words() -> None:
 
 def test_unspaced_scripts_are_found_by_pairs_and_by_single_characters() -> None:
     assert Analyzer().words("熊猫吃 iPhone手机") == ["熊猫", "猫吃", "iphone", "手机"]
-    assert Analyzer().indexed("熊猫吃") == ["熊", "猫", "吃", "熊猫", "猫吃"]
+    assert Analyzer().words("熊猫吃", True) == ["熊", "猫", "吃", "熊猫", "猫吃"]
     assert Analyzer().words("湖") == ["湖"]
     texts = [
         "青海湖是中国最大的咸水湖。", "熊猫主要吃竹子。", "琵琶湖は滋賀県にあります。",
@@ -230,7 +230,7 @@ def test_the_warning_names_no_temporary_folder(tmp_path: Path) -> None:
     assert line is not None
     assert line.startswith("2 queries share no word with the corpus, of 2 asked")
     assert "`grls index bm25`" in line, "a search has no option of the analyzer"
-    assert "with data/c.jsonl, of" in (nothing_found(2, 2, "data/c.jsonl") or "")
+    assert "with data/c.jsonl, of" in nothing_found(2, 2, "data/c.jsonl")
 
 
 def test_views_begin_within_unspaced_text() -> None:

@@ -39,6 +39,8 @@ from grls.errors import ConfigError, Option
 Filled = TypeVar("Filled")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
+_SCALARS = (bool, int, float, str, Path)
+
 _LARGEST = 2**63 - 1
 """The largest whole number of NumPy, faiss and torch."""
 
@@ -103,25 +105,19 @@ def checked(call: Call, options: Sequence[type] = ()) -> Call:
     Raises:
         ConfigError: (of the function) An argument is unknown, or not of its type.
     """
-    of_object = next(iter(signature(call).parameters), "") == "self"
 
     @cache
     def kinds() -> _Kinds:
         return _Kinds(call, options)
 
-    def name(args: Sequence[Any]) -> str:
-        """What the user calls: a class, a method of the class of the object, or a function."""
-        full = f"{type(args[0]).__name__}.{call.__name__}" if of_object and args else call.__qualname__
-        return full.removesuffix(".__init__")
-
     @wraps(call)
     def door(*args: Any, **named: Any) -> Any:
-        args, named = kinds().arguments(name(args), args, named)
+        args, named = kinds().arguments(args, named)
         return call(*args, **named)
 
     @wraps(call)
     async def later(*args: Any, **named: Any) -> Any:
-        args, named = kinds().arguments(name(args), args, named)
+        args, named = kinds().arguments(args, named)
         return await call(*args, **named)
 
     return cast(Call, later if iscoroutinefunction(call) else door)
@@ -137,6 +133,7 @@ class _Kinds:
 
     def __init__(self, call: Callable[..., Any], options: Sequence[type]):
         known = getattr(call, "__globals__", {})
+        self.call = call
         self.positional: list[tuple[str, Any]] = []
         self.by_name: dict[str, Any] = {}
         self.more: tuple[str, Any] | None = None
@@ -152,32 +149,39 @@ class _Kinds:
                 self.by_name[name] = kind
                 if parameter.kind is not Parameter.KEYWORD_ONLY:
                     self.positional.append((name, kind))
+        self.of_object = self.by_name.pop("self", None) is not None
         for cls in options:
-            kinds = get_type_hints(cls, include_extras=True)
-            self.by_name |= {name: kind for name, kind in kinds.items() if name not in self.by_name}
+            for name, kind in get_type_hints(cls, include_extras=True).items():
+                self.by_name.setdefault(name, kind)
+
+    def name(self, args: Sequence[Any]) -> str:
+        """What the user calls: a class, a method of the class of the object, or a function."""
+        of_object = self.of_object and args
+        name = f"{type(args[0]).__name__}.{self.call.__name__}" if of_object else self.call.__qualname__
+        return name.removesuffix(".__init__")
 
     def arguments(
-        self, call: str, args: Sequence[Any], named: Mapping[str, Any]
+        self, args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, checked."""
-        if not self.anything:
-            refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
-        values = [
-            fitted_argument(call, name, kind, value)
-            for (name, kind), value in zip(self.positional, args, strict=False)
-        ]
-        rest = args[len(values) :]
-        if self.more is None:
-            values += rest  # too many, as Python will say
-        else:
-            name, kind = self.more
-            values += [
-                fitted_argument(call, f"{name}[{number}]", kind, value) for number, value in enumerate(rest)
-            ]
-        return tuple(values), {
-            name: fitted_argument(call, name, self.by_name.get(name, Any), value)
-            for name, value in named.items()
-        }
+        if not (self.anything or named.keys() <= self.by_name.keys()):
+            refuse_unknown_arguments(self.name(args), named, self.by_name)
+        values, values_by_name = list(args), dict(named)
+        name = ""
+        try:
+            for number, value in enumerate(args):
+                if number < len(self.positional):
+                    name, kind = self.positional[number]
+                elif self.more is not None:
+                    name, kind = f"{self.more[0]}[{number - len(self.positional)}]", self.more[1]
+                else:
+                    break  # too many, as Python will say
+                values[number] = fitted(value, kind)
+            for name, value in named.items():
+                values_by_name[name] = fitted(value, self.by_name.get(name, Any))
+        except UnfitError as error:
+            raise ConfigError(f"{self.name(args)}: {error.said_of(name)}") from None
+        return tuple(values), values_by_name
 
 
 def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
@@ -226,7 +230,7 @@ def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> 
         ConfigError: A value is not of its type; the error names class and field.
     """
     cls: Any = type(options)
-    for name in names or [field.name for field in fields(options)]:
+    for name in names or cls.__dataclass_fields__:
         try:
             value = fitted(getattr(options, name), _kind_of(cls, name))
         except UnfitError as error:
@@ -264,7 +268,7 @@ def fitted(value: Any, kind: Any) -> Any:
         return text
     kind = origin or kind
     if kind in _SCALARS:
-        return _SCALARS[kind](value)
+        return _scalar(value, kind)
     if kind in (None, NoneType):
         kind = NoneType
     elif kind is Callable or getattr(kind, "_is_protocol", False):
@@ -291,62 +295,51 @@ def fitted(value: Any, kind: Any) -> Any:
     return value
 
 
-def _bool(value: Any) -> bool:
-    of_numpy = type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
-    if not isinstance(value, bool) and not of_numpy:  # the command line does without NumPy
-        raise UnfitError(_SINGULAR[bool], value)
-    return bool(value)
-
-
-def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        remedy = f"write {value}" if isinstance(value, str) and value.isascii() and value.isdigit() else ""
-        raise UnfitError(_SINGULAR[int], value, remedy=remedy)
-    if abs(int(value)) > _LARGEST:
-        raise UnfitError("a whole number of 64 bits", value)
-    return int(value)
-
-
-def _float(value: Any) -> float:
-    whole = isinstance(value, Integral)
-    if isinstance(value, bool) or not isinstance(value, Real) or (isinstance(value, Rational) and not whole):
-        raise UnfitError(_SINGULAR[float], value)
-    if whole:  # stays whole, as files of options have it
-        return _int(value)
-    if not math.isfinite(value):
-        raise UnfitError("a finite number", value)
-    return float(value)
-
-
-def _str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise UnfitError(_SINGULAR[str], value)
-    if not is_whole_text(value):
-        raise UnfitError("a text without half characters (lone surrogates)", value)
-    return str.__str__(value)  # of an enumeration the value, not the name
-
-
-def _path(value: Any) -> Any:
-    """A path, as a text or as a ``Path``."""
-    if not isinstance(value, str | Path) and isinstance(value, os.PathLike):
+def _scalar(value: Any, kind: Any) -> Any:
+    """A value as one of the types without parts."""
+    if kind is Path and not isinstance(value, str | Path) and isinstance(value, os.PathLike):
         path = os.fspath(value)
         value = Path(path) if isinstance(path, str) else value
-    if not isinstance(value, str | Path):
-        raise UnfitError(_SINGULAR[Path], value)
-    text = _str(value if isinstance(value, str) else str(value))
+    of_numpy = type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+    is_bool = isinstance(value, bool) or of_numpy  # the command line does without NumPy
+    whole = isinstance(value, Integral) and not is_bool
+    fits = {
+        bool: is_bool,
+        int: whole,
+        float: whole or (isinstance(value, Real) and not isinstance(value, Rational) and not is_bool),
+        str: isinstance(value, str),
+        Path: isinstance(value, str | Path),
+    }
+    if not fits[kind]:
+        digits = kind is int and isinstance(value, str) and value.isascii() and value.isdigit()
+        raise UnfitError(_SINGULAR[kind], value, remedy=f"write {value}" if digits else "")
+    if kind is bool:
+        return bool(value)
+    if whole:  # also where a float is expected, as files of options have it
+        if abs(int(value)) > _LARGEST:
+            raise UnfitError("a whole number of 64 bits", value)
+        return int(value)
+    if kind is float:
+        if not math.isfinite(value):
+            raise UnfitError("a finite number", value)
+        return float(value)
+    text = str.__str__(value) if isinstance(value, str) else str(value)  # of an enumeration not the name
+    if not is_whole_text(text):
+        raise UnfitError("a text without half characters (lone surrogates)", text)
+    if kind is str:
+        return text
     if not text or "\0" in text:
         raise UnfitError("a name of at least one character, without NUL", text)
-    longest = max((len(part.encode()) for part in PurePath(text).parts), default=0)
+    longest = max(map(len, map(os.fsencode, PurePath(text).parts)), default=0)
     if longest > _LONGEST_NAME or len(text.encode()) > _LONGEST_PATH:
         raise UnfitError(f"a path whose names have at most {_LONGEST_NAME} bytes each", value)
     return text if isinstance(value, str) else value
 
 
-_SCALARS: dict[Any, Callable[[Any], Any]] = {bool: _bool, int: _int, float: _float, str: _str, Path: _path}
-
-
 def _of_any(value: Any, kinds: Sequence[Any]) -> Any:
     """A value of one of several types; a text that may be a path is checked as one."""
+    if value is None and NoneType in kinds:
+        return None
     if isinstance(value, Iterator) and Any not in kinds and not hasattr(value, "readline"):
         value = list(value)  # each type is tried, and it can be read once
     errors = []

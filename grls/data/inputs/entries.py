@@ -79,20 +79,17 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
             "give every one an id, or none.",
             form.source,
         )
-    entries = [
-        InputEntry(name or str(n), text, fields, f"{form.noun} {n} ({name or str(n)!r})")
-        for n, (name, text, fields) in enumerate(parts)
-    ]
-    first: dict[str, str] = {}
-    for entry in entries:
-        if entry.id in first:
+    entries: dict[str, InputEntry] = {}
+    for n, (name, text, fields) in enumerate(parts):
+        entry = InputEntry(name or str(n), text, fields, f"{form.noun} {n} ({name or str(n)!r})")
+        if entry.id in entries:
             raise DataError(
-                f"{entry.label}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
-                "different id.",
+                f"{entry.label}: its id is that of {entries[entry.id].label} already; every {form.noun} "
+                "needs a different id.",
                 form.source,
             )
-        first[entry.id] = entry.label
-    return entries
+        entries[entry.id] = entry
+    return list(entries.values())
 
 
 def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dict[str, Any]:
@@ -103,6 +100,8 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
     Raises:
         DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
     """
+    if not entry.fields:
+        return {}
     fields = {name: value for name, value in entry.fields.items() if name not in but}
     metadata = fields.pop("metadata", {})
     if isinstance(metadata, str):
@@ -176,9 +175,9 @@ def entry_parts(
     Raises:
         DataError: It has no text, or something else is wrong with it.
     """
-    fields: Any = {form.texts[0]: content} if isinstance(content, str) else content
-    if isinstance(content, form.type):
-        fields = content._asdict()
+    if isinstance(content, str):
+        return None if key is None else id_text(key, label, form.source), str(content), {}
+    fields: Any = content._asdict() if isinstance(content, form.type) else content
     if not isinstance(fields, Mapping):
         raise DataError(
             f"{label}: expected a text, a {form.type.__name__}, or an object such as "
@@ -288,11 +287,12 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     if path is not None:
         return Corpus.read(path)
     form = replace(CORPUS_FORM, source=source)
-    entries = entries_of(passages, form)
-    for entry in entries:
+    rows: list[Passage] = []
+    metadata: list[dict[str, Any]] = []
+    for entry in entries_of(passages, form):
         title = entry.fields.get("title", "")
         if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
             raise DataError(f"{entry.label}: its text is empty; give it a text or leave it out.", source)
-    metadata = [metadata_of(entry, form, ("title",)) for entry in entries]
-    rows = [Passage(entry.id, entry.text, entry.fields.get("title", "")) for entry in entries]
+        rows.append(Passage(entry.id, entry.text, title))
+        metadata.append(metadata_of(entry, form, ("title",)))
     return Corpus.from_passages(rows, source, metadata)

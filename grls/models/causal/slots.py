@@ -65,7 +65,7 @@ class Prefix(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(part.numel() * part.element_size() for part in self.parts)
+        return sum(part.nbytes for part in self.parts)
 
 
 class Prefixes:
@@ -114,10 +114,13 @@ class Prefixes:
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`."""
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`.
 
-    def __init__(self, model: Any, prompt: Sequence[int] = ()):
-        super().__init__(model, Head(model))
+    ``tried``: it has passed the trial of that function.
+    """
+
+    def __init__(self, model: Any, prompt: Sequence[int] = (), tried: bool = False):
+        super().__init__(model, Head(model, tried or None))
         self.model = model
         self.cache_name = cache_argument(model)
         self.prompt = tuple(prompt)
@@ -357,20 +360,23 @@ def _agrees(trees: CausalTrees) -> bool:
 class CausalGenerator:
     """Runs an ``AutoModelForCausalLM`` for the plain search, against which the fast search is tested.
 
-    The model is not changed: set its device, precision and mode (eval or train) first.
+    The model is not changed: set its device, precision and mode (eval or train) first. ``tried``: it has
+    passed its trial.
 
     Raises:
         ConfigError: The model has no output head, or computes something else when its memory is reordered (a
             recurrent model).
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, tried: bool = False):
         self.model = model
         self.cache_name = cache_argument(model)
         name = type(model).__name__
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
-        self.head = Head(model)
+        self.head = Head(model, tried or None)
+        if tried:
+            return
         try:
             with trial(model):
                 agrees = self._agrees()

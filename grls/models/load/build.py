@@ -56,7 +56,7 @@ def read_stages(folder: str | Path) -> tuple[str, ...]:
 
 def checked_stages(stages: Any, file: Path, remedy: str) -> tuple[str, ...]:
     """Stages from a JSON file; DataError if they are no list of names."""
-    if not isinstance(stages, list) or not all(isinstance(name, str) for name in stages):
+    if not isinstance(stages, list) or {*map(type, stages)} - {str}:
         raise DataError(f'expected "stages" as a list of names, got {stages!r}; {remedy}.', file)
     return tuple(stages)
 
@@ -259,6 +259,8 @@ def add_markers(
         return
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if known.issuperset(markers):
+        return
     vocabulary = tokenizer.get_vocab()
     weights = {
         id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())

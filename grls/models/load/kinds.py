@@ -1,10 +1,22 @@
-"""Selects the adapter of a model: sequence-to-sequence or causal."""
+"""Selects the adapter of a model: sequence-to-sequence or causal.
+
+A model is tried before it decodes: some small inputs must get the logits of its own forward pass. That takes
+as long as a search. So the folder of a retriever holds what its model was tried with (:func:`tried_with`),
+and a model that is opened with the same is not tried again.
+"""
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Any
 
+import torch
+import transformers
+
+import grls
 from grls.errors import ConfigError
+from grls.io.files import sha256
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
@@ -14,19 +26,34 @@ def is_causal(model: Any) -> bool:
     return not model.config.is_encoder_decoder
 
 
-def plain_generator(model: Any) -> Seq2SeqGenerator | CausalGenerator:
-    """The model for the plain search.
+def tried_with(folder: Path) -> dict[str, str]:
+    """What the result of a trial depends on beside the weights: the versions, and the config in a folder."""
+    return {
+        "grls": grls.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "machine": platform.machine(),
+        "config": sha256(folder / "config.json"),
+    }
+
+
+def plain_generator(model: Any, tried: bool = False) -> Seq2SeqGenerator | CausalGenerator:
+    """The model for the plain search; ``tried``: it has passed its trial.
 
     Raises:
         ConfigError: The model cannot be used as a generator.
     """
-    return CausalGenerator(model) if is_causal(model) else Seq2SeqGenerator(model)
+    return CausalGenerator(model, tried) if is_causal(model) else Seq2SeqGenerator(model, tried)
 
 
-def slot_model(generator: Seq2SeqGenerator | CausalGenerator) -> Seq2SeqTrees | CausalTrees | None:
+def slot_model(
+    generator: Seq2SeqGenerator | CausalGenerator, tried: bool = False
+) -> Seq2SeqTrees | CausalTrees | None:
     """The model for the fast search; None if only the plain search supports the model."""
     if isinstance(generator, Seq2SeqGenerator):
-        return plant(generator)
+        return Seq2SeqTrees(generator) if tried else plant(generator)
+    if tried:
+        return CausalTrees(generator.model, tried=True)
     try:
         return plant_causal(generator.model)
     except ConfigError:

@@ -280,6 +280,8 @@ def refuse_incomplete(
     Raises:
         IncompleteError: Weights are missing or were dropped.
     """
+    if not report["missing_keys"] and not report["unexpected_keys"]:
+        return
     prefix = f"{model.base_model_prefix}." if new_head else ""
     needed = (key for key in report["missing_keys"] if key.startswith(prefix))
     missing = sorted(key for key in needed if (pooler and not new_head) or _POOLER not in key.split("."))
@@ -491,9 +493,17 @@ _TRAINING = re.compile(r"dropout|pdrop|layerdrop")
 _TOKEN = re.compile(r"_token_ids?$")
 
 
-def settings_of(config: Any) -> dict[str, Any]:
+def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The fields of a config (``to_dict`` in transformers) that count, nested fields by their path."""
-    return dict(_flat(config, ""))
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in _HARMLESS or _TRAINING.search(name):
+            continue
+        if isinstance(value, Mapping):
+            fields |= settings_of(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = value
+    return fields
 
 
 def settings_in(folder: str | Path) -> Settings:
@@ -529,11 +539,13 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
         MismatchError: A setting differs; the error names the file, the field and the remedy.
         DataError: A file is damaged.
     """
-    if not isinstance(known, dict) or not all(isinstance(fields, dict) for fields in known.values()):
+    if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
         )
     now = settings_in(folder)
+    if json.dumps(known, sort_keys=True) == json.dumps(now, sort_keys=True):
+        return
     for name in sorted({*known, *now}):
         before, after = known.get(name, {}), now.get(name, {})
         for field in sorted({*before, *after}):
@@ -547,16 +559,6 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
                     "the model would compute something else. Put it back, or make the retriever again with "
                     "`grls index`."
                 )
-
-
-def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if name in _HARMLESS or _TRAINING.search(name):
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def write_network(network: Any, folder: str | Path) -> None:

@@ -20,10 +20,10 @@ from torch.nn import functional
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, Option, out_of_memory
+from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.files import exclusive
-from grls.models.base import cache_argument, positions_in
+from grls.models.base import cache_argument
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.grid import GridMemory
@@ -311,19 +311,20 @@ class Seq2SeqGenerator:
 
     Args:
         model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
+        tried: Whether it has passed :func:`plant`.
 
     Raises:
         ConfigError: The model has no output head or no decoder start token.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, tried: bool = False):
         self.model = model
         self.cache_name = cache_argument(model)
         self.start_token = start_token(model)
         self.pad_token = int(model.config.pad_token_id or 0)
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
-        self.head = Head(model)
+        self.head = Head(model, tried or None)
         _ = self.head.linear  # tested now, before searches share the model
 
     @property
@@ -426,33 +427,3 @@ def start_token(model: Any) -> int:
     raise ConfigError(
         f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
     )
-
-
-def check_positions(model: Any, input_length: int, target_length: int) -> None:
-    """Refuse lengths, in tokens, beyond the positions of a model (T5 has relative ones, without a limit).
-
-    A causal model needs positions for input and target together. Targets include the end token.
-
-    Raises:
-        ConfigError: The model has fewer positions.
-    """
-    config = model.config
-    if not config.is_encoder_decoder:
-        most = positions_in(config)
-        if most is not None and input_length + target_length > most:
-            raise ConfigError(
-                f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
-                f"positions; lower {Option('limits.input')} or {Option('limits.passage')} (in training "
-                f"{Option('data.max_input_tokens')} or {Option('data.max_passage_tokens')})."
-            )
-        return
-    for noun, part, length, option in (
-        ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
-        ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),
-    ):
-        most = positions_in(part)
-        if most is not None and length > most:
-            raise ConfigError(
-                f"{noun} of {length} tokens, but the model has {most} positions; set "
-                f"{Option(option)} (in training {Option(f'data.{option}')}) to at most {most - 1}."
-            )

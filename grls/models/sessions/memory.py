@@ -121,25 +121,22 @@ def version(module: nn.Module) -> Version:
     Addresses, samples and version counters of parameters and buffers: the counters do not count writes
     through ``.data``, and the samples not each number.
     """
-    tensors = [tensor.detach() for tensor in (*module.parameters(), *module.buffers())]
-    samples = [tensor.flatten()[:: _stride(tensor)].double().sum() for tensor in tensors]
+    samples: list[Tensor] = []
+    states: list[tuple[int, int]] = []
+    for weight in (*module.parameters(), *module.buffers()):
+        tensor = weight.detach()
+        stride = max(1, tensor.numel() // _SAMPLE)
+        while tensor.dim() and math.gcd(stride, tensor.shape[-1]) > 1:  # samples of every column of a matrix
+            stride += 1
+        samples.append(tensor.flatten()[::stride].double().sum())
+        states.append((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version))
     sums = torch.stack(samples).tolist() if samples else []
-    writes = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
     adapters = [
         (part.disable_adapters, str(part.active_adapters), str(part.merged_adapters))
         for part in module.modules()
         if hasattr(part, "merged_adapters")
     ]
-    kept = ((tensor.data_ptr(), *more) for tensor, *more in zip(tensors, sums, writes, strict=True))
-    return (*kept, *adapters)
-
-
-def _stride(tensor: Tensor) -> int:
-    """The distance of samples, which come from every column of a matrix."""
-    stride = max(1, tensor.numel() // _SAMPLE)
-    while tensor.dim() and math.gcd(stride, tensor.shape[-1]) > 1:
-        stride += 1
-    return stride
+    return (*zip(states, sums, strict=True), *adapters)
 
 
 @contextmanager

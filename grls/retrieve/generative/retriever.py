@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ from grls.io.files import atomic_folder, other_format, read_json, sha256, tempor
 from grls.io.progress import counted
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained, checked_stages
-from grls.models.load.kinds import is_causal
+from grls.models.load.kinds import is_causal, tried_with
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
@@ -93,6 +93,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         removed: Numbers of removed passages, which no search returns.
         spans: The spans that the model writes; None: it writes passages from their beginning.
         rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
+        tried: Whether the model has passed its trial (:mod:`grls.models.load.kinds`).
     """
 
     kind = "generative"
@@ -216,7 +217,9 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = _read_passages(path, manifest, codec, verify)
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
-        opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
+        tried = manifest.get("tried") == tried_with(path / "model")
+        parts = loaded.model, codec, corpus, index
+        opened = cls(*parts, options, stages, removed, spans, rescore_input, tried)
         _ = opened.trees  # tried in full precision: results of int8 depend on the batch
         move(loaded.model, where, precision)
         return opened
@@ -292,6 +295,9 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
             if self.rescore_input is not None:
                 manifest["rescore"] = self.rescore_input._asdict()
             manifest |= {"weights": weights_fingerprint(self.model), "settings": settings_in(new / "model")}
+            with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
+                if self.model.dtype is torch.float32 and self.trees is not None:
+                    manifest["tried"] = tried_with(new / "model")
             manifest |= _sums(new, self.corpus)
             write_manifest(new, {**manifest, "sha256": own_sum(manifest)})
 

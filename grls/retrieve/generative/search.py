@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +35,11 @@ from grls.index.rows import Ints
 from grls.index.union import merge
 from grls.io.files import exclusive
 from grls.io.progress import Progress
-from grls.models.base import Floats, once_each
+from grls.models.base import Floats, check_positions, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, readout
 from grls.models.load.kinds import plain_generator, slot_model
-from grls.models.seq2seq.slots import Seq2SeqTrees, check_positions
+from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.span_scores import (
     PassageScores,
@@ -56,8 +56,6 @@ from grls.retrieve.queries import check_counts, reachable
 
 _TOGETHER = 256
 """Inputs whose passages are tokenised and rescored together."""
-
-_Result = TypeVar("_Result")
 
 
 class DecodedPassages:
@@ -82,13 +80,15 @@ class DecodedPassages:
         removed: Collection[int] = (),
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
+        tried: bool = False,
     ):
         self.model = model
         self.codec = codec
         self.rescore_input = rescore_input
         self.options = options or SearchOptions()
         self.stages = tuple(stages)
-        self._plain = plain_generator(model)
+        self._tried = tried
+        self._plain = plain_generator(model, tried)
         # The options and the index of the fast searches, and on device or not -> search.
         self._decoders: tuple[tuple[object, ...], ConstraintIndex, dict[bool, SlotDecoder]] | None = None
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
@@ -97,7 +97,7 @@ class DecodedPassages:
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:
         """The model for the fast search; None: it cannot run in slots."""
-        return slot_model(self._plain)
+        return slot_model(self._plain, self._tried)
 
     @property
     def reads_on(self) -> bool:
@@ -123,6 +123,8 @@ class DecodedPassages:
 
         Queries with equal filters share one subset, which is made once.
         """
+        if allow is None:
+            return [self._everything()] * len(queries)
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
         filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
@@ -195,11 +197,7 @@ class DecodedPassages:
             scored = self.span_scores(inputs, count, exclude, label, subsets, prior)
             rankings = [self.ranked(scores, count) for scores in scored]
         else:
-
-            def decode(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
-                return decoder.search(inputs, count, *more)
-
-            rankings = self._run(inputs, exclude, subsets, count, label, prior, decode)
+            rankings = self._run(inputs, exclude, subsets, count, label, prior)
         if not depth:
             return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
@@ -311,11 +309,7 @@ class DecodedPassages:
         subsets = subsets or [self._everything()] * len(inputs)
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
         over_spans = None if prior is None else prior_over_spans(prior, spans)
-
-        def decode(decoder: Decoder | SlotDecoder, *arguments: Any) -> list[Frontier]:
-            return decoder.frontier(*arguments)
-
-        frontiers = self._run(inputs, hidden, subsets, 1, label, over_spans, decode)
+        frontiers = self._run(inputs, hidden, subsets, 1, label, over_spans)
         reaches = [Reach(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
         return list(zip(frontiers, reaches, strict=True))
 
@@ -335,9 +329,11 @@ class DecodedPassages:
         k: int,
         label: str,
         prior: Prior | None,
-        decode: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """The results of ``decode`` with the fastest decoder for the model; threads wait for each other."""
+    ) -> list[Any]:
+        """The k best passages, or the frontier of spans, by the fastest decoder for the model.
+
+        Threads wait for each other.
+        """
         subsets = subsets or [self._everything()] * len(inputs)
         with exclusive(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
@@ -345,17 +341,21 @@ class DecodedPassages:
             if self.options.compile:
                 self._refuse_to_compile()
             check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
+            decode: Callable[..., list[Any]]
             if trees is not None:
                 fast = self._slot_decoder(trees, k, on_device=prior is None)
-                return decode(fast, inputs, hidden, subsets, bar.update, prior)
+                decode = partial(fast.search, k=k) if self.spans is None else fast.frontier
+                return decode(inputs, exclude=hidden, subsets=subsets, decided=bar.update, prior=prior)
             decoder, size = self.decoder(k), self.options.batch_size
+            decode = partial(decoder.search, k=k) if self.spans is None else decoder.frontier
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
-            results: dict[int, _Result] = {}
+            results: dict[int, Any] = {}
             for start in range(0, len(order), size):
                 batch = order[start : start + size]
-                rows = [[values[n] for n in batch] for values in (inputs, hidden, subsets)]
+                rows: list[Any] = [[values[n] for n in batch] for values in (inputs, hidden, subsets)]
                 part = None if prior is None else prior.among(batch)
-                results.update(zip(batch, decode(decoder, *rows, None, part), strict=True))
+                found = decode(rows[0], exclude=rows[1], subsets=rows[2], prior=part)
+                results.update(zip(batch, found, strict=True))
                 bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 

@@ -52,24 +52,11 @@ def run_biencoder(
 
     Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
 
-    Args:
-        data: Data set folder.
-        output: Folder for everything that the run writes.
-        source: Folder or hub name of the model to start from, or ``all-MiniLM-L6-v2``.
-        generator: An encoder-decoder to start from, in place of ``source``.
-        kind: Kind of ``source``: ``sentence``, ``st5`` or ``auto``.
-        train_split: Split of the training queries.
-        dev_split: Split of the queries that choose the best epoch; None: the last epoch is kept.
-        max_tokens: Longest text in tokens; None: the limit of the model.
-        fit: Options of pairs and training.
-        negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
-        teacher: File of a teacher's scores (:meth:`~grls.train.biencoder.examples.TeacherScores.read`), with
-            the passages that are hard negatives; None: no teacher.
-        analyzer: How BM25 splits texts into words.
-        resume: Resume from the last checkpoint in ``output``; options and data must be the same.
-        max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
-            When it is over, dev is measured once more and the best weights are kept.
-        meter: Called with every step, in place of printed lines.
+    The arguments are the options of `grls train biencoder`
+    (:func:`grls.commands.train_biencoder.train_biencoder`; null is None) and two more. ``max_seconds`` is the
+    longest time of the call, with reading of data and measurements on dev (None: no limit); when it is over,
+    dev is measured once more and the best weights are kept. ``meter`` is called with every step, in place of
+    printed lines.
 
     Raises:
         ConfigError: An option cannot work, there is no such model, or the training has diverged.

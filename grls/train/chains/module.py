@@ -19,11 +19,11 @@ from transformers import AttentionInterface
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, Option, at_least, out_of_memory
+from grls.models.base import check_positions
 from grls.models.causal.slots import refuse_windows
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
-from grls.models.seq2seq.slots import check_positions
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.chains.collate import (
     DecisionTensors,

@@ -27,11 +27,11 @@ from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
+from grls.models.base import check_positions
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
-from grls.models.seq2seq.slots import check_positions
 from grls.train.core.checkpoints import NO_STATE, RunState
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.processes import (

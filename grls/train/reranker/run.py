@@ -52,20 +52,8 @@ def run_reranker(
 
     Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
 
-    Args:
-        train: File of training examples, written by ``grls ralm examples``; None: the hops of the data set.
-        dev: File of examples that choose the best epoch; None with ``train``.
-        data: Data set folder, or corpus file, with which the examples were collected; without examples, the
-            data set folder whose hops are learned.
-        output: Folder for everything that the run writes.
-        encoder: Folder or hub name of a bidirectional encoder to start from.
-        prefix_tokens: Length of the prefix before a stride, in tokens of the language model; None: that of
-            the examples.
-        max_tokens: Longest input (prefix and document), in tokens of the encoder.
-        fit: Options of the training.
-        hops: Options of the hops that are learned without examples.
-        resume: Resume from the last checkpoint in ``output``; options and data must be the same.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
+    The arguments are the options of `grls train reranker` (:func:`grls.commands.train.train_reranker`); null
+    is None.
 
     Returns:
         The best dev loss (nats a stride, or a hop).

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from grls.models.base import check_positions
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
-from grls.models.seq2seq.slots import check_positions
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import weighed

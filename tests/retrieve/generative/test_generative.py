@@ -43,7 +43,7 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import read_spec
+from grls.retrieve.spec import read_spec, update_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 
@@ -72,6 +72,26 @@ def test_a_round_trip_changes_no_hit(retriever: GenerativeRetriever, saved: Path
     assert back.codec.limits == retriever.codec.limits
     assert sorted(f.name for f in saved.iterdir()) == ["corpus.jsonl", "grls.json", "index", "model"]
     assert not [f for f in saved.rglob("*") if f.suffix in (".bin", ".pkl", ".pt")], "no pickle"
+
+
+@pytest.mark.parametrize("part", ["seq2seq", "causal"])
+def test_a_model_is_tried_again_only_with_another_version_or_config(
+    retriever: GenerativeRetriever, causal: GenerativeRetriever, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, part: str,
+) -> None:  # fmt: skip
+    saved, trials = tmp_path / "saved", list[Any]()
+    (causal if part == "causal" else retriever).save_pretrained(saved)
+    monkeypatch.setattr(f"grls.models.{part}.slots._agrees", trials.append)  # None: it does not agree
+    assert GenerativeRetriever.from_pretrained(saved, device="cpu").trees is not None
+    assert not trials
+    known = read_spec(saved)["tried"]
+    for tried in (None, *({**known, name: "0"} for name in known)):
+        update_spec(saved, {"tried": tried})
+        opened = GenerativeRetriever.from_pretrained(saved, device="cpu")
+        assert opened.trees is None, tried
+    assert len(trials) == len(known) + 1
+    opened.save_pretrained(tmp_path / "unfit")
+    assert "tried" not in read_spec(tmp_path / "unfit")
 
 
 @pytest.mark.parametrize("precision", ["float16-weights", "int8", "auto"])
