@@ -1,26 +1,37 @@
-"""Retrievers in MTEB's search protocol, so that its tasks (BEIR among them) score them."""
+"""Retrievers in MTEB's search protocol, and data sets as its tasks: MTEB's runner scores any of both."""
 
 from __future__ import annotations
 
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from grls.adapters.documents import is_blank
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, relevant
+from grls.data.filters import one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
+from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.io.ending import needing
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
+from grls.retrieve.run import retrieve_results
 from grls.runs.portions import PORTION
+from grls.runs.trec import falling
 
 with needing("mteb", "the search protocol of MTEB"):
+    from datasets import Dataset
+    from mteb.abstasks import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
 
 Rows = Iterable[Mapping[str, Any]]
@@ -30,7 +41,9 @@ Rows = Iterable[Mapping[str, Any]]
 class MTEBSearch:
     """A retriever as ``mteb.evaluate`` takes it.
 
-    MTEB reads scores, not ranks, so it decides among equal scores by itself.
+    A query's passages are those that ``grls retrieve`` writes: of fixed and dynamic hops the best chain, or
+    the chains with ``hops.pool``. MTEB reads scores in single precision, not ranks, so scores are lowered to
+    fall strictly (:func:`~grls.runs.trec.falling`).
 
     Args:
         retriever: A searcher, for tasks over its corpus, or a function that makes a retriever of a corpus.
@@ -127,9 +140,81 @@ class MTEBSearch:
         for start in range(0, len(texts), PORTION):
             part = texts[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
-            for query, hits in zip(part, retriever.retrieve(part, k, allow), strict=True):
-                scores[query.id] = {hit.id: float(hit.score) for hit in hits}
+            for found in retrieve_results(retriever, part, k, one_each(allow, len(part))):
+                lowered = falling([hit.score for hit in found.hits])
+                scores[found.query_id] |= zip([hit.id for hit in found.hits], lowered, strict=True)
         return scores
+
+
+class MTEBTask(AbsTaskRetrieval):
+    """A split of a data set on disk as a retrieval task of MTEB.
+
+    Recall, nDCG, MAP and precision are MTEB's of each query, averaged without its rounding to five digits;
+    ``complete_recall_at_k`` is :mod:`grls.evaluation.metrics.complete_recall` beside them.
+
+    Args:
+        data: The folder, in BEIR's layout (:mod:`grls.data.dataset`).
+        split: The split, a file of ``qrels/``.
+        name: Name in MTEB's results; None: that of the folder.
+        language: The language of the texts, as MTEB writes it (ISO 639-3, and the script).
+
+    Raises:
+        DataError: The data set is incomplete or malformed.
+    """
+
+    @checked
+    def __init__(
+        self, data: str | Path, split: str = "test", name: str | None = None, language: str = "eng-Latn"
+    ):
+        self._corpus = Corpus.read(data)
+        self._queries, self._qrels = read_split(data, split, self._corpus)
+        self._facts = {
+            "name": name or Path(data).resolve().name,
+            "description": f"{split} of {data}.",
+            "eval_splits": [split],
+            "eval_langs": [language],
+        }
+        super().__init__()
+
+    @cached_property  # which MTEB deletes, or sets to that of a part of the task
+    def metadata(self) -> TaskMetadata:
+        """What MTEB's results say of the task; the revision is that of corpus, queries and judgements."""
+        judged = repr((self._corpus.fingerprint, self._queries, self._qrels))
+        return TaskMetadata(
+            dataset={"path": "local", "revision": sha256(judged.encode()).hexdigest()[:16]},
+            type="Retrieval",
+            category="t2t",
+            modalities=["text"],
+            main_score="ndcg_at_10",
+            bibtex_citation="",
+            **self._facts,
+        )
+
+    def load_data(self, **options: Any) -> None:
+        """Make the tables that MTEB reads."""
+        passages = [{"id": p.id, "title": p.title, "text": p.text} for p in self._corpus]
+        tables = {
+            "corpus": Dataset.from_list(passages),
+            "queries": Dataset.from_list([{"id": query.id, "text": query.text} for query in self._queries]),
+            "relevant_docs": self._qrels,
+            "top_ranked": None,
+        }
+        self.dataset = {"default": dict.fromkeys(self.metadata.eval_splits, tables)}
+        self.data_loaded = True
+
+    def task_specific_scores(
+        self, scores: Any, qrels: Any, results: Any, hf_split: str, hf_subset: str
+    ) -> dict[str, float]:
+        """The scores that are unrounded or MTEB has not; see its method of this name."""
+        names = {"recall": "recall", "ndcg": "ndcg_cut", "map": "map_cut", "precision": "P"}
+        exact = {
+            f"{name}_at_{k}": mean(row[f"{measure}_{k}"] for row in scores.values())
+            for name, measure in names.items()
+            for k in self.k_values
+        }
+        ids = [sorted(found, key=found.get, reverse=True) for found in results.values()]
+        complete = complete_recall(ids, [relevant(qrels[query]) for query in results], self.k_values)
+        return exact | {measure.replace("@", "_at_"): value for measure, value in complete.items()}
 
 
 def _passage(row: Mapping[str, Any]) -> Passage:

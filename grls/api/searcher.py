@@ -257,12 +257,17 @@ class Searcher:
 
     @checked_options(HopOptions)
     def hops(
-        self, max: Count = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
+        self,
+        max: Count | None = None,
+        steps: HopSteps = "ranked",
+        *,
+        output: str | Path | None = None,
+        **options: Any,
     ) -> Searcher:
         """This retriever, hop by hop; of one that hops already, these options replace all of its own.
 
         Args:
-            max: Number of hops (fixed, ranked), or largest number of hops (dynamic).
+            max: Number of hops (fixed, ranked), or largest number (dynamic); None: see ``HopOptions``.
             steps: See :class:`~grls.retrieve.hops.options.HopOptions`.
             output: The folder to write; None: a temporary folder.
             options: Other options of ``HopOptions``.

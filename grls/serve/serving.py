@@ -214,7 +214,7 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
         options = stored
     most = hops.max or min(options.count, limits.hops)
     check_limit(f"{Option('hops.max')}", most, limits.hops)
-    return replace(options, max=most)
+    return replace(options, max=most) if hops.max or most < options.count else options
 
 
 def check_queries(queries: list[str], limits: RequestLimits) -> None:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "HaystackRetriever": ("haystack", "haystack"), "LangChainRetriever": ("langchain_core", "langchain"),
     "LlamaIndexRetriever": ("llama_index", "llama-index"), "MTEBSearch": ("mteb", "mteb"),
-    "PyTerrierRetriever": ("pyterrier", "pyterrier"),
+    "MTEBTask": ("mteb", "mteb"), "PyTerrierRetriever": ("pyterrier", "pyterrier"),
 }  # fmt: skip
 """Adapter -> the package that it imports, and the extra that brings it."""
 

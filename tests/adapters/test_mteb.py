@@ -1,18 +1,20 @@
 """MTEB's search protocol, with mteb and tasks that are made here."""
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from failing import raises
-from small_data import tiny_bert
+from small_data import tiny_bert, write_small
 
 import grls
 from grls.api.searcher import Searcher
+from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.types import Passage
+from grls.data.types import Hit, Passage
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
@@ -24,7 +26,7 @@ import mteb
 from mteb.abstasks import AbsTaskRetrieval
 from mteb_tasks import retrieval_task
 
-from grls.adapters import MTEBSearch
+from grls.adapters import MTEBSearch, MTEBTask
 
 QUERIES = [{"id": "a", "text": "green ponds"}, {"id": "b", "text": "zebras"}, {"id": "c", "text": "stone"}]
 QRELS = {"a": {"p1": 1}, "b": {"p1": 1}, "c": {"p4": 1}}
@@ -64,7 +66,11 @@ def test_its_scores_are_those_of_the_searcher(searcher: Searcher, corpus: Corpus
     expected = {
         query["id"]: {hit.id: hit.score for hit in searcher.search(query["text"], 2)} for query in QUERIES
     }
-    assert search.search(QUERIES, top_k=2) == expected
+    found = search.search(QUERIES, top_k=2)
+    assert {name: list(hits.items()) for name, hits in found.items()} == {
+        name: [(hit, pytest.approx(score, abs=1e-5)) for hit, score in hits.items()]
+        for name, hits in expected.items()
+    }
     assert expected["b"] == {}
     few = MTEBSearch(searcher, k=1)
     few.index(rows(corpus))
@@ -102,6 +108,43 @@ def test_a_searcher_that_a_function_makes_is_held_with_its_temporary_folder(corp
     search.index(rows(corpus)[1:])
     gc.collect()
     assert [folder.is_dir() for folder in folders] == [False, True]
+
+
+@pytest.mark.parametrize("steps", ["single", "fixed", "dynamic", "ranked"])
+def test_the_runner_prints_the_figures_of_evaluate(steps: str, tmp_path: Path) -> None:
+    """Of a data set and a folder of any hops; queries have two gold passages, and scores may be equal."""
+    data, run = write_small(tmp_path / "animals"), tmp_path / "run"
+    torch.manual_seed(0)
+    model = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    DenseRetriever.assemble(model, Corpus.read(data)).save_pretrained(tmp_path / "dense")
+    searcher = grls.load(tmp_path / "dense")
+    searcher = searcher if steps == "single" else searcher.hops(2, steps, output=tmp_path / "hops")
+    result = mteb.evaluate(MTEBSearch(searcher), MTEBTask(data, "train"), cache=None)
+    (found,) = result.task_results[0].scores["train"]
+    of_train = ["--data", str(data), "--split", "train", "--output"]
+    assert main(["retrieve", str(searcher.folder), *of_train, str(run)]) in (None, 0)
+    assert main(["evaluate", f"{run}.jsonl", *of_train, f"{run}.json"]) in (None, 0)
+    report = json.loads(Path(f"{run}.json").read_text())
+    expected = {"ndcg@10": report["measures"]["nDCG@10"], **report["complete_recall"]}
+    expected |= {name.removeprefix("sequence_"): value for name, value in report["sequence_recall"].items()}
+    printed = {name.replace("@", "_at_"): value for name, value in expected.items() if "@" in name}
+    assert {name: found[name] for name in printed} == pytest.approx(printed, abs=1e-6)
+    assert 0 < printed["recall_at_1"] < printed["recall_at_5"]
+    raises(DataError, "no such file; there are", MTEBTask, data, "tests")
+
+
+def test_ranks_are_those_of_the_retriever_where_single_precision_has_no_difference(corpus: Corpus) -> None:
+    """Of equal scores MTEB takes the higher id first."""
+    hits = [Hit("p1", 1.0), Hit("p3", 1.0 - 1e-9), Hit("p4", 1.0 - 1e-9), Hit("p2", 0.5)]
+
+    class Fixed(BM25Retriever):
+        def retrieve(self, queries: Any, k: int, allow: Any = None) -> list[list[Hit]]:
+            return [hits for _ in queries]
+
+    search = MTEBSearch(Fixed, name="fixed")
+    (found,) = scores(search, task(rows(corpus)))
+    assert found["mrr_at_10"] == pytest.approx((1 + 1 + 1 / 3) / 3, abs=1e-5)
+    assert search.search(QUERIES, top_k=4)["a"]["p2"] == 0.5
 
 
 def test_reranking_finds_only_the_passages_of_a_query(searcher: Searcher, corpus: Corpus) -> None:

@@ -46,7 +46,7 @@ def test_hops_are_those_of_a_folder(kinds: Path) -> None:
     same(load(kinds / "dense").hops(max=3), load(kinds / "ranked"))
     chains = load(kinds / "generative").hops(max=3, steps="dynamic", chains=2, done_bias=0.5)
     same(chains, load(kinds / "hops"))
-    assert load(kinds / "dense").hops().describe().label == "biencoder ranked by 4 hops"
+    assert load(kinds / "bm25").hops().describe().label == "bm25 ranked by 2 hops"
     same(chains.hops(max=2), load(kinds / "generative").hops(max=2))  # hops replace hops
 
 

@@ -89,6 +89,7 @@ def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClie
     assert hop_options(HopsBody(max=2), limits, stored) == replace(stored, max=2)
     assert hop_options(HopsBody(max=2), limits, None) == HopOptions("fixed", max=2)
     assert hop_options(HopsBody(steps="ranked"), limits, None) == HopOptions("ranked", max=3)
+    assert hop_options(HopsBody(steps="ranked"), RequestLimits(hops=4), None) == HopOptions("ranked")
     version = client.app.state.serving.find("hops").version  # type: ignore[attr-defined]
     own = version.retriever(None)
     assert own.hops.done_bias == 0.5

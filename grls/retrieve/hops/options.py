@@ -28,6 +28,12 @@ FEATURES = (
 """What the onward model reads of a hop. Scores are divided by T. The second one is 0 where a retriever has no
 DONE; a DONE that is not among the best of a hop counts as its last hit, which it is below."""
 
+UNLABELLED = (*[0.0] * len(FEATURES), math.log(0.4 / 0.6))
+"""The onward model of the probability 0.4, whatever the scores are. With two hops it is the default of ranked
+hops whose number is not given, and which neither DONE nor a learned model ends: what the second hop finds
+weighs 0.4 of what the first one finds. No rule that reads scores did better without labels
+(docs/experiments.md)."""
+
 BIAS = "done_bias"
 """The name of the bias on DONE, in folders, runs and bodies."""
 
@@ -44,7 +50,8 @@ class HopOptions:
     Args:
         steps: ``single``: the top k without hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until
             DONE; ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
-        max: Number of hops (fixed, ranked), or largest number of hops (dynamic); null: 20, or 4 (ranked).
+        max: Number of hops (fixed, ranked), or largest number of hops (dynamic); null: 20. Null of ranked
+            hops: 4 where DONE, an onward model or ``stop`` ends them; else 2, the second of the weight 0.4.
         chains: Number of chains kept for each query; null: 4 where scores are log-probabilities, else 1
             (ranked: 5; among up to 6 passages at least so many that no set of them is dropped).
         branch: Number of passages that continue a chain at each hop; null: 4 where scores are

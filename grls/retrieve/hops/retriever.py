@@ -41,7 +41,7 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
 from grls.retrieve.hops.finders import Finder, SearchesAgain, Writes, usual_temperature
-from grls.retrieve.hops.options import END_OPTIONS, HopOptions
+from grls.retrieve.hops.options import END_OPTIONS, UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
@@ -316,6 +316,8 @@ class RankedHops(_HopByHop):
         self.chains = self._chain_count(_CHAINS)
         self.ends = hops.done and scores_done(retriever)
         self.temperature = hops.temperature or usual_temperature(retriever)
+        if (stop, hops.max, hops.onward, hops.stop) == (None,) * 4 and not self.ends:
+            self.hops = hops = replace(hops, max=2, onward=UNLABELLED)
         rule = stop or stop_rule(retriever, hops)
         finder: Finder = SearchesAgain(retriever, hops.evidence)
         if isinstance(retriever, DecodesHops):  # scores need not be log-probabilities: a softmax is over them

@@ -9,7 +9,8 @@ found. :func:`stop_rule` chooses the rule from the options; ``hops.stop`` names 
 - ``never`` (:class:`Never`): for fixed hops; for ranked ones without ``hops.done`` or a learned DONE;
 - ``log-odds`` (:class:`DoneByLogOdds`): where the score of DONE is its log-probability (generators);
 - ``score`` (:class:`DoneByScore`): where DONE has a score like a passage (bi-encoders, sums with priors);
-- ``onward`` (:class:`Onward`): where ``hops.onward`` holds a model (ranked).
+- ``onward`` (:class:`Onward`): where ``hops.onward`` holds a model (ranked); with a constant one where there
+  is neither a model nor DONE nor a number of hops (:data:`~grls.retrieve.hops.options.UNLABELLED`).
 
 DONE is one token or embedding that competes with whole passages, and a model may choose it too early or too
 late. ``hops.done_bias`` b corrects it at every hop; ``grls tune`` finds it, and a negative one makes chains

@@ -449,6 +449,18 @@ def test_a_query_ends_where_little_probability_goes_on() -> None:
     assert "e" not in found
 
 
+def test_without_a_number_of_hops_a_second_one_has_a_smaller_weight() -> None:
+    untaught: Any = ScriptedHops(TABLE, learned=False)
+    found = probabilities(untaught)
+    assert found == pytest.approx({"a": 0.75, "b": 0.25 + 0.3 * 0.375, "c": 0.3 * 0.625, "d": 0.1})
+    assert set(untaught.asked) == {"", "a", "b"}
+    ranked = [RankedHops(untaught, HopOptions("ranked", max=most)) for most in (None, 2, 4)]
+    assert len({one.fingerprint() for one in ranked}) == 3
+    assert ranked[0].describe().label == "scripted ranked by 2 hops"
+    assert probabilities(untaught, max=2)["d"] == 0.25
+    assert probabilities(ScriptedHops(TABLE)) == probabilities(ScriptedHops(TABLE), max=4)  # DONE ends them
+
+
 def test_queries_do_not_end_one_another() -> None:
     """A sharp first hop ends its query; the other query of the batch goes on, as alone."""
     corpus = Corpus.from_passages(
