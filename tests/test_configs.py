@@ -220,7 +220,7 @@ PROGRAMS = {
         "summary": "likeliest",
         "passages": 5,
     },
-    "conversational": {"written_queries": 10, "fuse_question": True, "keep": "overlap"},
+    "conversational": {"written_queries": 10, "fuse_question": True, "own_replies": True, "keep": "overlap"},
 }
 """What arXiv 2212.14024 says of its programs."""
 
