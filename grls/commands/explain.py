@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,11 +45,14 @@ def explain(
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
     line for each query and the number of gold passages up to each rank. ``output`` writes the same as JSON.
+    Of answers (NAME.answers.jsonl of `grls answer riches` or another program) in the place of a retriever it
+    says whether a wrong one is a failure of index, search or attribution.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
             for a summary over ``split``.
-        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``.
+        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``; or answers,
+            NAME.answers.jsonl.
             Decoding steps are explained of those that decode whole passages: generative, with priors
             (hybrid), or either hop by hop (hops).
         data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
@@ -93,6 +97,15 @@ def explain(
     if output is not None:
         refuse_unwritable(output)
     hops.refuse_bias()
+    if retriever.endswith(".answers.jsonl"):
+        changed = k is not None or search != USUAL_SEARCH or hops != USUAL_HOPS
+        if changed or replace(case, propositions=None) != USUAL_CASE:
+            raise ConfigError(
+                "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
+                "out, but for --case.propositions."
+            )
+        _print_failures(retriever, query, _data_of_all(data), split, limit, case.propositions, output)
+        return
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
         folder = data_beside(Path(retriever))
@@ -130,6 +143,32 @@ def explain(
             print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
+
+
+def _print_failures(
+    file: str,
+    query: str,
+    data: str,
+    split: str,
+    limit: int | None,
+    propositions: str | None,
+    output: str | None,
+) -> None:
+    """Why answers are wrong."""
+    from grls.explain.losses import answer_parts, failure_counts, format_failures, judge_answers
+    from grls.explain.text import parts_text, plain_values
+
+    judged = judge_answers(file, data, split, limit, propositions)
+    if query == EVERY:
+        print(format_failures(judged))
+        each = {answer.query.id: answer.failure or "right" for answer in judged}
+        _write(output, {**failure_counts(judged), "answers": each})
+        return
+    answer = next((answer for answer in judged if answer.query.id == query), None)
+    if answer is None:
+        raise DataError(f"no query {query!r} among the {len(judged):,} with gold passages and answers.", data)
+    print(parts_text(answer_parts(answer)))
+    _write(output, plain_values(answer))
 
 
 def _print_standings(
