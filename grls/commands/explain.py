@@ -155,14 +155,14 @@ def _print_failures(
     output: str | None,
 ) -> None:
     """Why answers are wrong."""
-    from grls.explain.losses import answer_parts, failure_counts, format_failures, judge_answers
+    from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
     from grls.explain.text import parts_text, plain_values
 
     judged = judge_answers(file, data, split, limit, propositions)
     if query == EVERY:
         print(format_failures(judged))
         each = {answer.query.id: answer.failure or "right" for answer in judged}
-        _write(output, {**failure_counts(judged), "answers": each})
+        _write(output, {**failure_record(judged), "answers": each})
         return
     answer = next((answer for answer in judged if answer.query.id == query), None)
     if answer is None:

@@ -142,17 +142,19 @@ def answer_parts(judged: JudgedAnswer) -> list[Part]:
     return [facts_part(*facts), text_part(f"{judged.failure.upper()}: {FAILURES[judged.failure]}.")]
 
 
-def failure_counts(judged: Sequence[JudgedAnswer]) -> dict[str, int]:
-    """Failure -> number of answers; ``right`` and ``queries`` count the others, and all."""
+def failure_record(judged: Sequence[JudgedAnswer]) -> dict[str, Any]:
+    """The numbers of ``queries``, ``right`` answers and each failure; ``shares`` of failures among the wrong."""
     counts = Counter(answer.failure for answer in judged)
-    return {"queries": len(judged), "right": counts[None], **{name: counts[name] for name in FAILURES}}
+    wrong = max(len(judged) - counts[None], 1)
+    numbers = {"queries": len(judged), "right": counts[None], **{name: counts[name] for name in FAILURES}}
+    return {**numbers, "shares": {name: counts[name] / wrong for name in FAILURES}}
 
 
 def format_failures(judged: Sequence[JudgedAnswer]) -> str:
-    """The counts, with the share of each failure among wrong answers."""
-    counts = failure_counts(judged)
-    wrong = counts["queries"] - counts["right"]
+    """The failures, with the share of each among wrong answers."""
+    record = failure_record(judged)
+    wrong = record["queries"] - record["right"]
     lines = [f"{counted(len(judged), 'query')} with gold passages and accepted answers, {wrong:,} wrong", ""]
     for name, meaning in FAILURES.items():
-        lines.append(f"{name:<13}{counts[name]:>7,}{100 * counts[name] / max(wrong, 1):7.1f}%   {meaning}")
+        lines.append(f"{name:<13}{record[name]:>7,}{100 * record['shares'][name]:7.1f}%   {meaning}")
     return "\n".join(lines)

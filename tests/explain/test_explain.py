@@ -799,6 +799,7 @@ def test_wrong_answers_fail_by_index_search_or_attribution(
     said = run(capsys, "all", *ours, f"--output={tmp_path / 'why'}")
     counts = json.loads((tmp_path / "why.json").read_text())
     assert counts.pop("answers") == {query: why or "right" for query, (_, _, why) in WRITTEN.items()}
+    assert counts.pop("shares") == pytest.approx({"index": 2 / 7, "search": 3 / 7, "attribution": 2 / 7})
     assert counts == {"queries": 8, "right": 1, "index": 2, "search": 3, "attribution": 2}
     assert "8 queries with gold passages and accepted answers, 7 wrong" in said
     assert "search             3   42.9%   such keys exist" in said
