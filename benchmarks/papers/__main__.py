@@ -8,14 +8,15 @@
 A config (``benchmarks/papers/NAME.yaml``) has ``title`` and ``source``; ``uses``, the configs whose commands
 come first; ``each``, a variable -> its values; ``words``, what stands for ``{word}`` in a command (if it is a
 mapping: by the value of a variable); ``commands``, run for every combination of the variables; ``table``;
-``quoted``, published rows; ``work``, for the estimate; ``note``. ``small`` holds what differs for small models
+``quoted``, published rows; ``work``, for the estimate; ``note``. ``small`` is what differs for small models
 on the samples at hand. In commands DATA, RAW and RUNS are the folders of the options.
 
 The estimate counts floating-point operations: 6 a parameter and token in training, 2 in reading, at 2e14 a
 second, about half of what an H100 does in bfloat16. In writing, the weights (two bytes a parameter) are read
 once for each token of 16 texts, at 2e12 bytes a second. CPU work is left out.
 
-A finished command is kept (RUNS/done.json) while its files are there, so a killed run goes on.
+A finished command is kept (RUNS/done.json) while its files are there and what it reads is not made anew, so a
+killed run goes on.
 """
 
 from __future__ import annotations
@@ -171,11 +172,14 @@ class Runner:
         command = words if words[0] == "-m" else ["grls", *words]
         shown = shlex.join(["python", *words] if words[0] == "-m" else command)
         output = next((Path(v) for n, v in itertools.pairwise(words) if n in ("--output", "--out")), None)
-        there = output is not None and any(output.parent.glob(f"{output.name}*"))
+        there = output is not None and (output.exists() or any(output.parent.glob(f"{output.name}.*")))
         if there and (words[0] == "prepare" or shown in self.done):
             print(f"# done: {shown}", flush=True)
             return
         print(shown, flush=True)
+        if output is not None:  # what reads it has to run again, too
+            reads = re.compile(rf"{re.escape(str(output))}(?![\w-])")
+            self.done = [command for command in self.done if not reads.search(command)]
         if words[0] == "-m":
             code = subprocess.run([sys.executable, *words], check=False).returncode
         else:

@@ -143,7 +143,7 @@ def answer_parts(judged: JudgedAnswer) -> list[Part]:
 
 
 def failure_record(judged: Sequence[JudgedAnswer]) -> dict[str, Any]:
-    """The numbers of ``queries``, ``right`` answers and each failure; ``shares`` of failures among the wrong."""
+    """Numbers of ``queries``, ``right`` answers and each failure; ``shares`` of failures of wrong answers."""
     counts = Counter(answer.failure for answer in judged)
     wrong = max(len(judged) - counts[None], 1)
     numbers = {"queries": len(judged), "right": counts[None], **{name: counts[name] for name in FAILURES}}
