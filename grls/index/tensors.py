@@ -47,6 +47,11 @@ class _Column:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values."""
+        return self._values.nbytes
+
     def __getitem__(self, positions: Tensor) -> Tensor:
         values = self._values[positions].long()
         return values if self._mask is None else values & self._mask
@@ -71,6 +76,11 @@ class TensorIndex:
         self._within = _Column(offsets.within, device) if len(offsets.within) else None
         self._shift = offsets.shift
         self._most: dict[int, Ints] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on the device."""
+        return sum(part.bytes for part in vars(self).values() if isinstance(part, _Column))
 
     def most(self, beams: int, written: int) -> int:
         """The most candidates that K different prefixes of ``written`` tokens can have."""

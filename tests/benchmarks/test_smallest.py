@@ -5,9 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from small_data import tiny_bert, write_small
 
-from benchmarks import biencoder, cost, decode, filters, hops, hybrid, index, riches, scale, streams
+from benchmarks import (
+    beams,
+    biencoder,
+    cost,
+    decode,
+    filters,
+    hops,
+    hybrid,
+    index,
+    riches,
+    scale,
+    static,
+    streams,
+)
+from grls.errors import ConfigError
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
@@ -21,6 +36,7 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
+    "beams": (lambda: beams.main(False, 50, (2,), (1, 3), (8,)), "to the first"),
     "riches": (lambda: riches.main(2000, 1, 1, prompt=8, length=3, beams=2, repeats=1), "no key twice"),
 }  # fmt: skip
 
@@ -85,3 +101,18 @@ def test_the_table_of_hybrids_has_every_system(kinds: Path, capsys: pytest.Captu
     assert float(found[0][-1]) == 1.0
     assert all(0 <= float(cell) <= 100 for row in found for cell in row[1:5])
     assert all(float(cell) > 0 for row in found for cell in row[5:])
+
+
+def test_the_rival_of_fixed_length_ids_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"decoding_pt.py: no such file; clone .*static-constraint-decoding"
+    ):
+        static.main(tmp_path, 50, 3, 5, (1,), (2,))
+
+
+def test_fixed_length_ids_are_found_as_by_looking_at_all() -> None:
+    ids = static.random_ids(60, 3, 7)
+    logits = torch.randn(3, 1, 1, 7, generator=torch.manual_seed(0)).expand(-1, 2, len(ids), -1)
+    found = static.Device(ids, logits)()
+    scores = torch.stack([logits[n, 0, 0].log_softmax(-1)[ids[:, n]] for n in range(3)]).sum(0)
+    assert found.tolist() == [ids[torch.argsort(-scores).numpy()].tolist()] * 2
