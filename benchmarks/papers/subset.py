@@ -1,6 +1,6 @@
 """A data set whose training queries are chosen for a rate of unseen gold (arXiv 2204.13596, table 11).
 
-    python -m benchmarks.papers.subset --data data/entailmentbank --queries 1313 --rate 0.34 --output runs/high-1
+    python -m benchmarks.papers.subset --data data/entailmentbank --queries 1313 --rate 0.3 --output runs/high
 
 The rate is the share of test queries all of whose gold passages are gold of no training query. Training
 queries are kept, one after another, that see most of the test queries not seen yet, until the rate is

@@ -81,7 +81,7 @@ def explain(
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
-    from grls.explain.text import format_explanation, format_summary, parts_text, summarise
+    from grls.explain.text import format_explanation, format_summary, parts_text, plain_values, summarise
     from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
@@ -98,13 +98,26 @@ def explain(
         refuse_unwritable(output)
     hops.refuse_bias()
     if retriever.endswith(".answers.jsonl"):
+        from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
+
         changed = k is not None or search != USUAL_SEARCH or hops != USUAL_HOPS
         if changed or replace(case, propositions=None) != USUAL_CASE:
             raise ConfigError(
                 "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
                 "out, but for --case.propositions."
             )
-        _print_failures(retriever, query, _data_of_all(data), split, limit, case.propositions, output)
+        data = _data_of_all(data)
+        judged = judge_answers(retriever, data, split, limit, case.propositions)
+        if query == EVERY:
+            print(format_failures(judged))
+            each = {answer.query.id: answer.failure or "right" for answer in judged}
+            _write(output, {**failure_record(judged), "answers": each})
+            return
+        answer = next((answer for answer in judged if answer.query.id == query), None)
+        if answer is None:
+            raise DataError(f"no query {query!r} among the {len(judged):,} with gold and answers.", data)
+        print(parts_text(answer_parts(answer)))
+        _write(output, plain_values(answer))
         return
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
@@ -143,32 +156,6 @@ def explain(
             print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
-
-
-def _print_failures(
-    file: str,
-    query: str,
-    data: str,
-    split: str,
-    limit: int | None,
-    propositions: str | None,
-    output: str | None,
-) -> None:
-    """Why answers are wrong."""
-    from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
-    from grls.explain.text import parts_text, plain_values
-
-    judged = judge_answers(file, data, split, limit, propositions)
-    if query == EVERY:
-        print(format_failures(judged))
-        each = {answer.query.id: answer.failure or "right" for answer in judged}
-        _write(output, {**failure_record(judged), "answers": each})
-        return
-    answer = next((answer for answer in judged if answer.query.id == query), None)
-    if answer is None:
-        raise DataError(f"no query {query!r} among the {len(judged):,} with gold passages and answers.", data)
-    print(parts_text(answer_parts(answer)))
-    _write(output, plain_values(answer))
 
 
 def _print_standings(

@@ -99,35 +99,29 @@ def judge_answers(
     for text, number in key_texts(corpus, kind, propositions):
         if number in numbers:
             keys.setdefault(numbers[number], []).append(text)
-    return [
-        _judged(query, answered.get(query.id, Answered()), golds[query.id], keys)
-        for query in queries
-        if query.id in golds
-    ]
-
-
-def _judged(query: Query, written: Answered, gold: Sequence[str], keys: dict[str, list[str]]) -> JudgedAnswer:
-    needs_no_text = {normalise_answer(answer) for answer in query.answers} <= {"yes", "no"}
-    holding = tuple(
-        key
-        for name in gold
-        for key in keys.get(name, ())
-        if contains_answer(key, query.answers) and key.split()[0].lower().strip(",") not in _PRONOUNS
-    )
-    closed = [quote for quote in written.evidence if quote.closed]
-    quoted = {passage for quote in closed for passage in quote.passages}
-    quotes = tuple(quote.text for quote in closed)
-    if answer_scores(written.answer, query.answers)[0] == 1:
-        failure = None
-    elif not all(name in keys for name in gold) or not (holding or needs_no_text):
-        failure = "index"
-    elif not quoted.issuperset(gold) or not (
-        needs_no_text or any(contains_answer(text, query.answers) for text in quotes)
-    ):
-        failure = "search"
-    else:
-        failure = "attribution"
-    return JudgedAnswer(query, written.answer, failure, holding, quotes)
+    judged = []
+    for query in (query for query in queries if query.id in golds):
+        gold, written = golds[query.id], answered.get(query.id, Answered())
+        needs_no_text = {normalise_answer(answer) for answer in query.answers} <= {"yes", "no"}
+        holding = tuple(
+            key
+            for name in gold
+            for key in keys.get(name, ())
+            if contains_answer(key, query.answers) and key.split()[0].lower().strip(",") not in _PRONOUNS
+        )
+        closed = [quote for quote in written.evidence if quote.closed]
+        quotes = tuple(quote.text for quote in closed)
+        quoted = {passage for quote in closed for passage in quote.passages}
+        answer_is_quoted = needs_no_text or any(contains_answer(text, query.answers) for text in quotes)
+        failure: str | None = "attribution"
+        if answer_scores(written.answer, query.answers)[0] == 1:
+            failure = None
+        elif not all(name in keys for name in gold) or not (holding or needs_no_text):
+            failure = "index"
+        elif not quoted.issuperset(gold) or not answer_is_quoted:
+            failure = "search"
+        judged.append(JudgedAnswer(query, written.answer, failure, holding, quotes))
+    return judged
 
 
 def answer_parts(judged: JudgedAnswer) -> list[Part]:
