@@ -144,7 +144,8 @@ class Study:
 
     def lines(self) -> list[str]:
         """The commands, behind those of the configs that it uses and those that prepare its data sets."""
-        own = [" ".join(self.filled(line, v).split()) for line in self.commands for v in self.values()]
+        filled = (self.filled(line, values).split() for line in self.commands for values in self.values())
+        own = [" ".join(words) for words in filled if words]
         sets = dict.fromkeys(name for line in own for name in re.findall(r"DATA/([\w-]+)", line))
         prepared = [f"prepare {SETS[name]} --out DATA/{name}" for name in sets if name in SETS]
         return list(dict.fromkeys([line for used in self.uses for line in used.lines()] + prepared + own))
