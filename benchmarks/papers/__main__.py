@@ -261,10 +261,9 @@ def chosen(words: Sequence[str]) -> list[str]:
 
 
 def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    pairs = dict(word.partition("=")[::2] for word in words)
-    if "" in pairs.values():
+    if not all("=" in word for word in words):
         raise ConfigError(f"{option} expects NAME=VALUE, got {shlex.join(words)}.")
-    return pairs
+    return dict(word.partition("=")[::2] for word in words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
