@@ -206,7 +206,8 @@ class Runner:
             ]
             rows.append([label, *cells])
         for label, numbers in _published(study, columns).items():
-            rows.append([f"{label} (quoted)", *(NONE if n is None else f"{n:g}" for n in numbers)])
+            shown = (NONE if n is None else f"{n:.{form.get('digits', 1)}f}" for n in numbers)
+            rows.append([f"{label} (quoted)", *shown])
         printed = StringIO()
         with redirect_stdout(printed):
             print_table(f"{study.title} ({study.source})", [form.get("head", "system"), *columns], rows)
