@@ -27,6 +27,7 @@ SLOW = (
     "benchmarks/test_ablate.py",
     "benchmarks/test_bench_train.py::test_it_prints",
     "benchmarks/test_compare.py::test_everything_runs_and_goes_on",
+    "benchmarks/test_papers.py::test_every_command",
     "benchmarks/test_ralm_study.py",
     "benchmarks/test_seeds.py::test_a_small_run",
     "benchmarks/test_smallest.py::test_a_benchmark",

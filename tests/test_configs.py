@@ -15,7 +15,7 @@ import biencoder_helpers
 import pytest
 import yaml
 from cross_encoders import cross_encoder
-from small_data import tiny_bert
+from small_data import tiny_bert, write_jsonl
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.trainings import TRAININGS, options
@@ -220,7 +220,7 @@ PROGRAMS = {
         "summary": "likeliest",
         "passages": 5,
     },
-    "conversational": {"written_queries": 10, "fuse_question": True, "keep": "overlap"},
+    "conversational": {"written_queries": 10, "fuse_question": True, "own_replies": True, "keep": "overlap"},
 }
 """What arXiv 2212.14024 says of its programs."""
 
@@ -231,9 +231,22 @@ def test_the_papers_programs(name: str, workplace: Path) -> None:
     small(workplace / "data" / "mine")
     language_model(workplace, "data/mine")
     given = ["--model=lm", "--data=data/mine", "--retriever=bm25", f"--output=runs/{name}", "--device=cpu"]
-    few = ["--limit=1", "--dsp.demonstrations.examples=2", *FEW["dsp"]]
+    talks = name == "conversational"
+    first, second = read_split("data/mine", "test")[0][:2]
+    if talks:  # the second question follows on the first
+        file = Path("data/mine/queries.jsonl")
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+        history = [[first.text, "the reply of the data"]]
+        write_jsonl(
+            file, [r | ({"metadata": {"history": history}} if r["_id"] == second.id else {}) for r in records]
+        )
+    few = [f"--limit={1 + talks}", "--dsp.demonstrations.examples=2", *FEW["dsp"]]
     assert main(["answer", "dsp", name, f"--config=configs/paper/dsp-{name}.yaml", *given, *few]) == 0
-    header, record = map(json.loads, Path(f"runs/{name}.trace.jsonl").read_text().splitlines())
+    header, record, *more = map(json.loads, Path(f"runs/{name}.trace.jsonl").read_text().splitlines())
+    for last in more:
+        asked = [step["inputs"]["history"] for step in last["trace"] if step["kind"] == "lm"]
+        own = [line for line in (first.text, record["answer"]) if line]
+        assert {*asked} == {"\n".join(" ".join(line.split()) for line in own)}
     used = header["settings"]["demonstrations"] | header["settings"]
     assert {option: used[option] for option in PROGRAMS[name]} == PROGRAMS[name]
     assert (used["how"], used["count"], used["temperature"]) == ("bootstrap", 3, 0.7)

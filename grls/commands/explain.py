@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,11 +45,14 @@ def explain(
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
     line for each query and the number of gold passages up to each rank. ``output`` writes the same as JSON.
+    Of answers (NAME.answers.jsonl of `grls answer riches` or another program) in the place of a retriever it
+    says whether a wrong one is a failure of index, search or attribution.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
             for a summary over ``split``.
-        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``.
+        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``; or answers,
+            NAME.answers.jsonl.
             Decoding steps are explained of those that decode whole passages: generative, with priors
             (hybrid), or either hop by hop (hops).
         data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
@@ -77,7 +81,7 @@ def explain(
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
-    from grls.explain.text import format_explanation, format_summary, parts_text, summarise
+    from grls.explain.text import format_explanation, format_summary, parts_text, plain_values, summarise
     from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
@@ -93,6 +97,28 @@ def explain(
     if output is not None:
         refuse_unwritable(output)
     hops.refuse_bias()
+    if retriever.endswith(".answers.jsonl"):
+        from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
+
+        changed = k is not None or search != USUAL_SEARCH or hops != USUAL_HOPS
+        if changed or replace(case, propositions=None) != USUAL_CASE:
+            raise ConfigError(
+                "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
+                "out, but for --case.propositions."
+            )
+        data = _data_of_all(data)
+        judged = judge_answers(retriever, data, split, limit, case.propositions)
+        if query == EVERY:
+            print(format_failures(judged))
+            each = {answer.query.id: answer.failure or "right" for answer in judged}
+            _write(output, {**failure_record(judged), "answers": each})
+            return
+        answer = next((answer for answer in judged if answer.query.id == query), None)
+        if answer is None:
+            raise DataError(f"no query {query!r} among the {len(judged):,} with gold and answers.", data)
+        print(parts_text(answer_parts(answer)))
+        _write(output, plain_values(answer))
+        return
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
         folder = data_beside(Path(retriever))

@@ -3,13 +3,13 @@
 The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
 Complete recall, set F1 with the known number of gold passages: some query has two gold passages or more, or
 (set F1) the results hold chains. Path match: some query has evidence of two passages or more (chains are
-compared with it, or rankings if there are no chains). Answer recall: queries have accepted answers. Seen
-and unseen recall: there are training qrels. Set F1 and DONE-missing: the results hold chains. Hits of every
-hop, exact sets and exact chains: the results hold chains, or are those of a fixed number of hops. Graph
-checks: the results hold chains, and queries state a RuleTaker-Open problem. Sets (``expected-f1``, a cut)
-have no order of hops, so of these they have exact sets alone, and no path match. The conventions stand in
-``grls.evaluation.metrics``, one file each. Scores by type: the metadata of queries have a field ``type``.
-Gold passages: :func:`grls.data.dataset.gold_passages`.
+compared with it, or rankings if there are no chains); kinds of miss: the same, and gold passages have titles.
+Answer recall: queries have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and
+DONE-missing: the results hold chains. Hits of every hop, exact sets and exact chains: the results hold
+chains, or are those of a fixed number of hops. Graph checks: the results hold chains, and queries state a
+RuleTaker-Open problem. Sets (``expected-f1``, a cut) have no order of hops, so of these they have exact sets
+alone, and no path match. The conventions stand in ``grls.evaluation.metrics``, one file each. Scores by type:
+the metadata of queries have a field ``type``. Gold passages: :func:`grls.data.dataset.gold_passages`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.misses import miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
 from grls.runs.results import passage_texts
@@ -142,10 +143,11 @@ def evaluate_results(
 
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
-        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``hops``,
-        ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used
-        again); each maps a metric to its value, or to None if it has none (as what reads deeper than the run
-        was cut off: :mod:`grls.evaluation.measures`). ``by_type`` maps a type of questions to such metrics.
+        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``misses``, ``set``,
+        ``hops``, ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement
+        may be used again); each maps a metric to its value, or to None if it has none (as what reads deeper
+        than the run was cut off: :mod:`grls.evaluation.measures`). ``by_type`` maps a type of questions to
+        such metrics.
 
     Raises:
         DataError: The qrels are empty, or a hit is not in ``corpus``.
@@ -175,11 +177,12 @@ def evaluate_results(
     ordered = run.in_hop_order if ordered is None else ordered
     repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
     paths = accepted_paths(judged, gold, repeats)
-    report["path_match"] = None
+    report["path_match"] = report["misses"] = None
     known = [(chain, path) for chain, path in zip(passages or ids, paths, strict=True) if path is not None]
     if ordered and any(len(path) > 1 for _, accepted in known for path in accepted.paths):
         values = path_match([chain for chain, _ in known], [accepted for _, accepted in known])
         report["path_match"] = {**values, "queries": len(known)}
+        report["misses"] = miss_kinds(judged, passages or ids, paths, corpus)
     hops: FoundByHops | None = None
     if passages is not None:
         report["set"] = {**set_f1(passages, gold), **known_number(passages, gold)}
@@ -338,13 +341,15 @@ def format_report(report: Report) -> str:
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
     lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
-    alone = report.get("seen_unseen", {}).get("all_unseen_queries")
-    if alone is not None:
-        lines.append(f"{'queries, all unseen':<22}" + _percent(alone / report["queries"]["judged"]))
-    for section in ("measures", "path_match", "set", "hops", "done_missing", "graph", "graph_reuse"):
+    unseen = report.get("seen_unseen", {}).get("all_unseen_queries")
+    if unseen is not None:
+        lines.append(f"{'queries, all unseen':<22}" + _percent(unseen / report["queries"]["judged"]))
+    sections = ("measures", "path_match", "misses", "set", "hops", "done_missing", "graph", "graph_reuse")
+    for section in sections:
         for name, value in report.get(section, {}).items():
             shown = _percent(value) if name != "queries" else f"{value:>8}"
-            keys = [name] if section in (name, "measures", "hops") else [section, name]
+            alone = section in (name, "measures", "hops") or name.startswith("miss_")
+            keys = [name] if alone else [section, name]
             lines.append(f"{measure_label(*keys):<22}{shown}")
     types = report.get("by_type", {})
     if types:  # recall and complete recall, then a table of their other metrics
@@ -362,8 +367,8 @@ def format_report(report: Report) -> str:
             for name, values in types.items()
         ]
     depth = RunDepth(report.get("depth"))
-    sections = [values for values in report.values() if isinstance(values, dict)]
-    if not all(depth.tells(metric) for values in sections for metric in values):
+    dicts = [values for values in report.values() if isinstance(values, dict)]
+    if not all(depth.tells(metric) for values in dicts for metric in values):
         lines += ["", *textwrap.wrap(depth.note(), 100)]
     return "\n".join(lines)
 

@@ -51,7 +51,7 @@ _SPELLINGS = {
 }  # a measure's names in other tools, without capitals and underscores -> its name here
 _NAME_AND_CUTOFF = re.compile(r"([A-Za-z_]+?)(?:_cut)?[@_.:-]*(\d*)")
 _WITH_CUTOFF = re.compile(r"(.+)@([1-9]\d*)")
-_TO_LAST_GOLD = ("f1_known_number", "path_match", "Rprec")  # as deep as a query has gold passages
+_TO_LAST_GOLD = ("f1_known_number", "path_match", "miss_", "Rprec")  # as deep as a query has gold passages
 
 Measure = Callable[[Sequence[str], Mapping[str, int]], float]
 """Passage ids of a query, best first, and its grades (passage id -> grade) -> a value in [0, 1]."""

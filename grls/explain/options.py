@@ -18,6 +18,7 @@ class CaseOptions:
         hop: Explain only this hop of the gold order, from 1.
         widest: Widest beam to try for a passage that the beam lost.
         exhaustive: Score every passage, for the true rank; slow on a large corpus.
+        propositions: The keys of the kind proposition that answers quote.
 
     Raises:
         ConfigError: Both evidence and hop are set, or ``widest`` is below 1.
@@ -28,6 +29,7 @@ class CaseOptions:
     hop: int | None = rare(None)
     widest: int = 128
     exhaustive: bool = rare(False)
+    propositions: str | None = rare(None)
 
     def __post_init__(self) -> None:
         if self.evidence is not None and self.hop is not None:

@@ -117,10 +117,16 @@ def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytes
 
 def test_shipped_figures_can_be_read_and_each_has_a_source() -> None:
     files = sorted(QUOTED.glob("*.json"))
-    assert [file.stem for file in files] == ["hotpotqa1000", "hotpotqa_dev", "musique", "twowiki1000"]
+    uncounted = {"entailmentbank", "explagraphs", "strategyqa"}  # their papers' splits and corpora differ
+    assert {file.stem for file in files} == {
+        "hotpotqa1000",
+        "hotpotqa_dev",
+        "musique",
+        "twowiki1000",
+    } | uncounted
     for file in files:
         quoted = read_quoted(file)
-        assert quoted.counts.keys() == {"queries", "passages"}
+        assert quoted.counts.keys() == (set() if file.stem in uncounted else {"queries", "passages"})
         assert all(row.source for row in quoted.rows)
     points = {row.name: row.means for row in read_quoted(QUOTED / "twowiki1000.json").rows}
     assert points["HippoRAG 2 (quoted)"] == {"R@5": 0.904}

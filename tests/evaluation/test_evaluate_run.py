@@ -32,6 +32,7 @@ from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics.path_match import Accepted
 from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.misses import KINDS
 from grls.evaluation.price import format_price, price_of_end, price_of_run, runs_without_end
 from grls.evaluation.significance import compare_runs
 from grls.runs.portions import RunInfo, fingerprint_queries, info_file, read_info, write_info
@@ -155,6 +156,42 @@ def test_paths_are_matched_by_chains_where_there_are_any_else_by_rankings(tmp_pa
     report = evaluate_run(file, data)
     assert report["path_match"] == pytest.approx({"path_match": 1 / 3, "queries": 3})
     assert report["complete_recall"]["complete_recall@5"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("hits", "free", "kind"),
+    [
+        (["b", "a"], False, None),
+        (["a", "x"], False, "miss_later_hop"),
+        (["b", "x"], True, "miss_later_hop"),
+        (["b", "x"], False, "miss_distracted"),  # the question names A
+        (["a2", "x"], False, "miss_title_detail"),
+        (["x", "y", "a", "b"], False, "miss_distracted"),  # deeper passages do not count
+        (["c", "x"], False, "miss_implicit_first_hop"),
+    ],
+)
+def test_what_kind_of_miss(hits, free, kind, tmp_path):
+    """Gold: A, then B; with the hit c the question names B alone."""
+    titles = {
+        "a": "Ada Bell (poet)",
+        "a2": "Ada Bell (singer)",
+        "b": "Oslo",
+        "c": "Rome",
+        "x": "Zoo",
+        "y": "Sea",
+    }
+    text = "What is near Oslo ?" if "c" in hits else "Where was Ada Bell born ?"
+    metadata = json.dumps({"any_order": free})
+    queries = [Query("q", text, ("a", "b"), metadata=metadata), Query("one", "why ?", ("x",))]
+    corpus = Corpus.from_passages([Passage(name, "text", title) for name, title in titles.items()])
+    qrels = {"q": {"a": 1, "b": 1}, "one": {"x": 1}}
+    run = Run.of({"q": [Hit(name, -n) for n, name in enumerate(hits)], "one": [Hit("y", 0.0)]})
+    expected = {**dict.fromkeys(KINDS, 0.0), "queries": 1} | ({kind: 1.0} if kind else {})
+    report = evaluate_results(run, queries, qrels, corpus)
+    assert report["misses"] == expected
+    assert kind is None or f"{kind.replace('_', ' '):<22}   100.0" in format_report(report)
+    bare = Corpus.from_passages([Passage(name, "text") for name in titles])
+    assert "misses" not in evaluate_results(run, queries, qrels, bare)
 
 
 def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tmp_path):

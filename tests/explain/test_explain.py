@@ -21,10 +21,12 @@ import grls
 from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
+from grls.data.dataset import read_queries, write_dataset
 from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
+from grls.evaluation.answers import write_answers
 from grls.explain.beams import BeamTrace, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.page import drawn, facts, html_page
@@ -52,6 +54,7 @@ from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import RetrieverPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.spec import write_spec
+from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]
@@ -755,3 +758,55 @@ def test_a_removed_passage_is_called_removed(kinds: Path, tmp_path: Path, capsys
     assert "RANK" in out
     everything = printed(capsys, tmp_path, "r", "all", f"--data={kinds / 'data'}")
     assert "r0 removed" in everything
+
+
+GOOSE = Passage("goose", "It has grey wings. The goose is white. A goose flies.", "goose")
+ASKED = [
+    Query(name, text, ("goose",), answers, json.dumps({"answers": answers}) if answers else "{}")
+    for name, text, answers in (
+        ("right", "what colour has a goose", ("white",)), ("no key", "what size", ("large",)),
+        ("no stand", "what has wings", ("grey",)), ("unquoted", "which colour", ("white",)),
+        ("elsewhere", "which colour is it", ("white",)), ("beyond", "and which colour", ("white",)),
+        ("yes", "does it fly", ("yes",)), ("unseen", "does it swim", ("no",)), ("no answer", "why", ()),
+    )
+]  # fmt: skip
+WHITE = "The goose is white."
+WRITTEN = {  # query -> answer, quoted sentence, failure
+    "right": ("White", WHITE, None), "no key": ("small", WHITE, "index"),
+    "no stand": ("grey one", "It has grey wings.", "index"), "unquoted": ("blue", None, "search"),
+    "elsewhere": ("blue", "A goose flies.", "search"), "beyond": ("blue", WHITE, "attribution"),
+    "yes": ("no", "A goose flies.", "attribution"), "unseen": ("yes", None, "search"),
+}  # fmt: skip
+
+
+def test_wrong_answers_fail_by_index_search_or_attribution(
+    folder: Path, tmp_path: Path, capsys: Capsys
+) -> None:
+    data = tmp_path / "data"
+    write_dataset(data, [GOOSE], ASKED, {"test": {query.id: {"goose": 1} for query in ASKED}})
+    quotes = {q: [] if key is None else [key] for q, (_, key, _) in WRITTEN.items()}
+    records = [
+        {"query_id": q, "answer": said[0], "ended": True,
+         "quotes": [{"text": key, "passages": ["goose"], "closed": True} for key in quotes[q]]}
+        for q, said in WRITTEN.items()
+    ]  # fmt: skip
+    write_answers(tmp_path / "x.answers.jsonl", records)
+    corpus, queries = Corpus.read(data), read_queries(data)
+    made = RunInfo("generator", "x", "single", corpus.fingerprint, fingerprint_queries(queries), str(data),
+                   "test", "", options={"keys": "sentence"})  # fmt: skip
+    write_info(tmp_path / "x", made)
+    ours = (f"--retriever={tmp_path / 'x.answers.jsonl'}", f"--data={data}")
+    said = run(capsys, "all", *ours, f"--output={tmp_path / 'why'}")
+    counts = json.loads((tmp_path / "why.json").read_text())
+    assert counts.pop("answers") == {query: why or "right" for query, (_, _, why) in WRITTEN.items()}
+    assert counts.pop("shares") == pytest.approx({"index": 2 / 7, "search": 3 / 7, "attribution": 2 / 7})
+    assert counts == {"queries": 8, "right": 1, "index": 2, "search": 3, "attribution": 2}
+    assert "8 queries with gold passages and accepted answers, 7 wrong" in said
+    assert "search             3   42.9%   such keys exist" in said
+    one = run(capsys, "beyond", *ours)
+    assert "key      The goose is white." in one
+    assert "ATTRIBUTION: they were quoted" in one
+    assert "no query 'none' among the 8" in refused(capsys, "none", *ours)
+    assert "but for --case.propositions" in refused(capsys, "all", *ours, "--k=3")
+    assert "are of the kind sentence" in refused(capsys, "all", *ours, "--case.propositions=x")
+    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={folder}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -76,7 +76,12 @@ def answer_with_program(
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.queries}
     quietly = hushed() if demos.how == "nearest" else nullcontext()
     with Progress(len(inputs), program, "queries") as bar, quietly:
-        records = programs.answer_all(branched, inputs, lm, adapter, file, calls.threads, bar.update)
+
+        def answer(these: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+            return programs.answer_all(branched, these, lm, adapter, file, calls.threads, bar.update)
+
+        own = program == "conversational" and dsp.own_replies
+        records = programs.answer_in_order(questions.queries, answer) if own else answer(inputs)
 
     queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
     mode = "none" if opened is None else score_mode_of(opened)

@@ -119,6 +119,9 @@ class ProgramOptions:
             turn (multihop; the paper: 5); null: those of the last hop.
         fuse_question: Also retrieve for the question as it stands, and fuse that with what its rewrites find
             (conversational), as in the paper.
+        own_replies: Replace the replies in the conversation before a question by the program's own answers to
+            its earlier questions, as in the paper (conversational). The questions of a conversation are then
+            answered in their order; an earlier question that is not asked keeps its reply of the data.
         vote: How the answer of several branches is found. majority: the commonest one; choice: the model
             chooses among the four commonest ones, from passages that are retrieved for the question with each
             of them.
@@ -136,6 +139,7 @@ class ProgramOptions:
     summary: Summary = rare("first")
     passages: int | None = None
     fuse_question: bool = rare(False)
+    own_replies: bool = rare(False)
     vote: Vote = "majority"
     demonstrations: DemonstrationOptions = DemonstrationOptions()
     calls: CallOptions = CallOptions()

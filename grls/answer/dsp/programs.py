@@ -51,6 +51,7 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, share_within
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.io.files import read_json, write_json
+from grls.io.progress import counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.fusion.retriever import interleave
@@ -584,15 +585,63 @@ def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
     return examples
 
 
-def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
+def inputs_of(
+    query: Query, history: bool = False, replies: Mapping[tuple[str, ...], str] | None = None
+) -> dict[str, str]:
     """The inputs of a program: the question and, if asked for, the conversation before it, a text a line.
+
+    ``replies``: the questions of a conversation (:func:`conversation`) -> the reply to the last one, which
+    replaces that of the data; an empty one leaves the question without a reply.
 
     Raises:
         DataError: ``metadata.history`` is no list of turns (:func:`grls.data.dataset.turns_of`).
     """
     if not history:
         return {"question": query.text}
-    return {"question": query.text, "history": "\n".join(text for turn in turns_of(query) for text in turn)}
+    asked = conversation(query)
+    lines: list[str] = []
+    for n, turn in enumerate(turns_of(query), 1):
+        reply = None if replies is None else replies.get(asked[:n])
+        lines += turn if reply is None else filter(None, (turn[0], reply))
+    return {"question": query.text, "history": "\n".join(lines)}
+
+
+def conversation(query: Query) -> tuple[str, ...]:
+    """The questions of a conversation up to this one, each on one line."""
+    return (*(turn[0] for turn in turns_of(query)), " ".join(query.text.split()))
+
+
+def answer_in_order(
+    queries: Sequence[Query],
+    answer: Callable[[dict[str, dict[str, str]]], list[dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """Answer conversations question by question, each behind the answers to the questions before it.
+
+    Questions belong to one conversation if they begin with the same questions. One that failed counts as one
+    without a reply.
+
+    Args:
+        queries: The questions of all conversations, in any order.
+        answer: Inputs by query id -> the records of the answers, as :func:`answer_all` gives them.
+
+    Returns:
+        The record of each query, in the order of ``queries``.
+    """
+    replies: dict[tuple[str, ...], str] = {}
+    records: dict[str, dict[str, Any]] = {}
+    asked = {query.id: conversation(query) for query in queries}
+    earlier = {turns[:n] for turns in asked.values() for n in range(1, len(turns))}
+    if kept := len(earlier - {*asked.values()}):
+        log.warning(
+            "%s of conversations %s not among those asked, so the reply of the data stays.",
+            counted(kept, "earlier question"), "is" if kept == 1 else "are",
+        )  # fmt: skip
+    for length in sorted({*map(len, asked.values())}):
+        these = [query for query in queries if len(asked[query.id]) == length]
+        for record in answer({query.id: inputs_of(query, True, replies) for query in these}):
+            records[record["query_id"]] = record
+        replies |= {asked[query.id]: " ".join(records[query.id]["answer"].split()) for query in these}
+    return [records[query.id] for query in queries]
 
 
 OVERLAP_F1 = 0.75

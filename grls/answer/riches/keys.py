@@ -225,9 +225,8 @@ def build_keys(
     """
     origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
     source = corpus.source if propositions is None else str(propositions)
-    pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
     passages_of: dict[str, list[int]] = {}
-    for text, number in pairs:
+    for text, number in key_texts(corpus, kind, propositions):
         numbers = passages_of.setdefault(text, [])
         if number not in numbers[-1:]:  # a file of propositions may return to a passage: see `set` below
             numbers.append(number)
@@ -340,6 +339,13 @@ def _sections(corpus: Corpus) -> Iterator[str]:
                 corpus.source,
             )
         yield section
+
+
+def key_texts(
+    corpus: Corpus, kind: KeyKind, propositions: str | Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """The text of each key with the number of its passage; a text may come again, of other passages."""
+    return _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
 
 
 def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:

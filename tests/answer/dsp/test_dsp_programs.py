@@ -1,5 +1,6 @@
 """Demonstrate-search-predict: what the programs ask, find, fuse and keep, with a scripted model."""
 
+import json
 import math
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from grls.answer.dsp.programs import (
     RetrieveThenRead,
     SelfAsk,
     Vanilla,
+    answer_in_order,
     chosen,
     demonstrate,
     dspy_examples,
@@ -400,6 +402,28 @@ def test_what_a_program_is_given() -> None:
     for wrong in ('{"history": "who"}', '{"history": [1]}', '{"history": [[1]]}'):
         with pytest.raises(DataError, match=r"metadata\.history of the query '1'"):
             inputs_of(Query("1", "who", metadata=wrong), history=True)
+
+
+def test_conversations_go_on_from_the_systems_own_answers(caplog: pytest.LogCaptureFixture) -> None:
+    def turn(name: str, text: str, *history: list[str]) -> Query:
+        return Query(name, text, metadata=json.dumps({"history": history}))
+
+    first, gold = turn("a1", "who"), ["who", "Ada"]
+    queries = [turn("a3", "why", gold, ["and she", "so"]), turn("a2", "and she", gold), first,
+               turn("b2", "how", ["what", "that"])]  # fmt: skip
+    rounds: list[dict[str, dict[str, str]]] = []
+
+    def answer(inputs: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+        rounds.append(inputs)
+        said = {"a1": "Grace", "a2": ""}
+        return [{"query_id": name, "answer": said.get(name, name)} for name in reversed(inputs)]
+
+    records = answer_in_order(queries, answer)
+    assert [record["query_id"] for record in records] == ["a3", "a2", "a1", "b2"]
+    assert [sorted(inputs) for inputs in rounds] == [["a1"], ["a2", "b2"], ["a3"]]
+    histories = {name: fields["history"] for inputs in rounds for name, fields in inputs.items()}
+    assert histories == {"a1": "", "a2": "who\nGrace", "a3": "who\nGrace\nand she", "b2": "what\nthat"}
+    assert "1 earlier question of conversations is not among those asked" in caplog.text
 
 
 def test_programs_by_name() -> None:

@@ -1,0 +1,89 @@
+"""The kinds of miss of arXiv 2204.13596 (appendix A.12, on HotpotQA), told by titles.
+
+A query with n gold passages is a miss if its first n retrieved passages are not these. Its kind is the first
+that holds of:
+
+=========================== =================================================================================
+``miss_later_hop``          the first gold passage was found (any one, where their order is free)
+``miss_title_detail``       a passage was found whose title is nearly that of the first gold passage: the same
+                            but for brackets, or at least 0.8 alike by difflib
+``miss_implicit_first_hop`` the query does not name that title
+``miss_distracted``         it does, and what was found belongs to another part of the query
+=========================== =================================================================================
+
+The paper told them by reading; the rules are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+
+from grls.data.corpus import Corpus
+from grls.data.types import Query
+from grls.data.words import plain_words
+from grls.evaluation.metrics.path_match import Accepted
+from grls.runs.results import find_passages
+
+KINDS = ("miss_later_hop", "miss_title_detail", "miss_implicit_first_hop", "miss_distracted")
+ALIKE = 0.8
+
+
+def miss_kind(
+    question: str, gold: Sequence[str], retrieved: Sequence[str], titles: Mapping[str, str], free: bool
+) -> str | None:
+    """The kind of a miss; None if the first passages are the gold ones.
+
+    Args:
+        question: The text of the query.
+        gold: Gold passage ids, in hop order.
+        retrieved: Passage ids, best first.
+        titles: Passage id -> title.
+        free: The gold passages may come in any order.
+    """
+    found = {*retrieved[: len(gold)]}
+    if found >= {*gold}:
+        return None
+    if not found.isdisjoint(gold if free else gold[:1]):
+        return KINDS[0]
+    title = _bare(titles[gold[0]])
+    others = [_bare(titles[passage]) for passage in found.difference(gold)]
+    if any(SequenceMatcher(None, title, other).ratio() >= ALIKE for other in others):
+        return KINDS[1]
+    return KINDS[3] if f" {title} " in f" {plain_words(question)} " else KINDS[2]
+
+
+def miss_kinds(
+    queries: Sequence[Query],
+    retrieved: Sequence[Sequence[str]],
+    paths: Sequence[Accepted | None],
+    corpus: Corpus,
+) -> dict[str, float | int] | None:
+    """Kind -> share of the queries that are such misses, and the number of these ``queries``.
+
+    Queries with a gold path of several passages count. All lists have an item a query.
+
+    Returns:
+        None if there is no such query, or a gold passage has no title.
+
+    Raises:
+        DataError: A passage is not in the corpus.
+    """
+    cases = [
+        (query.text, list(dict.fromkeys(path.paths[0])), ids, path.any_order)
+        for query, ids, path in zip(queries, retrieved, paths, strict=True)
+        if path is not None and len({*path.paths[0]}) > 1
+    ]
+    names = {name for _, gold, ids, _ in cases for name in (*gold, *ids[: len(gold)])}
+    titles = {name: passage.title for name, passage in find_passages(corpus, names).items()}
+    if not cases or not all(titles[name] for _, gold, _, _ in cases for name in gold):
+        return None
+    counts = Counter(miss_kind(text, gold, ids, titles, free) for text, gold, ids, free in cases)
+    return {**{kind: counts[kind] / len(cases) for kind in KINDS}, "queries": len(cases)}
+
+
+def _bare(title: str) -> str:
+    """The words of a title, without what stands in brackets."""
+    return plain_words(re.sub(r"\(.*?\)", "", title)) or plain_words(title)

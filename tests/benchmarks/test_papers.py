@@ -1,0 +1,176 @@
+"""The four papers' tables: every config parses, plans and names commands that exist; a made-up one runs."""
+
+import functools
+import importlib
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_data import write_small
+
+from benchmarks.papers import __main__ as papers
+from benchmarks.papers import subset
+from benchmarks.papers.__main__ import NAMES, Runner, Study, main
+from grls.cli import Command
+from grls.cli import main as grls
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_qrels, write_dataset
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+PLACE = Runner({"DATA": "data", "RAW": "data/raw", "RUNS": "runs/papers"})
+
+
+def test_every_command_of_every_config_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed by the real entry points; of commands that differ in numbers and names alone, one is parsed."""
+    monkeypatch.chdir(ROOT)
+    commands: dict[tuple[str, ...], list[str]] = {}
+    for study in (Study.read(name, small) for name in NAMES for small in (False, True)):
+        assert study.commands or study.uses
+        for words in (shlex.split(PLACE.placed(line)) for line in study.lines()):
+            assert not re.search(r"[{}]|DATA|RAW|RUNS", "".join(words)), words
+            kind = (re.sub(r"(data|runs)/\S*|[\d.]+(e-\d+)?|SmolLM2\S*|gpt2\S*", "", word) for word in words)
+            commands.setdefault(tuple(kind), words)
+    trained = [
+        words for words in commands.values() if words[:2] in (["train", "memorise"], ["train", "retrieve"])
+    ]
+    for words in trained:
+        with pytest.raises(SystemExit) as stop:
+            grls([*words, "--print_config"])
+        assert stop.value.code == 0, words
+    real = Command.function.fget
+    assert real is not None
+
+    def recorder(self: Command) -> Callable[..., None]:
+        return functools.wraps(real(self))(lambda *args, **kwargs: None)
+
+    monkeypatch.setattr(Command, "function", property(recorder))
+    for words in (words for words in commands.values() if words not in trained):
+        if words[0] == "-m":
+            options = {word.removeprefix("--") for word in words if word.startswith("--")}
+            assert options <= {*inspect.signature(importlib.import_module(words[1]).main).parameters}, words
+        else:
+            assert grls(words) == 0, words
+
+
+def test_every_table_has_its_form() -> None:
+    for name in NAMES:
+        for study in (Study.read(name), Study.read(name, small=True)):
+            if not study.table:
+                continue
+            printed = PLACE.table(study)
+            columns = len(study.table["columns"]) + 1
+            rows = [line for line in printed.splitlines() if line.startswith("| ")]
+            assert {row.count("|") - 1 for row in rows} == {columns}, name
+            assert len(rows) >= 2 + len(study.table["rows"]), name
+    assert "| m-GRLS, memorised (quoted)" in PLACE.table(Study.read("grls-2"))
+    assert "two GRLS" not in PLACE.table(Study.read("grls-2"))
+
+
+def test_the_estimate_counts_operations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert papers.Work("", "train", 1e9, 1.2e11).hours() == pytest.approx(1e3)
+    assert papers.Work("", "read", 1e9, 3.6e11, 2).hours() == pytest.approx(2e3)
+    assert papers.Work("", "write", 1e9, 5.76e10).hours() == pytest.approx(1e3)
+    assert main(["grls-10", "riches-7", "--plan"]) == 0
+    said = capsys.readouterr().out
+    assert "grls train memorise --config configs/memorise.yaml --config configs/paper/memorise.yaml" in said
+    assert re.search(r"Estimate at the paper's size: [1-9]\d* GPU hours", said)
+    assert main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(NAMES)
+
+
+CONFIG = """\
+title: A table
+source: a paper
+each: {set: [mine, yours]}
+words: {k: 3, deep: {mine: "--k {k}"}, out: "RUNS/{set}"}
+commands:
+  - retrieve bm25 --data DATA/{set} {deep} --output {out}
+  - evaluate {out}.jsonl --data DATA/{set} --ks [1] --output {out}.json
+table:
+  rows: {BM25: recall, judged: {cell: "RUNS/{c0}.json queries/judged", scale: 1}}
+  columns: {Mine: [mine], Yours: [yours]}
+  cell: RUNS/{c0}.json sequence_recall/{row}@1
+quoted: {Theirs: [12.5, null]}
+work: [{what: all, kind: read, parameters: 1, tokens: 1}]
+note: A note.
+small: {each: {set: [mine]}, words: {k: 2}}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A config of ours in the place of the papers', and its options."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "made-1.yaml").write_text(CONFIG)
+    (tmp_path / "configs" / "made-2.yaml").write_text("title: t\nsource: s\nuses: [made-1]\ntabel: {}\n")
+    monkeypatch.setattr(papers, "FOLDER", tmp_path / "configs")
+    monkeypatch.setattr(papers, "NAMES", ["made-1", "made-2"])
+    for name in ("mine", "yours"):
+        write_small(tmp_path / "data" / name)
+    return [f"--data={tmp_path / 'data'}", f"--runs={tmp_path / 'runs'}"]
+
+
+def test_a_table_is_made_once_and_printed_in_form(
+    place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["made-1", *place, "--small"]) == 0
+    said = capsys.readouterr().out
+    recall = json.loads((tmp_path / "runs" / "mine.json").read_text())["sequence_recall"]["recall@1"]
+    assert f"| BM25            | {100 * recall:.1f} | –     |" in said
+    assert "| judged          | 2.0  | –     |" in said
+    assert "| Theirs (quoted) | 12.5 | –     |" in said
+    assert (tmp_path / "runs" / "made-1.md").read_text() in said
+    options = json.loads((tmp_path / "runs" / "mine.info.json").read_text())["options"]
+    assert options["k"] == 2
+
+    assert main(["made-1", *place, "--only", "set=mine"]) == 0  # --k 3: other hits, other scores
+    assert "# done" not in capsys.readouterr().out
+    assert main(["made-1", *place]) == 0
+    said = capsys.readouterr().out
+    assert said.count("# done: grls") == 2
+    assert "| – " not in said.partition("| BM25")[2].partition("(quoted)")[0]
+    (tmp_path / "runs" / "yours.json").unlink()
+    assert main(["made-1", *place]) == 0
+    assert capsys.readouterr().out.count("# done: grls") == 3
+
+
+def test_what_is_wrong_is_said(place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        (["riches"], "no table 'riches'; there are made-1, made-2"),
+        (["made-2"], "unexpected keyword argument 'tabel'"),
+        (["made-1", "--only", "set"], "--only expects NAME=VALUE, got set"),
+        (["made-1", "--word", "out=RUNS/{nowhere}"], "names 'nowhere', no word and no variable"),
+        (["made-1", "--word", "deep=--k 0"], "the command above failed"),
+    ):
+        assert main([*arguments, *place]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_training_queries_for_a_rate_of_unseen_gold(tmp_path: Path) -> None:
+    """Test query n has the gold passages n and n + 1; training query n has the passage n alone."""
+    test = {f"t{n}": {str(n), str(n + 1)} for n in range(0, 20, 2)}
+    train = {f"q{n}": {str(n)} for n in range(20)} | {f"o{n}": {"none"} for n in range(6)}
+    high, reached = subset.choose(train, test, 10, 0.8)
+    assert reached == 0.8
+    assert {query for query in high if query.startswith("o")} == {f"o{n}" for n in range(6)}
+    assert subset.choose(train, test, 10, 0.0)[1] == 0.0
+    assert subset.choose(train, test, 20, 1.0)[1] == 0.3  # 14 readers see 7 queries at the least
+    assert subset.choose(train, test, 10, 0.8, seed=1)[0] != high
+    with pytest.raises(ConfigError, match="cannot choose 27 of 26"):
+        subset.choose(train, test, 27, 0.5)
+
+    passages = [Passage(name, f"text {name}") for name in [*map(str, range(21)), "none"]]
+    gold = {"train": train, "test": test}
+    queries = [Query(name, f"is it {name} ?") for split in gold.values() for name in split]
+    qrels = {s: {q: dict.fromkeys(ids, 1) for q, ids in split.items()} for s, split in gold.items()}
+    write_dataset(tmp_path / "data", passages, queries, qrels)
+    subset.main(str(tmp_path / "data"), str(tmp_path / "high"), 10, 0.8)
+    assert list(read_qrels(tmp_path / "high" / "qrels" / "train.tsv")) == high
+    assert json.loads((tmp_path / "high" / "subset.json").read_text())["unseen_rate"] == 0.8
+    assert Corpus.read(tmp_path / "high").fingerprint == Corpus.read(tmp_path / "data").fingerprint
