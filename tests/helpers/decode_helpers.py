@@ -11,7 +11,8 @@ from models_small import END, VOCABULARY
 from grls.decode import Decoder, FastDecoder, slots
 from grls.decode.prior import Prior
 from grls.index import Subset, index_sequences
-from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
+from grls.models.causal.slots import CausalGenerator, plant_causal
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 
 def queries(count: int, seed: int = 2) -> list[list[int]]:
@@ -24,10 +25,18 @@ def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(3, 6), max_size=longest).map(lambda tokens: [*tokens, END])
 
 
-def trees(model: Any) -> Seq2SeqTrees:
+def trees(model: Any, prompt: Sequence[int] = ()) -> Any:
+    """Trees of a model of either family."""
+    if not model.config.is_encoder_decoder:
+        return plant_causal(model, prompt)
     found = plant(Seq2SeqGenerator(model))
     assert found is not None
     return found
+
+
+def plain(model: Any) -> Any:
+    """The generator of a model of either family for the plain search."""
+    return (Seq2SeqGenerator if model.config.is_encoder_decoder else CausalGenerator)(model)
 
 
 def ranking(found: Sequence[Any]) -> list[int]:
@@ -58,8 +67,8 @@ def searches(draw: Any) -> dict[str, Any]:
 
 def finds_the_same(
     search: dict[str, Any],
-    generator: Seq2SeqGenerator,
-    planted: Seq2SeqTrees,
+    generator: Any,
+    planted: Any,
     kind: Any = FastDecoder,
     prior: Prior | None = None,
 ) -> None:

@@ -36,6 +36,7 @@ from grls.io.files import PartTimer
 from grls.models.base import Room
 
 if TYPE_CHECKING:
+    from grls.models.causal.slots import CausalTrees
     from grls.models.seq2seq.slots import Seq2SeqTrees
     from grls.models.sessions.grid import GridMemory
 
@@ -59,7 +60,7 @@ class DeviceDecoder(SlotDecoder):
             model or the index is of another kind.
     """
 
-    generator: Seq2SeqTrees
+    generator: Seq2SeqTrees | CausalTrees
     index: ArrayIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"
@@ -68,10 +69,10 @@ class DeviceDecoder(SlotDecoder):
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.index, ArrayIndex) or not hasattr(self.generator, "open_grid"):
+        if not isinstance(self.index, ArrayIndex):
             raise ConfigError(
-                f"a search on the device needs an encoder-decoder model and the index backend 'array', got "
-                f"{type(self.generator).__name__} and {type(self.index).__name__}; use FastDecoder."
+                "a search on the device needs the index backend 'array', got "
+                f"{type(self.index).__name__}; use FastDecoder."
             )
         self.check()
         self.tensors = TensorIndex(self.index, self.generator.device)
@@ -235,7 +236,13 @@ class Board:
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
     def __init__(
-        self, generator: Seq2SeqTrees, slots: int, beams: int, results: int, longest: int, fixed: bool
+        self,
+        generator: Seq2SeqTrees | CausalTrees,
+        slots: int,
+        beams: int,
+        results: int,
+        longest: int,
+        fixed: bool,
     ):
         device = generator.device
         self._generator = generator
