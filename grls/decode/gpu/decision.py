@@ -11,28 +11,31 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from grls.decode.gpu.masses import NOTHING, NodeMasses, log_sums
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
+from grls.models.base import Floats
 
-NOTHING = -torch.inf
-"""The score where there is no beam or result."""
 _BEYOND = torch.iinfo(torch.long).max
 _LEAST = 10
 """The log to base two of the least length of a list with fixed addresses."""
 
 
 class Rules(NamedTuple):
-    """The end token of the index, and the options of every step."""
+    """The end token of the index, and the options of every step (see :class:`grls.decode.beam.Decoder`)."""
 
     end: int
     early_stop: bool
     mode: ScoreMode
+    threshold: float | None = None
 
 
 class Standing(NamedTuple):
@@ -40,7 +43,8 @@ class Standing(NamedTuple):
 
     Attributes:
         nodes: ``[S, K]`` the node of each beam in the index.
-        scores: ``[S, K]`` the log-probability of each beam (nats).
+        scores: ``[S, K]`` the log-probability of each beam (nats), including the scores of priors.
+        own: ``[S, K]`` the same without the scores of priors, unless these are normalized.
         parents: ``[S, K]`` the beam that each beam continues.
         tokens: ``[S, K]`` the token that each beam will feed next.
         result_scores: ``[S, k]`` the scores of the results, best first.
@@ -50,11 +54,20 @@ class Standing(NamedTuple):
 
     nodes: Tensor
     scores: Tensor
+    own: Tensor
     parents: Tensor
     tokens: Tensor
     result_scores: Tensor
     result_nodes: Tensor
     damaged: Tensor
+
+
+class Asked(NamedTuple):
+    """The queries in the slots, ``[S]`` each: their numbers, beam widths (at most K) and k (at most k)."""
+
+    queries: Tensor
+    widths: Tensor
+    k: Tensor
 
 
 class Count:
@@ -117,15 +130,53 @@ class Count:
         return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
 
 
+class Left:
+    """The candidates that a search does not continue, of each slot's query: its frontier."""
+
+    def __init__(self, slots: int, device: torch.device):
+        self.counts = torch.zeros(slots, dtype=torch.long, device=device)
+        self.moved = 0
+        """A count of how often tensors were replaced."""
+        self._nodes = torch.zeros((slots, 1), dtype=torch.long, device=device)  # the last column: of no one
+        self._scores = torch.zeros((2, slots, 1), dtype=torch.float64, device=device)
+
+    def room(self, most: int) -> None:
+        """Make room for ``most`` candidates a slot."""
+        missing = most + 1 - self._nodes.shape[1]
+        if missing > 0:
+            missing = max(missing, 1 << most.bit_length())
+            self._nodes = functional.pad(self._nodes, (0, missing))
+            self._scores = functional.pad(self._scores, (0, missing))
+            self.moved += 1
+
+    def add(self, chosen: Tensor, nodes: Tensor, scores: Tensor, own: Tensor) -> None:
+        """Add the chosen ones of the candidates, ``[S, C]`` each."""
+        place = self.counts[:, None] + chosen.cumsum(1) - 1
+        place = torch.where(chosen, place, self._nodes.shape[1] - 1)
+        self._nodes.scatter_(1, place, nodes)
+        self._scores.scatter_(2, place.expand(2, -1, -1), torch.stack((scores, own)))
+        self.counts.add_(chosen.sum(1))
+
+    def of(self, slots: Tensor) -> tuple[Ints, Ints, Floats, Floats]:
+        """The candidates of these slots, for the host: the number of the slot, node, score, own score."""
+        counts = self.counts[slots].cpu().numpy()
+        most = int(counts.max())
+        rows, columns = np.nonzero(np.arange(most) < counts[:, None])
+        scores, own = (part.cpu().numpy()[rows, columns] for part in self._scores[:, slots, :most])
+        return rows, self._nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
+
+
 def decide_step(
     standing: Standing,
     logits: Tensor,
     written: Tensor,
-    owners: Tensor,
+    asked: Asked,
     index: TensorIndex,
     count: Count,
     rules: Rules,
     width: int,
+    masses: NodeMasses | None = None,
+    left: Left | None = None,
 ) -> Standing:
     """Let every beam write one token.
 
@@ -133,41 +184,59 @@ def decide_step(
         standing: The state of the search, after its tokens were fed.
         logits: ``[S, K, V]`` for the next token.
         written: ``[S]`` tokens that the beams of a slot have written.
-        owners: ``[S]`` the query of each slot.
+        asked: The queries.
         index: The constraint index on the device.
         count: Counts the passages that each query may find.
         rules: The options of the search.
         width: C.
+        masses: The priors; None: there is none.
+        left: Takes the candidates that are not continued; None: nobody wants them.
     """
     beams = standing.scores.shape[1]
     children = index.children(standing.nodes, written, standing.scores > NOTHING, width)
     low, high = index.span(children.nodes)
-    remaining = count.remaining(owners, low, high)
+    remaining = count.remaining(asked.queries, low, high)
     valid = children.valid & (remaining > 0)
     steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
+    own = standing.own.gather(1, children.beams) + steps
+    if masses is not None:
+        steps = masses.with_masses(steps, children.nodes, children.beams, valid, beams)
     scores = (standing.scores.gather(1, children.beams) + steps).masked_fill(~valid, NOTHING)
+    if masses is None or masses.normalized:
+        own = scores
     complete = children.tokens == rules.end
     if rules.early_stop:
         complete = complete | (remaining == 1)
+    within = torch.arange(beams, device=scores.device) < asked.widths[:, None]
     best = scores.topk(beams)
-    ended = best.values.masked_fill(~complete.gather(1, best.indices), NOTHING)
-    best_results = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
-    results = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
+    ended = best.values.masked_fill(~(complete.gather(1, best.indices) & within), NOTHING)
+    results = standing.result_scores.shape[1]
+    best_results = torch.cat((standing.result_scores, ended), 1).topk(results)
+    wanted = torch.arange(results, device=scores.device) < asked.k[:, None]
+    result_scores = best_results.values.masked_fill(~wanted, NOTHING)
+    result_nodes = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
     live = scores.masked_fill(complete, NOTHING).topk(beams)
+    nodes = children.nodes.gather(1, live.indices)
+    possible = live.values.masked_fill(~within, NOTHING)
+    if masses is not None:
+        possible = possible + masses.rises(nodes)
+    # A beam that cannot enter the results any more is dropped.
+    stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
+    if left is not None:
+        if rules.threshold is not None:
+            top = torch.maximum(possible.amax(1), result_scores[:, 0])
+            stays = stays & (possible >= top[:, None] - rules.threshold)
+        left.add(valid.scatter(1, live.indices, ~stays) & valid, children.nodes, scores, own)
     return Standing(
-        children.nodes.gather(1, live.indices),
-        without_beaten(live.values, best_results.values),
+        nodes,
+        live.values.masked_fill(~stays, NOTHING),
+        own.gather(1, live.indices),
         children.beams.gather(1, live.indices),
         children.tokens.gather(1, live.indices),
-        best_results.values,
-        results.gather(1, best_results.indices),
+        result_scores,
+        result_nodes.gather(1, best_results.indices),
         standing.damaged | damaged,
     )
-
-
-def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
-    """Scores of beams, without beams that cannot enter the results any more, because scores never rise."""
-    return scores.masked_fill(scores <= results[:, -1:], NOTHING)
 
 
 def _steps(
@@ -180,9 +249,4 @@ def _steps(
     if mode == "full":
         steps = wanted - logits.logsumexp(-1).double().gather(1, beams)
         return steps, (steps.isnan() & valid).any()
-    nothing = torch.full(logits.shape[:2], NOTHING, dtype=torch.float64, device=logits.device)
-    top = nothing.scatter_reduce(1, beams, wanted, "amax")
-    top = top.masked_fill(top == NOTHING, 0.0)  # for a beam without a candidate
-    shares = (wanted - top.gather(1, beams)).exp()
-    sums = torch.zeros_like(top).scatter_add(1, beams, shares)
-    return wanted - (top + sums.log()).gather(1, beams), wanted.isnan().any()
+    return wanted - log_sums(wanted, beams, logits.shape[1]).gather(1, beams), wanted.isnan().any()

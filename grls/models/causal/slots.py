@@ -361,8 +361,8 @@ class CausalGridSession(GridMemory, _Reading):
             for room, part in zip(self._own[layer], new, strict=True):
                 room.index_put_(into, part)
                 parts.append(part.split(lengths.tolist()))
-        for row, count, pieces in zip(inputs, counts.tolist(), zip(*parts, strict=True), strict=True):
-            self._prefixes.add(row, Prefix(count, [piece[count:].clone() for piece in pieces]))
+        for tokens, count, pieces in zip(inputs, counts.tolist(), zip(*parts, strict=True), strict=True):
+            self._prefixes.add(tokens, Prefix(count, [piece[count:].clone() for piece in pieces]))
         self._hidden = caught[0][np.arange(len(inputs)), rest - 1]
         return np.zeros_like(slots)
 

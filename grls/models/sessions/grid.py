@@ -111,7 +111,7 @@ class GridMemory(SlotMemory):
     @torch.inference_mode()
     def release(self, slots: Ints) -> None:
         """Drop the queries of these slots."""
-        self._steps[slots] = 0
+        self._steps[slots] = self._lengths[slots] = 0
         self._open[slots] = False
         into = self._tensor(slots)
         self.written[into] = self._busy[into] = 0

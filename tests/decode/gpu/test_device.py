@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from decode_helpers import trees
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, VOCABULARY, small_llama, small_t5
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import search as device_search
 from grls.decode.gpu.search import suits
+from grls.decode.prior import Prior, WeightedPrior
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.index.tensors import TensorIndex
@@ -57,17 +58,18 @@ def inputs(count: int, seed: int = 2) -> list[list[int]]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
+@pytest.mark.parametrize("model", [small_t5(0, scale=2.0), small_llama()])
 def test_a_step_does_not_wait_for_the_device(
-    monkeypatch: pytest.MonkeyPatch, mode: Any, compiled: bool
+    monkeypatch: pytest.MonkeyPatch, model: Any, mode: Any, compiled: bool
 ) -> None:
-    """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
+    """Filters, priors and frontier included; the stop test is the one exception, and asks once."""
     monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled}
-    decoder = DeviceDecoder(trees(small_t5(0, scale=2.0)), index, **how)
+    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled, "threshold": 4.0}
+    decoder = DeviceDecoder(trees(model), index, **how)
     recorder = Recorder()
     search = device_search._DeviceRun
-    stop, enter, begin = search._stop, search.enter, search._begin
+    stop, enter, begin = search._release, search.enter, search._begin
 
     def paused(work: Any) -> Any:
         def run(*arguments: Any) -> Any:
@@ -79,12 +81,14 @@ def test_a_step_does_not_wait_for_the_device(
 
         return run
 
-    monkeypatch.setattr(search, "_stop", paused(stop))
+    monkeypatch.setattr(search, "_release", paused(stop))
     monkeypatch.setattr(search, "enter", paused(enter))
     monkeypatch.setattr(search, "_begin", paused(begin))
     allow = [Subset(index.rows, np.arange(0, 300, 2)), None, None, None, None, None]
+    table = np.random.default_rng(3).standard_normal((6, 300))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
     with recorder:
-        decoder.search(inputs(6), exclude=[[1]] * 6, subsets=allow)
+        decoder.frontier(inputs(6), exclude=[[1]] * 6, subsets=allow, prior=prior)
     assert recorder.operations > 100
     assert recorder.waits == []
 
@@ -137,7 +141,7 @@ def test_what_does_not_suit_is_refused() -> None:
 def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
     search = device_search._DeviceRun
-    for name in ("_stop", "enter", "_begin"):
+    for name in ("_release", "enter", "_begin"):
         work = getattr(search, name)
 
         def paused(*arguments: Any, work: Any = work) -> Any:

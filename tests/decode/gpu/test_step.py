@@ -21,6 +21,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import search
 from grls.decode.gpu.search import Replays
+from grls.decode.prior import Prior, WeightedPrior
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 
@@ -90,7 +91,8 @@ def taping(board: search.Board) -> Callable[[Callable[[], None]], Callable[[], N
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         session: Any = board.session
         rooms = [part for room in session._own for part in room]
-        touched = [*board.standing, board.flags, session.written, session._visible, *rooms]
+        left = [] if board.left is None else [board.left.counts, board.left._nodes, board.left._scores]
+        touched = [*board.standing, board.flags, session.written, session._visible, *rooms, *left]
         with torch.inference_mode():
             before = [some.clone() for some in touched]
             with Tape() as tape:
@@ -142,6 +144,13 @@ def test_replayed_steps_find_what_the_plain_search_finds(
     ):
         same(decoder.search(inputs(9, seed), **asked), reference.search(inputs(9, seed), **asked))
     assert len(replaying) == 2  # one for each k
+    table = np.random.default_rng(3).standard_normal((9, 200))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
+    for seed in range(2):
+        asked = inputs(9, seed), [[seed]] * 9, [None] * 8 + [some], None, prior
+        for found, expected in zip(decoder.frontier(*asked), reference.frontier(*asked), strict=True):
+            for part, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(part, other, atol=1e-4)
     assert all(one.replays is not None and one.replays.captured for one in replaying)
 
 
@@ -211,6 +220,10 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(
     half = Subset(index.rows, np.arange(0, 200, 2))
     before = counters["stats"]["unique_graphs"]
     asked: Any = {"exclude": [[1]] * 6, "subsets": [half, *[None] * 5]}
+    if make is small_llama:
+        asked["prior"] = Prior(
+            (WeightedPrior(lambda numbers: np.arange(200.0)[None] / (10 + numbers[:, None]), 1.0),)
+        )
     same(decoder.search(inputs(6), **asked), reference.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._compiled_step is not None
