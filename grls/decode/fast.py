@@ -161,8 +161,9 @@ class _FastRun(SlotRun):
 
     def drop(self, slots: Ints) -> None:
         super().drop(slots)
-        stay = ~np.isin(self.beams.slots, slots)
-        self.beams = _Beams(*(part[stay] for part in self.beams))
+        stay, old = ~np.isin(self.beams.slots, slots), self.beams
+        states, scores = old.states[stay], old.scores[stay]
+        self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
 
     def _release(self) -> None:
         """Free the slots of decided queries."""

@@ -49,11 +49,11 @@ class NodeMasses(Masses):
         falls = any(part.weight < 0 for part in self._parts)
         if old is None or old.logs.shape != shape or (old.bottom is not None) != falls:
             old = None
-        self.weights = weights.to(tensors.device)[:, None, None] if old is None else old.weights
+        self.weights: Tensor = weights.to(tensors.device)[:, None, None] if old is None else old.weights
         self.weights.copy_(weights[:, None, None])
-        self.logs = self.weights.new_zeros(shape) if old is None else old.logs
+        self.logs: Tensor = self.weights.new_zeros(shape) if old is None else old.logs
         """``[I, S, nodes]`` log-masses in each of I priors."""
-        self.bottom = old.bottom if old is not None else self.logs.clone() if falls else None
+        self.bottom: Tensor | None = old.bottom if old is not None else self.logs.clone() if falls else None
         """The log-mass of the least likely row under each node."""
         first = index.nodes(index.allowed(np.array([index.start()])).states)
         self._first = tensors.place(torch.from_numpy(first).to(tensors.device))

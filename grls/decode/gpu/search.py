@@ -85,8 +85,12 @@ class DeviceDecoder(SlotDecoder):
             rows = self.index.rows
             self.index = merge(self.index, np.ones(len(self.index), dtype=bool))
             self.index.origin = rows
-        assert isinstance(self.index, ArrayIndex)
         self.check()
+        self._to_device()
+
+    def _to_device(self) -> None:
+        """Copy the index to the device of the model."""
+        assert isinstance(self.index, ArrayIndex)
         self.tensors = TensorIndex(self.index, self.generator.device)
         self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
         self.masses: NodeMasses | None = None
@@ -94,8 +98,7 @@ class DeviceDecoder(SlotDecoder):
 
     def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
         if self.tensors.device != self.generator.device:  # the model has moved
-            self.tensors = TensorIndex(self.index, self.generator.device)
-            self._compiled_step = self.masses = None
+            self._to_device()
         return _DeviceRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:  # noqa: D102
@@ -241,7 +244,7 @@ class _JoinedDeviceRun(JoinedRun, _DeviceRun):
 
     def alone(self, query: JoiningQuery) -> bool:
         """Answer a query whose beam is wider than those of the others, in a search of its own."""
-        if (query.beams or 0) <= self.options.beams:
+        if query.beams is None or query.beams <= self.options.beams:
             return False
         decoder = copy(self.options)
         decoder.beams, decoder.compiled = query.beams, False
