@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_data import tiny_bert, write_small
 
-from benchmarks import biencoder, cost, decode, filters, hops, hybrid, index, riches, scale, streams
+from benchmarks import biencoder, cost, decode, device, filters, hops, hybrid, index, riches, scale, streams
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
@@ -19,6 +19,13 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
         "queries/s a beam",
     ),
     "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
+    "device": (
+        lambda: device.main(
+            "cpu", 60, (2,), (2,), 1, 1, 8, shapes=("tiny",), corpora=(40, 90), contexts=(12,),
+            causal_beams=(10,), causal_batch=2, queries=3,
+        ),
+        "generate / device",
+    ),
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
     "riches": (lambda: riches.main(2000, 1, 1, prompt=8, length=3, beams=2, repeats=1), "no key twice"),
