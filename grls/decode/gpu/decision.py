@@ -9,20 +9,23 @@ The host needs no value from the device during the function, so it can be compil
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from grls.decode.gpu.masses import NOTHING, NodeMasses, log_sums
+from grls.decode.gpu.masses import NOTHING, log_sums
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
 from grls.models.base import Floats
+
+if TYPE_CHECKING:
+    from grls.decode.gpu.search import Board
 
 _BEYOND = torch.iinfo(torch.long).max
 _LEAST = 10
@@ -166,36 +169,21 @@ class Left:
         return rows, self._nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
 
 
-def decide_step(
-    standing: Standing,
-    logits: Tensor,
-    written: Tensor,
-    asked: Asked,
-    index: TensorIndex,
-    count: Count,
-    rules: Rules,
-    width: int,
-    masses: NodeMasses | None = None,
-    left: Left | None = None,
-) -> Standing:
-    """Let every beam write one token.
+def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
+    """Let every beam write one token, after the tokens of the board were fed.
 
     Args:
-        standing: The state of the search, after its tokens were fed.
+        board: The tensors of the search.
         logits: ``[S, K, V]`` for the next token.
-        written: ``[S]`` tokens that the beams of a slot have written.
-        asked: The queries.
         index: The constraint index on the device.
-        count: Counts the passages that each query may find.
         rules: The options of the search.
         width: C.
-        masses: The priors; None: there is none.
-        left: Takes the candidates that are not continued; None: nobody wants them.
     """
+    standing, asked, masses = board.standing, board.asked, board.masses
     beams = standing.scores.shape[1]
-    children = index.children(standing.nodes, written, standing.scores > NOTHING, width)
+    children = index.children(standing.nodes, board.session.written, standing.scores > NOTHING, width)
     low, high = index.span(children.nodes)
-    remaining = count.remaining(asked.queries, low, high)
+    remaining = board.count.remaining(asked.queries, low, high)
     valid = children.valid & (remaining > 0)
     steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
     own = standing.own.gather(1, children.beams) + steps
@@ -222,12 +210,12 @@ def decide_step(
         possible = possible + masses.rises(nodes)
     # A beam that cannot enter the results any more is dropped.
     stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
-    if left is not None:
+    if board.left is not None:
         if rules.threshold is not None:
             top = torch.maximum(possible.amax(1), result_scores[:, 0])
             stays = stays & (possible >= top[:, None] - rules.threshold)
-        left.add(valid.scatter(1, live.indices, ~stays) & valid, children.nodes, scores, own)
-    return Standing(
+        board.left.add(valid.scatter(1, live.indices, ~stays) & valid, children.nodes, scores, own)
+    new = Standing(
         nodes,
         live.values.masked_fill(~stays, NOTHING),
         own.gather(1, live.indices),
@@ -237,6 +225,9 @@ def decide_step(
         result_nodes.gather(1, best_results.indices),
         standing.damaged | damaged,
     )
+    for tensor, value in zip(standing, new, strict=True):
+        tensor.copy_(value)
+    board.tell()
 
 
 def _steps(

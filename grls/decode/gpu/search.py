@@ -86,19 +86,21 @@ class DeviceDecoder(SlotDecoder):
             self.index = merge(self.index, np.ones(len(self.index), dtype=bool))
             self.index.origin = rows
         self.check()
-        self._to_device()
-
-    def _to_device(self) -> None:
-        """Copy the index to the device of the model."""
-        assert isinstance(self.index, ArrayIndex)
-        self.tensors = TensorIndex(self.index, self.generator.device)
+        self._tensors: TensorIndex | None = None
         self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
         self.masses: NodeMasses | None = None
         """Those of the last search, where its steps were compiled: their tensors are used again."""
 
+    @property
+    def tensors(self) -> TensorIndex:
+        """The index on the device of the model, which may have moved."""
+        if self._tensors is None or self._tensors.device != self.generator.device:
+            assert isinstance(self.index, ArrayIndex)
+            self._tensors = TensorIndex(self.index, self.generator.device)
+            self._compiled_step = self.masses = None
+        return self._tensors
+
     def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
-        if self.tensors.device != self.generator.device:  # the model has moved
-            self._to_device()
         return _DeviceRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:  # noqa: D102
@@ -196,7 +198,7 @@ class _DeviceRun(SlotRun):
         board.serve(self.scope, self.masses, self.gathering is not None)
         if board.left is not None:
             board.left.counts[into] = 0
-        tell(board)
+        board.tell()
         self._release()
 
     def advance(self) -> None:
@@ -255,10 +257,10 @@ class _JoinedDeviceRun(JoinedRun, _DeviceRun):
 
 
 # A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,
-# :func:`settle`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a GPU, be
-# captured together in one CUDA graph that the host starts with one call. They are compiled separately because
-# their shapes vary independently: the shapes of the model with the number of steps (rounded up by doubling),
-# those of the decisions with the number of candidates (rounded up to a power of four).
+# :func:`decide_step`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a
+# GPU, be captured together in one CUDA graph that the host starts with one call. They are compiled separately
+# because their shapes vary independently: the shapes of the model with the number of steps (rounded up by
+# doubling), those of the decisions with the number of candidates (rounded up to a power of four).
 
 _SHAPES = 256
 """The most shapes of one function that are compiled in a process; the default of torch is 8."""
@@ -322,6 +324,12 @@ class Board:
             self._left = Left(len(self.flags) - 1, self.flags.device)
         self.left = self._left if frontier else None
 
+    def tell(self) -> None:
+        """Write the flags of a step for the host."""
+        live = (self.standing.scores > NOTHING).any(1).long()
+        self.flags[:-1] = live if self.left is None else live * (1 + self.left.counts)
+        self.flags[-1] = self.standing.damaged
+
     @property
     def layout(self) -> Hashable:
         """A value that does not change as long as all tensors of a step keep their addresses."""
@@ -337,24 +345,6 @@ def write(session: GridMemory, standing: Standing, room: Room) -> Tensor:
     return session.write(standing.parents, standing.tokens, room)
 
 
-def settle(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
-    """The rest of a step: :func:`grls.decode.gpu.decision.decide_step` and its result in ``standing``."""
-    new = decide_step(
-        board.standing, logits, board.session.written, board.asked, index, board.count, rules, width,
-        board.masses, board.left,
-    )  # fmt: skip
-    for tensor, value in zip(board.standing, new, strict=True):
-        tensor.copy_(value)
-    tell(board)
-
-
-def tell(board: Board) -> None:
-    """Write the flags of a step for the host; see :attr:`Board.flags`."""
-    live = (board.standing.scores > NOTHING).any(1).long()
-    board.flags[:-1] = live if board.left is None else live * (1 + board.left.counts)
-    board.flags[-1] = board.standing.damaged
-
-
 class DeviceStep:
     """Runs the steps of a search on a board; compiled and, on a GPU, replayed as CUDA graphs if so wanted."""
 
@@ -366,7 +356,7 @@ class DeviceStep:
         prepared: Callable[..., Callable[..., Tensor | None]] = (
             partial(torch.compile, fullgraph=True, dynamic=False) if compiled else lambda work: work
         )
-        self.write, self.settle = prepared(write), prepared(settle)
+        self.write, self.settle = prepared(write), prepared(decide_step)
         graphs = compiled and board.flags.device.type == "cuda"
         self.replays = Replays(CudaGraphs(board.flags.device)) if graphs else None
 
