@@ -33,7 +33,7 @@ from unittest import mock
 import numpy as np
 import torch
 from jsonargparse import auto_cli
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.decode import generate, random_inputs, t5_small
@@ -152,7 +152,7 @@ def measure_steps(decoder: DeviceDecoder, inputs: list[list[int]], device: str) 
     return Steps(1000 * spent / len(seen.rooms), 100 * (spent - model) / model)
 
 
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
              "num_key_value_heads": 1},
     "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
@@ -186,10 +186,11 @@ def random_llama(shape: str, device: str) -> Any:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=49_152, max_position_embeddings=8192, tie_word_embeddings=True, bos_token_id=0,
-        eos_token_id=END, pad_token_id=2, dtype=torch.bfloat16, **SHAPES[shape],
+        eos_token_id=END, pad_token_id=2, **SHAPES[shape],
     )  # fmt: skip
     with torch.device(device):
-        return AutoModelForCausalLM.from_config(config).eval()
+        model: Any = LlamaForCausalLM(config)
+    return model.to(torch.bfloat16).eval()
 
 
 def causal_rows(

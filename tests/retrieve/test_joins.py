@@ -16,7 +16,6 @@ from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Hit, Query
-from grls.decode.gpu.search import takes
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
@@ -25,6 +24,7 @@ from grls.retrieve.base import JoiningPlan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
+from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
@@ -168,7 +168,7 @@ def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     """Also where they join the search for devices, and the one of their own is the fast search."""
     rng, count = random.Random(kind), 12
     if device:
-        monkeypatch.setattr("grls.retrieve.generative.search.suits", lambda device, index: takes(index))
+        monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
     one = MADE[kind](generator, tmp_path)
     asked = mixed(one, rng, count)
     leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}

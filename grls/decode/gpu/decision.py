@@ -1,7 +1,7 @@
 """The decisions of one step of the search on the device, as a function of tensors only.
 
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
-query.
+query, I priors, R rows of the index.
 
 The host needs no value from the device during the function, so it can be compiled as a whole: see
 :mod:`grls.decode.gpu.search`.
@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from grls.decode.gpu.masses import NOTHING, log_sums
-from grls.decode.scope import Scope
+from grls.decode.prior import Masses, Prior
+from grls.decode.scope import Mask, Scope
 from grls.decode.select import ScoreMode
+from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
@@ -27,6 +28,8 @@ from grls.models.base import Floats
 if TYPE_CHECKING:
     from grls.decode.gpu.search import Board
 
+NOTHING = -torch.inf
+"""The score where there is no beam or result."""
 _BEYOND = torch.iinfo(torch.long).max
 _LEAST = 10
 """The log to base two of the least length of a list with fixed addresses."""
@@ -169,6 +172,93 @@ class Left:
         return rows, self._nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
 
 
+class NodeMasses(Masses):
+    """The masses of the queries in flight, as a table on the device: by prior, slot and node of the index.
+
+    A prefix is a node here, so the masses of all nodes are summed up once a query, and a step looks them up.
+    ``old``: masses of the same kind, whose tensors are used again.
+
+    Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        index: ArrayIndex,
+        scope: Scope,
+        slots: int,
+        tensors: TensorIndex,
+        old: NodeMasses | None = None,
+    ):
+        super().__init__(prior, index, scope, slots)
+        self._tensors, self._array = tensors, index
+        weights = torch.tensor([part.weight for part in self._parts], dtype=torch.float64)
+        shape = len(weights), slots, tensors.places
+        falls = any(part.weight < 0 for part in self._parts)
+        if old is None or old.logs.shape != shape or (old.bottom is not None) != falls:
+            old = None
+        self.weights: Tensor = weights.to(tensors.device)[:, None, None] if old is None else old.weights
+        self.weights.copy_(weights[:, None, None])
+        self.logs: Tensor = self.weights.new_zeros(shape) if old is None else old.logs
+        """``[I, S, nodes]`` log-masses in each of I priors."""
+        self.bottom: Tensor | None = old.bottom if old is not None else self.logs.clone() if falls else None
+        """The log-mass of the least likely row under each node."""
+        first = index.nodes(index.allowed(np.array([index.start()])).states)
+        self._first = tensors.place(torch.from_numpy(first).to(tensors.device))
+
+    def _put(
+        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
+    ) -> None:
+        rows = np.zeros((len(slots), len(self._array.rows)))
+        for row, mass, (held, _) in zip(rows, masses, scoped, strict=True):
+            row[slice(None) if held is None else held] = mass
+        into, leaves = (torch.from_numpy(some).to(self.logs.device) for some in (slots, rows))
+        self.logs[part, into] = self._tensors.under(leaves).log()
+        if self.bottom is not None:
+            leaves = leaves.masked_fill(leaves == 0, torch.inf)
+            self.bottom[part, into] = self._tensors.under(leaves, least=True).log()
+
+    def with_masses(self, steps: Tensor, nodes: Tensor, beams: Tensor, valid: Tensor, count: int) -> Tensor:
+        """``[S, C]`` the scores of candidates including those of priors, as :meth:`Masses.with_priors`."""
+        places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
+        logs = self.logs.gather(2, places).masked_fill(~valid, NOTHING)
+        of_all = _log_sums(logs, beams.expand_as(logs), count).gather(2, beams.expand_as(logs))
+        scores = steps + (self.weights * (logs - of_all)).sum(0)
+        if not self.normalized:
+            return scores
+        scores = scores.masked_fill(~valid, NOTHING)
+        return scores - _log_sums(scores, beams, count).gather(1, beams)
+
+    def rises(self, nodes: Tensor) -> Tensor | float:
+        """``[S, K]`` the most by which the score of each beam can rise, as :meth:`Masses.rise`."""
+        if self.bottom is None or self.normalized:
+            return 0.0
+        places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
+        spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
+        return (-self.weights.clamp(max=0.0) * spans).sum(0)
+
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # type: ignore[override]  # noqa: D102
+        logs = self.logs[:, slots]
+        shares = logs[..., self._first] - logs[..., :1]
+        return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
+
+    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        return self._against(None, self.weights, slots, states)
+
+    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        return self._against(self.bottom, -self.weights.clamp(max=0.0), slots, states)
+
+    def _against(self, table: Tensor | None, weights: Tensor, slots: Ints, states: Ints) -> Floats:
+        """``[n]`` the weighted sum of log-masses of states less those in a table (None: of all rows)."""
+        nodes = torch.from_numpy(self._array.nodes(states)).to(weights.device)
+        rows, places = torch.from_numpy(slots).to(weights.device), self._tensors.place(nodes)
+        spans = self.logs[:, rows, places] - (
+            self.logs[:, rows, 0] if table is None else table[:, rows, places]
+        )
+        sums: Floats = (weights[..., 0] * spans).sum(0).cpu().numpy()
+        return np.zeros(len(states)) if self.normalized else sums
+
+
 def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
     """Let every beam write one token, after the tokens of the board were fed.
 
@@ -240,4 +330,13 @@ def _steps(
     if mode == "full":
         steps = wanted - logits.logsumexp(-1).double().gather(1, beams)
         return steps, (steps.isnan() & valid).any()
-    return wanted - log_sums(wanted, beams, logits.shape[1]).gather(1, beams), wanted.isnan().any()
+    return wanted - _log_sums(wanted, beams, logits.shape[1]).gather(1, beams), wanted.isnan().any()
+
+
+def _log_sums(values: Tensor, beams: Tensor, count: int) -> Tensor:
+    """``[..., K]`` the log of the sum of exponentials of each beam's candidates, from ``[..., C]``."""
+    nothing = values.new_full((*values.shape[:-1], count), NOTHING)
+    top = nothing.scatter_reduce(-1, beams, values, "amax")
+    top = top.masked_fill(top == NOTHING, 0.0)  # for a beam without a candidate
+    shares = (values - top.gather(-1, beams)).exp()
+    return top + torch.zeros_like(top).scatter_add(-1, beams, shares).log()

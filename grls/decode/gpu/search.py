@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from grls.decode.first_step import Best
-from grls.decode.gpu.decision import Asked, Count, Left, Rules, Standing, decide_step
-from grls.decode.gpu.masses import NOTHING, NodeMasses
+from grls.decode.gpu.decision import NOTHING, Asked, Count, Left, NodeMasses, Rules, Standing, decide_step
 from grls.decode.joining import JoinedRun, JoiningQuery, QuerySource
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
@@ -76,7 +75,7 @@ class DeviceDecoder(SlotDecoder):
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        if not takes(self.index):
+        if not self.index.has_tensors:
             raise ConfigError(
                 "a search on the device needs the index backend 'array', got "
                 f"{type(self.index).__name__}; use FastDecoder."
@@ -129,17 +128,6 @@ class DeviceDecoder(SlotDecoder):
         if self.compiled:
             self._compiled_step = (results, longest), self.generator.addresses(), step
         return step
-
-
-def suits(device: torch.device, index: ConstraintIndex) -> bool:
-    """Whether a search on this device is faster than :class:`grls.decode.fast.FastDecoder`."""
-    return device.type == "cuda" and takes(index)
-
-
-def takes(index: ConstraintIndex) -> bool:
-    """Whether a search on a device can use an index."""
-    segments = (index.base, index.added) if isinstance(index, UnionIndex) else (index,)
-    return all(isinstance(segment, ArrayIndex) for segment in segments)
 
 
 _LEAST_INPUT = 32

@@ -22,7 +22,6 @@ from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
-from grls.decode.gpu.search import suits, takes
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
 from grls.decode.slots import SlotDecoder
@@ -379,7 +378,9 @@ class DecodedPassages:
         return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
 
     def _on_device(self, trees: Seq2SeqTrees | CausalTrees | None) -> bool:
-        return trees is not None and (self.options.compile or suits(trees.device, self.index))
+        """Whether the search for devices is used: it is the fastest on a GPU."""
+        on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
+        return on_gpu or self.options.compile
 
     def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
         """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
@@ -401,7 +402,7 @@ class DecodedPassages:
         """Refuse (ConfigError) the option ``compile`` where no search can use it."""
         if self.trees is None:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif takes(self.index):
+        elif self.index.has_tensors:
             return
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"

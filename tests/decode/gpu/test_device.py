@@ -1,5 +1,6 @@
 """What the search on the device promises beside its results (those are compared in test_fast)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import search as device_search
-from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior, WeightedPrior
 from grls.errors import ConfigError
-from grls.index import Subset, index_sequences
+from grls.index import Subset, UnionIndex, index_sequences
 from grls.index.tensors import TensorIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.search import DecodedPassages
 
 WAITS = {
     "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",
@@ -127,9 +129,13 @@ def test_logits_that_are_not_numbers_are_refused() -> None:
 
 def test_only_a_gpu_and_the_default_index_suit() -> None:
     array, flat = (index_sequences(passages(5), END, backend) for backend in ("array", "flat"))
-    assert suits(torch.device("cuda"), array)
-    assert not suits(torch.device("cuda"), flat)
-    assert not suits(torch.device("cpu"), array)
+    for kind, index, compiled, expected in (
+        ("cuda", array, False, True), ("cuda", UnionIndex(array, array), False, True),
+        ("cuda", flat, False, False), ("cpu", array, False, False), ("cpu", array, True, True),
+    ):  # fmt: skip
+        generator: Any = SimpleNamespace(index=index, options=SearchOptions(compile=compiled))
+        planted: Any = SimpleNamespace(device=torch.device(kind))
+        assert DecodedPassages._on_device(generator, planted) == expected
 
 
 def test_what_does_not_suit_is_refused() -> None:

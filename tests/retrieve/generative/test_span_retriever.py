@@ -20,7 +20,6 @@ from grls.data.spans import SPANS, Spans
 from grls.data.types import Hit, Passage
 from grls.decode import DeviceDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
-from grls.decode.gpu.search import takes
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import index_sequences
@@ -30,6 +29,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -441,7 +441,7 @@ def test_the_search_for_devices_finds_what_the_fast_one_finds(
     )  # fmt: skip
     expected = [search() for search in searches]
     assert generator.searched_by == "fast on cpu"
-    monkeypatch.setattr("grls.retrieve.generative.search.suits", lambda device, index: takes(index))
+    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
     assert generator.searched_by == "device on cpu"
     assert [search() for search in searches] == expected
     assert isinstance(generator._decoder[-1], DeviceDecoder)  # type: ignore[index]
