@@ -150,11 +150,11 @@ def test_a_query_that_leaves_frees_its_slot() -> None:
 @pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
 def test_a_query_that_joins_brings_its_beam_width_and_its_priors(kind: Any) -> None:
     """A grid has one width: whoever asks for more is answered in a search of its own."""
-    rng = np.random.default_rng(0)
-    index = index_sequences([np.append(rng.integers(3, 7, 6), END) for _ in range(60)], END)
+    rng = np.random.default_rng(6)
+    index = index_sequences([np.append(rng.integers(3, 5, 9), END) for _ in range(60)], END)
     table = 2 * rng.standard_normal((5, 60))
     prior = Prior((WeightedPrior(lambda numbers: table[numbers], 0.8),))
-    widths = [2, 7, 3, 1, 12]
+    widths = [2, 7, 3, 2, 12]
     joining = [
         JoiningQuery(tokens, width, (), None, n, width, prior, n)
         for n, (tokens, width) in enumerate(zip(queries(5), widths, strict=True))
@@ -164,6 +164,10 @@ def test_a_query_that_joins_brings_its_beam_width_and_its_priors(kind: Any) -> N
     for n, query in enumerate(joining):
         alone = FastDecoder(TREES, index, beams=widths[n])
         (expected,) = alone.search([query.tokens], widths[n], prior=prior.among([n]))
+        if widths[n] < 3:  # else this shows nothing
+            wider = FastDecoder(TREES, index, beams=3)
+            (other,) = wider.search([query.tokens], widths[n], prior=prior.among([n]))
+            assert ranking(other) != ranking(expected)
         assert ranking(source.answers[n]) == ranking(expected)
         assert [hit.score for hit in source.answers[n]] == pytest.approx(
             [hit.score for hit in expected], abs=1e-4
