@@ -83,7 +83,11 @@ class FastDecoder(SlotDecoder):
     def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
         return _FastRun(self, request)
 
-    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:  # noqa: D102
+    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
+        """Search for the queries of a source, which join while the search runs, until no query is left.
+
+        Inputs have at most ``longest`` tokens.
+        """
         _JoinedFastRun(self, source, slots or self.slots, longest).run()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.files import PartTimer
 from grls.models.base import SlotSession
-
-if TYPE_CHECKING:
-    from grls.decode.joining import QuerySource
 
 _SHARE, _GROUP = 4, 8
 """Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
@@ -57,13 +54,6 @@ class SlotDecoder(BeamSearch, ABC):
     def slots_for(self, queries: int) -> int:
         """The number of slots of a search for ``queries`` queries."""
         return min(self.slots, queries)
-
-    @abstractmethod
-    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
-        """Search for the queries of a source, which join while the search runs, until no query is left.
-
-        Inputs have at most ``longest`` tokens.
-        """
 
     @abstractmethod
     def prepare(self, request: SearchRequest) -> SlotRun:

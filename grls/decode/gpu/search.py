@@ -25,10 +25,9 @@ import torch
 from torch import Tensor
 
 from grls.decode.first_step import Best
-from grls.decode.gpu.decision import NOTHING, Asked, Count, Left, NodeMasses, Rules, Standing, decide_step
+from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
 from grls.decode.joining import JoinedRun, JoiningQuery, QuerySource
 from grls.decode.prior import Masses, Prior
-from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, refuse_nan
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
@@ -102,7 +101,8 @@ class DeviceDecoder(SlotDecoder):
     def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
         return _DeviceRun(self, request)
 
-    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:  # noqa: D102
+    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
+        """See :meth:`grls.decode.fast.FastDecoder.join`."""
         _JoinedDeviceRun(self, source, slots or self.slots, longest).run()
 
     def slots_for(self, queries: int) -> int:  # noqa: D102
@@ -252,80 +252,6 @@ class _JoinedDeviceRun(JoinedRun, _DeviceRun):
 
 _SHAPES = 256
 """The most shapes of one function that are compiled in a process; the default of torch is 8."""
-
-
-class Board:
-    """All tensors that a step reads and writes, besides model and index; they keep their addresses.
-
-    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
-    as possible.
-    """
-
-    @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
-    def __init__(self, generator: Any, slots: int, beams: int, results: int, longest: int, fixed: bool):
-        device = generator.device
-        self._generator = generator
-        self.session: GridMemory = generator.open_grid(slots, beams, longest, fixed)
-        self.count = Count(device, fixed)
-        integers = partial(torch.zeros, dtype=torch.long, device=device)
-        scores = partial(torch.zeros, dtype=torch.float64, device=device)
-        self.asked = Asked(integers(slots), integers(slots), integers(slots))
-        self.standing = Standing(
-            nodes=integers((slots, beams)),
-            scores=scores((slots, beams)),
-            own=scores((slots, beams)),
-            parents=integers((slots, beams)),
-            tokens=integers((slots, beams)),
-            result_scores=scores((slots, results)),
-            result_nodes=integers((slots, results)),
-            damaged=torch.zeros((), dtype=torch.bool, device=device),
-        )
-        self.masses: NodeMasses | None = None
-        self.left: Left | None = None
-        self._left: Left | None = None  # kept for later searches
-        self.flags = integers(slots + 1)
-        """``[S + 1]`` 0 for a slot without a live beam, else 1 + the size of its frontier; the last one:
-        whether a logit was NaN."""
-        self._scope: Scope | None = None
-        self._weights: tuple[int, ...] = ()
-
-    @torch.inference_mode()
-    def begin(self, scope: Scope) -> None:
-        """Prepare the board for the queries of a scope."""
-        self.session.begin()
-        self.serve(scope, None, False)
-        for tensor in (*self.standing, *self.asked):
-            tensor.zero_()
-        self.asked.k.fill_(1)
-        self.standing.scores.fill_(NOTHING)
-        self.standing.result_scores.fill_(NOTHING)
-        self._weights = self._generator.addresses()
-
-    def serve(self, scope: Scope, masses: Masses | None, frontier: bool) -> None:
-        """Take the scope and the priors of the queries, and whether their frontiers are wanted."""
-        if scope is not self._scope:
-            self.count.read(scope)
-            self._scope = scope
-        assert masses is None or isinstance(masses, NodeMasses)
-        self.masses = masses
-        if frontier and self._left is None:
-            self._left = Left(len(self.flags) - 1, self.flags.device)
-        self.left = self._left if frontier else None
-
-    def tell(self) -> None:
-        """Write the flags of a step for the host."""
-        live = (self.standing.scores > NOTHING).any(1).long()
-        self.flags[:-1] = live if self.left is None else live * (1 + self.left.counts)
-        self.flags[-1] = self.standing.damaged
-
-    @property
-    def layout(self) -> Hashable:
-        """A value that does not change as long as all tensors of a step keep their addresses."""
-        left, masses = self.left, self.masses
-        return (
-            self.session.moved, self.count.moved, self._weights, left and left.moved,
-            masses and (masses.logs.data_ptr(), masses.normalized),
-        )  # fmt: skip
 
 
 def write(session: GridMemory, standing: Standing, room: Room) -> Tensor:

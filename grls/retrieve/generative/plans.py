@@ -19,10 +19,9 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
-from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
 from grls.io.files import exclusive
@@ -133,7 +132,7 @@ class _PlanRun:
     def __init__(
         self,
         generator: DecodedPassages,
-        decoder: SlotDecoder,
+        decoder: FastDecoder | DeviceDecoder,
         source: PlanSource,
         priors_of: PriorsOf | None,
     ):

@@ -89,7 +89,7 @@ class DecodedPassages:
         self.stages = tuple(stages)
         self._plain = plain_generator(model)
         # The options and the index of the last search in slots, and its decoder.
-        self._decoder: tuple[tuple[object, ...], ConstraintIndex, SlotDecoder] | None = None
+        self._decoder: tuple[tuple[object, ...], ConstraintIndex, FastDecoder | DeviceDecoder] | None = None
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
         self._change(corpus, index, removed, spans)
 
@@ -367,7 +367,7 @@ class DecodedPassages:
         """Whether queries can join its search, without making a decoder."""
         return self.trees is not None and not self.options.compile
 
-    def joining_decoder(self) -> SlotDecoder | None:
+    def joining_decoder(self) -> FastDecoder | DeviceDecoder | None:
         """The search that queries can join; None: they cannot (:attr:`takes_queries`)."""
         return self._slot_decoder(self.trees, 1) if self.trees is not None and self.takes_queries else None
 
@@ -382,7 +382,7 @@ class DecodedPassages:
         on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
         return on_gpu or self.options.compile
 
-    def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
+    def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> FastDecoder | DeviceDecoder:
         """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
 
         It is kept, with its data about the index, until options, device or index are others.
