@@ -76,11 +76,15 @@ def t5_small(vocabulary: int) -> Any:
 def generate(
     model: Any, trie: Trie, inputs: Sequence[Sequence[int]], longest: int, beams: int = BEAMS
 ) -> list[list[int]]:
-    """The rival: the best sequence of each input, written to its end."""
+    """The rival: the best sequence of each input, written to its end.
+
+    Inputs of a causal model have the same length.
+    """
+    before = 1 if model.config.is_encoder_decoder else len(inputs[0])
 
     def allowed(batch: int, prefix: torch.Tensor) -> list[int]:
         node = trie
-        for token in prefix.tolist()[1:]:
+        for token in prefix.tolist()[before:]:
             node = node.get(token, {})
         return list(node) or [PAD]
 
@@ -89,7 +93,8 @@ def generate(
         max_new_tokens=longest, prefix_allowed_tokens_fn=allowed, renormalize_logits=True, length_penalty=0.0,
     )  # fmt: skip
     # After a sequence has ended, generate fills up with the end token or padding.
-    return [row[1 : row.index(END) + 1] if END in row else row[1:] for row in output.tolist()]
+    rows = [row[before:] for row in output.tolist()]
+    return [row[: row.index(END) + 1] if END in row else row for row in rows]
 
 
 def random_inputs(count: int, length: int) -> list[list[int]]:

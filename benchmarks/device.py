@@ -1,15 +1,20 @@
-"""Decoding on a GPU: queries a second by batch and beam width, and the cost of the constraint a step.
+"""Decoding on a GPU: queries a second by batch, beams, context and corpus, and the cost of the constraint.
 
     python -m benchmarks.device
 
-The model is random with t5-small's shape, on 80-token passages, in float32. ``generate`` is transformers'
-constrained beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is the search of
-the retrievers on a GPU (:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the model on the
-GPU. The constraint is everything except encoder, decoder and head: the time of a search, minus the time of
-loading queries, minus the time of the model's part of the same steps, run alone afterwards (compiled and
-replayed as a CUDA graph with ``--compiled true``). Compiling takes minutes a row; ``--batches [64] --beams
-[10]`` prints only one row. Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at
-most 2 % of a step.
+Models are random. The first table has t5-small's shape, on 80-token passages, in float32. ``generate`` is
+transformers' constrained beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is
+the search of the retrievers on a GPU (:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the
+model on the GPU. The second table has causal models of the shapes of SmolLM2-135M and SmolLM2-1.7B in
+bfloat16, whose inputs are contexts of so many tokens, on ids of eight tokens out of 2,048; one query at a
+time (p50, p99) and several together (queries a second); ``generate`` runs beside beam 10 on the smallest
+corpus. Time of a query: prefill and all steps. The constraint is everything except encoder, decoder and head:
+the time of a search, minus the time of loading queries, minus the time of the model's part of the same steps,
+run alone afterwards (compiled and replayed as a CUDA graph with ``--compiled true``). Compiling takes minutes
+a row; ``--batches [64] --beams [10]`` prints only one row of the first table, ``--shapes []`` leaves out the
+second. Targets: at batch 64 and beam 10 at least 20 times ``generate`` and a constraint of at most 2 % of a
+step; causal, at beam 10 at least 30 times ``generate``, and with 1.7 B parameters a constraint of at most
+0.25 % and beam 256 at context 1,000 in 17.6 ms (NVIDIA's SID-GR on an H100, without an item tree).
 
 Without a GPU, ``--device cpu`` shows that the benchmark runs; the figures then mean nothing.
 """
@@ -17,25 +22,30 @@ Without a GPU, ``--device cpu`` shows that the benchmark runs; the figures then 
 from __future__ import annotations
 
 import gc
+import itertools
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
+import numpy as np
 import torch
 from jsonargparse import auto_cli
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.common import END, machine, median_seconds, print_table, seconds, synthetic_passages
+from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.decode import generate, random_inputs, t5_small
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
 from grls.decode.gpu.search import CudaGraphs, DeviceStep, Replays
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences
+from grls.index.rows import Rows
 from grls.models.base import Room
-from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqGridSession, plant
+from grls.models.causal.slots import plant_causal
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 LONG = 80
 _TIMES = 3
@@ -49,8 +59,11 @@ def wait(device: str) -> None:
 
 
 @contextmanager
-def watched(device: str) -> Iterator[Watch]:
-    """Adds up the seconds of loading queries (waiting for the device), and notes the steps."""
+def watched(device: str, kind: type[Any]) -> Iterator[Watch]:
+    """Adds up the seconds of loading queries (waiting for the device), and notes the steps.
+
+    ``kind``: the class of the sessions.
+    """
     seen = Watch()
 
     def timed(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,21 +76,19 @@ def watched(device: str) -> Iterator[Watch]:
 
         return run
 
-    def stepped(self: DeviceStep, width: int) -> None:
-        step(self, width)
+    def stepped(self: DeviceStep, *arguments: int) -> None:
+        step(self, *arguments)
         seen.step = self
 
-    def counted(self: Seq2SeqGridSession) -> Room:
+    def counted(self: Any) -> Room:
         seen.rooms.append(room(self))
         return seen.rooms[-1]
 
-    load, shared, room, step = (
-        Seq2SeqGridSession.load, Seq2SeqGridSession.shared, Seq2SeqGridSession.room, DeviceStep.__call__,
-    )  # fmt: skip
+    load, shared, room, step = kind.load, kind.shared, kind.room, DeviceStep.__call__
     with (
-        mock.patch.object(Seq2SeqGridSession, "load", timed(load)),
-        mock.patch.object(Seq2SeqGridSession, "shared", timed(shared)),
-        mock.patch.object(Seq2SeqGridSession, "room", counted),
+        mock.patch.object(kind, "load", timed(load)),
+        mock.patch.object(kind, "shared", timed(shared)),
+        mock.patch.object(kind, "room", counted),
         mock.patch.object(DeviceStep, "__call__", stepped),
     ):
         yield seen
@@ -119,18 +130,113 @@ def model_seconds(step: DeviceStep, rooms: list[Room], device: str) -> float:
     return median_seconds(every, _TIMES)
 
 
-def constraint_share(search: Callable[[], object], device: str) -> float:
-    """Time of the rest of the steps, in percent of the model's part; not a number without steps."""
+class Steps(NamedTuple):
+    """Milliseconds of a step, and the rest of the steps in percent of the model's part; NaN without steps."""
+
+    milliseconds: float
+    constraint: float
+
+
+def measure_steps(decoder: DeviceDecoder, inputs: list[list[int]], device: str) -> Steps:
+    """Search for the inputs and take its steps apart."""
+    kind = type(decoder.generator.open_grid(1, 1, 1))
     steps = []
     for _ in range(_TIMES):
-        with watched(device) as seen:
+        with watched(device, kind) as seen:
             wait(device)
-            total, _ = seconds(search)
+            total, _ = seconds(partial(decoder.search, inputs))
         steps.append(total - seen.loading)
     if seen.step is None:
-        return float("nan")
-    model = model_seconds(seen.step, seen.rooms, device)
-    return 100 * (statistics.median(steps) - model) / model
+        return Steps(float("nan"), float("nan"))
+    spent, model = statistics.median(steps), model_seconds(seen.step, seen.rooms, device)
+    return Steps(1000 * spent / len(seen.rooms), 100 * (spent - model) / model)
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "num_key_value_heads": 1},
+    "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
+             "num_key_value_heads": 3},
+    "1.7b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
+             "num_attention_heads": 32, "num_key_value_heads": 32},
+}  # fmt: skip
+"""Shapes of causal models."""
+_IDS, _LENGTH, _DISTINCT = 2048, 8, 5
+"""Tokens of the ids, their number in an id, and how many of them no two ids share."""
+
+
+def random_ids(count: int) -> ArrayIndex:
+    """An index of at most ``count`` random ids; memory: 60 bytes an id."""
+    rng = np.random.default_rng(1)
+    numbers = np.unique(rng.integers(0, _IDS**_DISTINCT, count))
+    shared = np.zeros(len(numbers), dtype=np.int64)
+    tokens = np.empty((len(numbers), _LENGTH + 1), dtype=np.uint16)
+    for place in range(_DISTINCT):
+        prefixes = numbers // _IDS ** (_DISTINCT - 1 - place)
+        shared[1:] += prefixes[1:] == prefixes[:-1]
+        tokens[:, place] = RESERVED + prefixes % _IDS
+    tokens[:, _DISTINCT:-1] = rng.integers(RESERVED, RESERVED + _IDS, (len(numbers), _LENGTH - _DISTINCT))
+    tokens[:, -1] = END
+    offsets, every = np.arange(len(numbers) + 1) * (_LENGTH + 1), np.arange(len(numbers))
+    return ArrayIndex.build(Rows.pack(tokens.ravel(), offsets, every, every, END, "whole"), shared)
+
+
+def random_llama(shape: str, device: str) -> Any:
+    """A random causal model of SmolLM2's vocabulary, in bfloat16."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49_152, max_position_embeddings=8192, tie_word_embeddings=True, bos_token_id=0,
+        eos_token_id=END, pad_token_id=2, **SHAPES[shape],
+    )  # fmt: skip
+    with torch.device(device):
+        model: Any = LlamaForCausalLM(config)
+    return model.to(torch.bfloat16).eval()
+
+
+def causal_rows(
+    shape: str, device: str, indexes: list[ArrayIndex], contexts: Sequence[int], beams: Sequence[int],
+    batch: int, queries: int, compiled: bool,
+) -> Iterator[list[str]]:  # fmt: skip
+    """The rows of one shape."""
+    model = random_llama(shape, device)
+    trees = plant_causal(model)
+    smallest = min(indexes, key=len)
+    trie = nested_dict_trie([smallest.tokens(n).tolist() for n in range(len(smallest))])
+    for context, index, width in itertools.product(contexts, indexes, beams):
+        inputs = random_inputs(queries, context)
+        if device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats(device)
+        one, many = (
+            DeviceDecoder(trees, index, width, slots=slots, compiled=compiled) for slots in (1, batch)
+        )
+        alone = [[tokens] for tokens in inputs]
+        for tokens in alone[:3]:  # compiled, captured, replayed
+            one.search(tokens)
+        spent = sorted(1000 * seconds(partial(waited, one, tokens, device))[0] for tokens in alone)
+        together = median_seconds(partial(many.search, inputs), 1)
+        steps = measure_steps(one, inputs[:1], device)
+        memory = (
+            torch.cuda.max_memory_allocated(device) / 2**30 if device.startswith("cuda") else float("nan")
+        )
+        rival = "-"
+        if index is smallest and width == 10:
+            generate(model, trie, alone[0], _LENGTH + 1, width)
+            took, _ = seconds(partial(generate, model, trie, alone[0], _LENGTH + 1, width))
+            rival = f"{1000 * took / statistics.median(spent):.1f} (>= 30)"
+        large = shape == "1.7b"
+        fast = " (<= 17.6)" if large and (context, width) == (1000, 256) else ""
+        yield [
+            shape, f"{len(index):,}", f"{context:,}", str(width), f"{len(inputs) / together:.1f}",
+            f"{np.percentile(spent, 50):.1f}{fast}", f"{np.percentile(spent, 99):.1f}",
+            f"{steps.milliseconds:.2f}", f"{steps.constraint:.2f}" + (" (<= 0.25)" if large else ""),
+            f"{memory:.1f}", rival,
+        ]  # fmt: skip
+
+
+def waited(decoder: DeviceDecoder, inputs: list[list[int]], device: str) -> None:
+    """Search, and wait for the device."""
+    decoder.search(inputs)
+    wait(device)
 
 
 def main(
@@ -142,8 +248,14 @@ def main(
     repeats: int = 5,
     input_length: int = 24,
     compiled: bool = False,
+    shapes: tuple[str, ...] = ("135m", "1.7b"),
+    corpora: tuple[int, ...] = (12_000, 1_000_000, 20_000_000),
+    contexts: tuple[int, ...] = (1000, 5000),
+    causal_beams: tuple[int, ...] = (10, 50, 256),
+    causal_batch: int = 4,
+    queries: int = 12,
 ) -> None:
-    """Measure and print a table.
+    """Measure and print two tables.
 
     Args:
         device: Device of the model.
@@ -154,6 +266,12 @@ def main(
         repeats: Repeats of our decoders, and of the rival on the first batch; medians count.
         input_length: Tokens of a model input.
         compiled: Compile the whole step, and on a GPU replay it as a CUDA graph.
+        shapes: Shapes of causal models (:data:`SHAPES`).
+        corpora: Numbers of ids for causal models.
+        contexts: Tokens of their inputs.
+        causal_beams: Their beam widths.
+        causal_batch: Their queries in flight, for queries a second.
+        queries: Queries of each of their rows.
     """
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit(
@@ -161,6 +279,23 @@ def main(
         )
     print(machine())
     torch.set_float32_matmul_precision("highest")
+    if batches:
+        encoder_decoder(device, passages, batches, beams, rounds, repeats, input_length, compiled)
+    indexes = [random_ids(count) for count in corpora] if shapes else []
+    for shape in shapes:
+        print_table(
+            f"{shape} shape, random weights, bfloat16, ids of {_LENGTH} tokens, renormalized",
+            ["model", "ids", "context", "beams", "queries/s", "p50, ms", "p99, ms", "ms a step",
+             "constraint, % of the model", "memory, GiB", "generate / device"],
+            [*causal_rows(shape, device, indexes, contexts, causal_beams, causal_batch, queries, compiled)],
+        )  # fmt: skip
+
+
+def encoder_decoder(
+    device: str, passages: int, batches: Sequence[int], beams: Sequence[int], rounds: int, repeats: int,
+    input_length: int, compiled: bool,
+) -> None:  # fmt: skip
+    """Print the table of t5-small's shape."""
     sequences = synthetic_passages(passages, LONG, seed=1)
     index = index_sequences(sequences, END)
     trie = nested_dict_trie([row.tolist() for row in sequences])
@@ -187,7 +322,7 @@ def main(
                 len(inputs) / median_seconds(partial(decoder.search, inputs), repeats)
                 for decoder in (ours, fast)
             ]
-            share = constraint_share(partial(ours.search, inputs), device)
+            share = measure_steps(ours, inputs, device).constraint
             found = [index.tokens(hits[0].passage).tolist() for hits in ours.search(inputs[:batch])]
             equal = sum(a == b for a, b in zip(found, best, strict=True))
             target = TARGETS.get((batch, width))

@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from jsonargparse import auto_cli
 from torch import Tensor
 
 from benchmarks.common import END, RESERVED, machine, print_table, seconds
-from grls.decode.gpu.decision import NOTHING, Count, Rules, Standing, decide_step
+from grls.decode.gpu.decision import NOTHING, Board, Rules, decide_step
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.array import ArrayIndex
@@ -115,33 +115,28 @@ class Device:
         self._index, self._ids = index, ids
         self._tensors = TensorIndex(index, logits.device)
         self.bytes = self._tensors.bytes
-        self._count = Count(logits.device)
-        self._count.read(Scope(index, batch))
         self._rules = Rules(END, False, "full")
         padding = logits.new_full((*logits.shape[:-1], RESERVED), NOTHING)
         self._logits = torch.cat((padding, logits), -1)
-        self._owners = torch.arange(batch, device=logits.device)
+        written = torch.zeros(batch, dtype=torch.long, device=logits.device)
+        session = SimpleNamespace(written=written, begin=written.zero_, moved=0)
+        model = SimpleNamespace(device=logits.device, addresses=tuple, open_grid=lambda *_: session)
+        self._board = Board(model, batch, logits.shape[2], 1, logits.shape[0], True)
 
     @torch.inference_mode()
     def __call__(self) -> Tensor:
         """``[B, K, L]`` the best ids."""
         steps, batch, beams, _ = self._logits.shape
-        device = self._logits.device
-        integers = partial(torch.zeros, dtype=torch.long, device=device)
-        scores = torch.full((batch, beams), NOTHING, dtype=torch.float64, device=device)
-        results = torch.full((batch, 1), NOTHING, dtype=torch.float64, device=device)
-        scores[:, 0] = 0.0
-        now = Standing(
-            integers((batch, beams)), scores, integers((batch, beams)), integers((batch, beams)),
-            results, integers((batch, 1)), torch.zeros((), dtype=torch.bool, device=device),
-        )  # fmt: skip
+        board = self._board
+        board.begin(Scope(self._index, batch))
+        board.asked.queries.copy_(torch.arange(batch))
+        board.asked.widths.fill_(beams)
+        board.standing.scores[:, 0] = 0.0
         for step in range(steps):
+            board.session.written.fill_(step)
             width = self._tensors.most(beams, step)
-            written = integers(batch).fill_(step)
-            now = decide_step(
-                now, self._logits[step], written, self._owners, self._tensors, self._count, self._rules, width
-            )
-        low, _ = self._tensors.span(now.nodes)
+            decide_step(board, self._logits[step], self._tensors, self._rules, width)
+        low, _ = self._tensors.span(board.standing.nodes)
         return torch.from_numpy(self._ids[low.cpu().numpy()])
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import BeamRun, continuations
+from grls.decode.beam import continuations
 from grls.decode.first_step import Best
 from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.scope import Mask, finished
@@ -91,7 +91,7 @@ class FastDecoder(SlotDecoder):
         _JoinedFastRun(self, source, slots or self.slots, longest).run()
 
 
-class _FastRun(BeamRun, SlotRun):
+class _FastRun(SlotRun):
     """One run of the search over all queries."""
 
     session: TreeSession
@@ -99,11 +99,9 @@ class _FastRun(BeamRun, SlotRun):
     def __init__(self, decoder: FastDecoder, request: SearchRequest):
         super().__init__(decoder, request)
         slots = len(self.queries)
-        self.threshold = decoder.threshold
         self.lazy = decoder.mode == "renormalized"
         self.session = decoder.generator.open_trees(slots, self.longest)
         self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written
-        self.results = [[] for _ in range(slots)]
         none = np.empty(0, dtype=np.int64)
         self.beams = _Beams(none, none, np.empty(0), none, none)
 
@@ -166,22 +164,18 @@ class _FastRun(BeamRun, SlotRun):
         return beams._replace(nodes=nodes, fed=fed)
 
     def drop(self, slots: Ints) -> None:
-        """Forget the queries of these slots."""
-        stay = ~np.isin(self.beams.slots, slots)
-        old = self.beams
+        super().drop(slots)
+        stay, old = ~np.isin(self.beams.slots, slots), self.beams
         states, scores = old.states[stay], old.scores[stay]
         self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
-        for slot in slots.tolist():
-            self.results[slot] = []
 
     def _release(self) -> None:
         """Free the slots of decided queries."""
         busy = np.zeros(len(self.queries), dtype=bool)
         busy[self.beams.slots] = True
         ready = np.flatnonzero(~busy & (self.queries >= 0))
-        self.release(ready, [self.results[slot] for slot in ready])
-        for slot in ready:
-            self.results[slot] = []
+        if len(ready):
+            self.release(ready)
 
 
 class _JoinedFastRun(JoinedRun, _FastRun):

@@ -89,7 +89,7 @@ class FirstSteps:
                 else torch.from_numpy(session.log_normalizer()).to(logits.device)
             )  # fmt: skip
             if gains is not None:
-                logits = logits.double() + torch.from_numpy(gains).to(logits.device)
+                logits = logits.double() + torch.as_tensor(gains, device=logits.device)
                 if normalized:
                     normalizer = logits.logsumexp(-1)
             tables = [logits[:, : self._live], logits[:, self._live :]]

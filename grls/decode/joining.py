@@ -98,7 +98,6 @@ class JoinedRun(SlotRun):
             gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]
             if gone:  # nobody wants their results any more
                 self.drop(np.array(gone))
-                self.queries[gone] = -1
                 self._open.difference_update(gone)
                 if self.gathering is not None:
                     for slot in gone:
@@ -115,6 +114,9 @@ class JoinedRun(SlotRun):
             new = self.source.take(len(free)) if len(free) else ()
             if not new:
                 return
+            new = [query for query in new if not self.alone(query)]
+            if not new:
+                continue
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
                 self.entered[slot], self.inputs[slot], self.k_of_slot[slot] = query, query.tokens, query.k
@@ -122,7 +124,7 @@ class JoinedRun(SlotRun):
             exclude = [() if query is None else query.exclude for query in self.entered]
             subsets = [None if query is None else query.subset for query in self.entered]
             self.scope = Scope(self.index, len(self.entered), exclude, subsets)
-            prior, count = new[0].prior, len(self.queries)  # the weights of one query are those of all
+            prior = new[0].prior  # the weights of one query are those of all
             if self.masses is not None:
                 self.masses.within(self.scope)
             elif prior is not None:
@@ -130,16 +132,20 @@ class JoinedRun(SlotRun):
                     replace(part, log_weights=partial(self._log_weights, n))
                     for n, part in enumerate(prior.parts)
                 ]
-                self.masses = Prior(tuple(parts), prior.normalized).open(self.index, self.scope, count)
+                self.masses = self.open_masses(Prior(tuple(parts), prior.normalized))
             if self.gathering is not None:
                 self.gathering.within(self.scope)
             elif new[0].ranked is not None:  # the frontier of each slot
-                self.gathering = Gathering(self.index, self.scope, count)
+                self.gathering = Gathering(self.index, self.scope, len(self.queries))
             self._open.update(taken.tolist())
             self._begin(taken, taken)
             for slot in taken.tolist():
                 if slot in self._open and self.queries[slot] < 0:  # the query may find nothing
                     self._answer(slot)
+
+    def alone(self, query: JoiningQuery) -> bool:
+        """Whether a query was answered at once, because it cannot join the others."""
+        return False
 
     def _log_weights(self, part: int, slots: Ints) -> Floats:
         """``[n, N]`` log-weights in part ``part`` of the priors for the queries in n slots."""

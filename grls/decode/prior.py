@@ -169,13 +169,20 @@ class Masses:
             if id(held) not in members:
                 members[id(held)] = self._members(held)
         rows = [(held, may, *members[id(held)]) for held, may in scoped]
-        for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
+        for n, part in enumerate(self._parts):
             weights = self._log_weights(part, queries)
             masses = [self._masses(part, own, *held) for own, held in zip(weights, rows, strict=True)]
-            sums.put(slots, masses)
-            if least is not None:
-                allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
-                least.put(slots, allowed)
+            self._put(n, slots, masses, scoped)
+
+    def _put(
+        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
+    ) -> None:
+        """Store the masses of a part for these slots; ``scoped`` is their rows (:meth:`Scope.rows`)."""
+        self._sums[part].put(slots, masses)
+        least = self._least[part]
+        if least is not None:
+            allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
+            least.put(slots, allowed)
 
     def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the score of each candidate (nats), including the scores of priors.

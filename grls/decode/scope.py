@@ -67,7 +67,7 @@ class Scope:
         for query, subset in enumerate(subsets):
             if subset is None:
                 continue
-            if not subset.belongs(index.rows):
+            if not subset.belongs(index.origin):
                 raise ValueError("a subset belongs to another index")
             if id(subset) not in numbers:
                 numbers[id(subset)] = len(self._subsets)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import BeamSearch, ScoredPassage, refuse_empty
+from grls.decode.beam import BeamRun, BeamSearch, ScoredPassage, refuse_empty
 from grls.decode.first_step import Best, FirstSteps
 from grls.decode.frontier import Frontier, Gathering
-from grls.decode.prior import Prior
+from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.errors import at_least
 from grls.index.rows import Ints
@@ -42,6 +42,7 @@ class SlotDecoder(BeamSearch, ABC):
     """Finds the passages that a model gives the highest probability, by slots."""
 
     slots: int
+    threshold: float | None
     first_steps: FirstSteps
 
     def check(self) -> None:
@@ -96,7 +97,7 @@ class SlotDecoder(BeamSearch, ABC):
         return gathering.frontier()
 
 
-class SlotRun(ABC):
+class SlotRun(BeamRun, ABC):
     """One run of a search over all queries; ``options`` is the decoder with its options."""
 
     session: SlotSession
@@ -115,10 +116,14 @@ class SlotRun(ABC):
         self.queries = np.full(options.slots_for(len(lengths)), -1)  # the query of each slot; -1: free
         self.k_of_slot = [request.k] * len(self.queries)  # the number of passages of each slot's query
         self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
+        self.results = [[] for _ in self.queries]
+        self.threshold = options.threshold
         self.gathering = request.gathering
-        self.masses = (
-            None if request.prior is None else request.prior.open(self.index, self.scope, len(self.queries))
-        )
+        self.masses = None if request.prior is None else self.open_masses(request.prior)
+
+    def open_masses(self, prior: Prior) -> Masses:
+        """The masses of priors for the queries in the slots."""
+        return prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[ScoredPassage]]:
         """Decode all queries."""
@@ -145,17 +150,15 @@ class SlotRun(ABC):
         """Every live beam writes one token; decided queries are released."""
 
     def drop(self, slots: Ints) -> None:
-        """Forget the queries of these slots, whose results nobody wants.
-
-        Raises:
-            NotImplementedError: Queries cannot join this search, so they do not leave it either.
-        """
-        raise NotImplementedError
-
-    def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Free the slots of decided queries and report their results (score, state), best first."""
-        self._report(self.queries[slots], results)
+        """Forget the queries of these slots."""
         self.queries[slots] = -1
+        for slot in slots.tolist():
+            self.results[slot] = []
+
+    def release(self, slots: Ints) -> None:
+        """Free the slots of decided queries and report their results."""
+        self._report(self.queries[slots], [self.results[slot] for slot in slots.tolist()])
+        self.drop(slots)
         self._tell(len(slots))
 
     def free(self, waiting: int) -> Ints:

@@ -48,6 +48,7 @@ class ArrayIndex(Segment):
     """
 
     backend = "array"
+    has_tensors = True
     stored = ("depths", "spans", "first_edges", "edge_tokens", "edge_nodes")
 
     def __init__(

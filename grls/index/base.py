@@ -47,8 +47,13 @@ class ConstraintIndex(ABC):
     complete: Callable[[int], Ints] | None = None
     """Number -> tokens of the whole passage, for the form ``prefixes``; set by the owner of the corpus."""
 
+    has_tensors = False
+    """Whether a search on a device can use it (:mod:`grls.index.tensors`)."""
+
     def __init__(self, rows: SortedRows):
         self.rows = rows
+        self.origin = rows
+        """The rows of which these are a copy, row by row and passage by passage; their subsets fit."""
 
     @abstractmethod
     def start(self) -> int:

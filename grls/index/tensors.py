@@ -52,7 +52,7 @@ class _Column:
         """Bytes of the values."""
         return self._values.nbytes
 
-    def __getitem__(self, positions: Tensor) -> Tensor:
+    def __getitem__(self, positions: Tensor | slice) -> Tensor:
         values = self._values[positions].long()
         return values if self._mask is None else values & self._mask
 
@@ -75,6 +75,8 @@ class TensorIndex:
         self._blocks = _Column(offsets.blocks, device)
         self._within = _Column(offsets.within, device) if len(offsets.within) else None
         self._shift = offsets.shift
+        self._rows = len(index.rows)
+        self._by_level: list[tuple[slice, slice]] | None = None
         self._most: dict[int, Ints] = {}
 
     @property
@@ -132,6 +134,40 @@ class TensorIndex:
             torch.where(leaf, ~nodes, self._low[inner]),
             torch.where(leaf, -nodes, self._high[inner]),
         )
+
+    @property
+    def places(self) -> int:
+        """M + R, the number of nodes, leaves included."""
+        return len(self._depths) + self._rows
+
+    def place(self, nodes: Tensor) -> Tensor:
+        """The place of each node in a table of all: branching nodes first, then the leaves."""
+        return torch.where(nodes < 0, len(self._depths) + ~nodes, nodes)
+
+    def under(self, rows: Tensor, least: bool = False) -> Tensor:
+        """The sum (or the least) of the values of rows under each node, from ``[n, R]`` to ``[n, M + R]``.
+
+        Sums of positive numbers over children lose no digits, as differences of cumulative sums would.
+        """
+        table = rows.new_full((len(rows), self.places), torch.inf if least else 0.0)
+        table[:, len(self._depths) :] = rows
+        for nodes, edges in reversed(self._levels()):
+            first = self._first_edges[slice(nodes.start, nodes.stop + 1)]
+            numbers = torch.arange(nodes.start, nodes.stop, device=rows.device)
+            owners = numbers.repeat_interleave(first.diff(), output_size=edges.stop - edges.start)
+            values = table[:, self.place(self._edge_nodes[edges])]
+            table.scatter_reduce_(1, owners.expand_as(values), values, "amin" if least else "sum")
+        return table
+
+    def _levels(self) -> list[tuple[slice, slice]]:
+        """The branching nodes of each distance from the root, with their edges."""
+        if self._by_level is None:
+            self._by_level, start, stop = [], 0, min(1, len(self._depths))
+            while start < stop:
+                edges = slice(*(int(n) for n in self._host[1][[start, stop]]))
+                self._by_level.append((slice(start, stop), edges))
+                start, stop = stop, stop + int((self._edge_nodes[edges] >= 0).sum())
+        return self._by_level
 
 
 def _widest(depths: Array, first_edges: Array, beams: int) -> Ints:

@@ -125,6 +125,7 @@ class UnionIndex(ConstraintIndex):
         self.base, self.added = base, added
         shared, before, new = _walk(base, added)
         self._shared = shared
+        self.has_tensors = base.has_tensors and added.has_tensors
         super().__init__(UnionRows(base.rows, added.rows, before, new))
 
     def start(self) -> int:  # noqa: D102

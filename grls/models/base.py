@@ -5,7 +5,7 @@ tokens whose logits are read for all rows, S slots (queries in flight). The prot
 so a causal language model, which reads its input as a prefix, can implement them, too.
 
 The plain search needs a :class:`GeneratorModel`, the fast search a :class:`TreeGenerator`. The search on the
-device of the model uses :class:`grls.models.sessions.grid.GridMemory`, of encoder-decoders alone.
+device of the model uses :class:`grls.models.sessions.grid.GridMemory`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,14 @@ from grls.data.filter_options import FilterOptions
 from grls.data.filters import Filter
 from grls.data.types import Query
 from grls.io.files import sha256
-from grls.retrieve.base import EndsRankings, FindsChains, Retriever, unended_fingerprint
+from grls.retrieve.base import (
+    DecodesPassages,
+    EndsRankings,
+    FindsChains,
+    Retriever,
+    single_steps,
+    unended_fingerprint,
+)
 from grls.retrieve.hops.retriever import pooled_ranking
 from grls.runs.portions import Portions, RunInfo, fingerprint_queries, in_portions, save_retrieved
 from grls.runs.results import Retrieved
@@ -73,7 +80,9 @@ class RetrieverRun:
             portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
             portions = share(self.settings(info))
-        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens)
+        inner = single_steps(self.retriever)
+        search = inner.generator.searched_by if isinstance(inner, DecodesPassages) and not share else ""
+        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens, search=search)
         line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
         if portions.file is not None:
             portions.file.remove()

@@ -67,6 +67,8 @@ class RunInfo:
         computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
             None where unknown.
         index_seconds: Seconds that the index took; None where unknown.
+        search: The search that decoded and its device, ``fast on cpu``; empty where unknown, or where nothing
+            is decoded.
     """
 
     system: str
@@ -86,6 +88,7 @@ class RunInfo:
     limit: int | None = None
     computed_tokens: int | None = None
     index_seconds: float | None = None
+    search: str = ""
 
     @property
     def query_set(self) -> str:
@@ -155,7 +158,7 @@ def read_info(run: str | Path) -> RunInfo | None:
         # JSON says nothing of types.
         if info.steps not in get_args(Steps):
             raise ValueError(f"unknown steps {info.steps!r}")
-        names = ("system", "name", "corpus", "queries", "data", "score_mode", "retriever")
+        names = ("system", "name", "corpus", "queries", "data", "score_mode", "retriever", "search")
         texts = [getattr(info, name) for name in names]
         texts += [*info.stages, *info.members]
         if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):

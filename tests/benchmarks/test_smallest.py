@@ -13,6 +13,7 @@ from benchmarks import (
     biencoder,
     cost,
     decode,
+    device,
     filters,
     hops,
     hybrid,
@@ -34,6 +35,13 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
         "queries/s a beam",
     ),
     "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
+    "device": (
+        lambda: device.main(
+            "cpu", 60, (2,), (2,), 1, 1, 8, shapes=("tiny",), corpora=(40, 90), contexts=(12,),
+            causal_beams=(10,), causal_batch=2, queries=3,
+        ),
+        "generate / device",
+    ),
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
     "beams": (lambda: beams.main(False, 50, (2,), (1, 3), (8,)), "to the first"),

@@ -309,6 +309,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     costs: dict[str, Any] = {"seconds": 0.0, "computed_tokens": 0, "index_seconds": 0.0}
     first, second = (replace(info_of(tmp_path / name), **costs) for name in ("whole", "cut"))
     assert first == second
+    assert first.search == ("fast on cpu" if "GENERATIVE" in options else "")
 
 
 @pytest.fixture(scope="module")

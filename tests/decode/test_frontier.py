@@ -4,21 +4,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_helpers import passage, queries, trees
+from decode_helpers import passage, plain, queries, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, small_t5
+from models_small import END, small_llama, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior, WeightedPrior
 from grls.decode.score_all import score_all
-from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 TREES = trees(GENERATOR.model)
+LLAMA = small_llama()
 
 
 @st.composite
@@ -51,19 +51,29 @@ def prior_of(search: dict[str, Any]) -> Prior | None:
     return Prior(tuple(parts), search["normalized"]) if parts else None
 
 
+@pytest.mark.parametrize(
+    ("kind", "model", "planted"),
+    [
+        (FastDecoder, GENERATOR, TREES),
+        (DeviceDecoder, GENERATOR, TREES),
+        (DeviceDecoder, plain(LLAMA), trees(LLAMA)),
+    ],
+)
 @settings(max_examples=75, deadline=None)
-@given(searches())
-def test_leaves_divide_what_may_be_found_and_its_probability(search: dict[str, Any]) -> None:
+@given(search=searches())
+def test_leaves_divide_what_may_be_found_and_its_probability(
+    kind: Any, model: Any, planted: Any, search: dict[str, Any]
+) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, "array")
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = search["inputs"], search["exclude"], allow, None, prior_of(search)
     near = {"threshold": search["threshold"]}
-    plain = Decoder(GENERATOR, index, search["beams"], **near).frontier(*what)
+    reference = Decoder(model, index, search["beams"], **near).frontier(*what)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots, "_GROUP", 1)
-        fast = FastDecoder(TREES, index, search["beams"], slots=search["slots"], **near).frontier(*what)
+        fast = kind(planted, index, search["beams"], slots=search["slots"], **near).frontier(*what)
     normalized = search["normalized"] or not search["weights"]
-    for query, (one, other) in enumerate(zip(plain, fast, strict=True)):
+    for query, (one, other) in enumerate(zip(reference, fast, strict=True)):
         hidden = search["exclude"][query] if search["exclude"] else []
         allowed = search["allow"][query] if search["allow"] else None
         gone = {int(index.rows.row_of[p]) for p in hidden}
@@ -127,10 +137,8 @@ def test_the_densest_leaves_come_first_until_there_are_rows_enough() -> None:
     assert frontier.densest(100).tolist() == [1, 0, 3, 2]
 
 
-def test_what_cannot_tell_says_so() -> None:
+def test_no_query_has_no_frontier() -> None:
     index = index_sequences([np.array([3, END]), np.array([4, END])], END, "array")
-    with pytest.raises(ConfigError, match="use FastDecoder"):
-        DeviceDecoder(TREES, index).frontier(queries(1))
     assert Decoder(GENERATOR, index).frontier([]) == FastDecoder(TREES, index).frontier([]) == []
     with pytest.raises(ValueError, match="at least one token"):
         FastDecoder(TREES, index).frontier([[]])

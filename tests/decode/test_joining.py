@@ -9,14 +9,18 @@ import pytest
 from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, small_t5
+from models_small import END, small_llama, small_t5
 
-from grls.decode import FastDecoder, ScoredPassage
+from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.joining import JoiningQuery
+from grls.decode.prior import Prior, WeightedPrior
 from grls.index import Subset, index_sequences
 
 TREES = trees(small_t5(0, scale=2.0))
+KINDS = pytest.mark.parametrize(
+    ("kind", "planted"), [(FastDecoder, TREES), (DeviceDecoder, TREES), (DeviceDecoder, trees(small_llama()))]
+)
 
 
 class Arrivals:
@@ -72,10 +76,11 @@ def runs(draw: Any) -> dict[str, Any]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(runs())
-def test_joining_changes_no_result(run: dict[str, Any]) -> None:
+@given(run=runs())
+@KINDS
+def test_joining_changes_no_result(kind: Any, planted: Any, run: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in run["rows"]], END)
-    decoder = FastDecoder(TREES, index, run["beams"], run["mode"], slots=run["slots"])
+    decoder = kind(planted, index, run["beams"], run["mode"], slots=run["slots"])
     inputs = queries(len(run["ks"]), 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     asked = list(zip(inputs, run["ks"], run["exclude"], allow, strict=True))
@@ -90,10 +95,13 @@ def test_joining_changes_no_result(run: dict[str, Any]) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(runs())
-def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[str, Any]) -> None:
+@given(run=runs())
+@KINDS
+def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(
+    kind: Any, planted: Any, run: dict[str, Any]
+) -> None:
     index = index_sequences([np.array(row) for row in run["rows"]], END)
-    decoder = FastDecoder(TREES, index, run["beams"], slots=run["slots"])
+    decoder = kind(planted, index, run["beams"], slots=run["slots"])
     count = len(run["ks"])
     inputs = queries(count, 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
@@ -137,3 +145,30 @@ def test_a_query_that_leaves_frees_its_slot() -> None:
     decoder.join(source, longest=3)
     assert list(source.answers) == [1]
     assert source.turn < 12
+
+
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
+def test_a_query_that_joins_brings_its_beam_width_and_its_priors(kind: Any) -> None:
+    """A grid has one width: whoever asks for more is answered in a search of its own."""
+    rng = np.random.default_rng(6)
+    index = index_sequences([np.append(rng.integers(3, 5, 9), END) for _ in range(60)], END)
+    table = 2 * rng.standard_normal((5, 60))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], 0.8),))
+    widths = [2, 7, 3, 2, 12]
+    joining = [
+        JoiningQuery(tokens, width, (), None, n, width, prior, n)
+        for n, (tokens, width) in enumerate(zip(queries(5), widths, strict=True))
+    ]
+    source = Arrivals(joining, [0, 0, 1, 2, 2], {})
+    kind(TREES, index, beams=3, slots=2).join(source, longest=12)
+    for n, query in enumerate(joining):
+        alone = FastDecoder(TREES, index, beams=widths[n])
+        (expected,) = alone.search([query.tokens], widths[n], prior=prior.among([n]))
+        if widths[n] < 3:  # else this shows nothing
+            wider = FastDecoder(TREES, index, beams=3)
+            (other,) = wider.search([query.tokens], widths[n], prior=prior.among([n]))
+            assert ranking(other) != ranking(expected)
+        assert ranking(source.answers[n]) == ranking(expected)
+        assert [hit.score for hit in source.answers[n]] == pytest.approx(
+            [hit.score for hit in expected], abs=1e-4
+        )

@@ -57,7 +57,7 @@ ROWS = [[3, 4, END], [3, 5, 6, END], [4, END], [5, 3, 3, 3, 4, END], [5, 3, 3, 4
 """Shared beginnings, a stretch without a choice, and passages 0 and 5 that are the same."""
 
 
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 @pytest.mark.parametrize("weight", [0.7, -0.5])
 def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: float) -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
@@ -73,7 +73,7 @@ def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: floa
             assert hit.score == pytest.approx(expected[hit.passage], abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 def test_a_product_with_a_prior_is_normalized_at_every_token(kind: Any) -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
     inputs, table, weight = queries(4), weights(5, 4, len(ROWS)), 0.7
@@ -122,32 +122,37 @@ def test_what_may_not_be_found_has_no_mass() -> None:
     inputs, table = queries(2), weights(3, 2, 7)
     table[0, 3] = table[1, 4] = 50.0  # what may not be found would take all the mass
     allow = [Subset(index.rows, np.array([1, 2, 4, 6])), None]
-    for decoder in (Decoder(GENERATOR, index, 7), FastDecoder(TREES, index, 7)):
+    for decoder in (
+        Decoder(GENERATOR, index, 7),
+        FastDecoder(TREES, index, 7),
+        DeviceDecoder(TREES, index, 7),
+    ):
         found = decoder.search(inputs, exclude=[[], [4]], subsets=allow, prior=prior_of((table, 0.8)))
         for n, may in enumerate(([1, 2, 4, 6], [0, 1, 2, 3, 5, 6])):
             expected = expected_scores(inputs[n], [(table[n], 0.8)], may)
             assert {h.passage: h.score for h in found[n]} == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
 @settings(max_examples=75, deadline=None)
 @given(
-    searches(),
-    st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 99),
+    search=searches(),
+    shares=st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3),
+    fixed=st.booleans(),
+    normalized=st.booleans(),
+    seed=st.integers(0, 99),
 )
 def test_the_fast_search_finds_what_the_plain_one_finds(
-    search: dict[str, Any], shares: list[float], fixed: bool, normalized: bool, seed: int
+    kind: Any, search: dict[str, Any], shares: list[float], fixed: bool, normalized: bool, seed: int
 ) -> None:
     count, passages = len(search["inputs"]), len(search["rows"])
     last = Fixed(passages - 1, -0.7) if fixed else None
     tables = [weights(seed + n, count, passages) for n in range(len(shares))]
     parts = (WeightedPrior(among(table), share, last) for table, share in zip(tables, shares, strict=True))
-    finds_the_same(search, GENERATOR, TREES, prior=Prior(tuple(parts), normalized))
+    finds_the_same(search, GENERATOR, TREES, kind, Prior(tuple(parts), normalized))
 
 
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 def test_a_score_that_rises_is_not_cut_off(kind: Any) -> None:
     """One result is asked for, and the best passage is behind a prefix that begins below a finished one."""
     index = index_sequences([np.array(row) for row in ROWS], END)
@@ -181,7 +186,7 @@ def test_a_weight_of_zero_is_as_no_prior_and_asks_nobody() -> None:
     def never(numbers: Any) -> Any:
         raise AssertionError
 
-    for decoder in (Decoder(GENERATOR, index), FastDecoder(TREES, index)):
+    for decoder in (Decoder(GENERATOR, index), FastDecoder(TREES, index), DeviceDecoder(TREES, index)):
         assert decoder.search(queries(5), prior=Prior((WeightedPrior(never, 0.0),))) == decoder.search(
             queries(5)
         )
@@ -208,7 +213,11 @@ def test_a_passage_of_no_weight_at_all_is_still_found() -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
     table = np.full((1, len(ROWS)), -np.inf)
     table[0, 3] = 0.0
-    for decoder in (Decoder(GENERATOR, index, 7), FastDecoder(TREES, index, 7)):
+    for decoder in (
+        Decoder(GENERATOR, index, 7),
+        FastDecoder(TREES, index, 7),
+        DeviceDecoder(TREES, index, 7),
+    ):
         hits = decoder.search(queries(1), prior=prior_of((table, 1.0)))[0]
         assert hits[0].passage == 3
         assert len(hits) == len(ROWS)
@@ -268,5 +277,3 @@ def test_what_cannot_be_a_prior_is_refused() -> None:
     for log_probability in (0.0, -np.inf, np.nan):
         with pytest.raises(ConfigError, match="below 0"):
             WeightedPrior(among(table), 1.0, Fixed(0, log_probability))
-    with pytest.raises(ConfigError, match="supports no priors"):
-        DeviceDecoder(TREES, index).search(queries(2), prior=prior_of((table, 1.0)))

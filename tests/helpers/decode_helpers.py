@@ -8,10 +8,11 @@ import pytest
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY
 
-from grls.decode import Decoder, FastDecoder, slots
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.prior import Prior
-from grls.index import Subset, index_sequences
-from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
+from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
+from grls.models.causal.slots import CausalGenerator, plant_causal
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 
 def queries(count: int, seed: int = 2) -> list[list[int]]:
@@ -24,10 +25,18 @@ def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(3, 6), max_size=longest).map(lambda tokens: [*tokens, END])
 
 
-def trees(model: Any) -> Seq2SeqTrees:
+def trees(model: Any, prompt: Sequence[int] = ()) -> Any:
+    """Trees of a model of either family."""
+    if not model.config.is_encoder_decoder:
+        return plant_causal(model, prompt)
     found = plant(Seq2SeqGenerator(model))
     assert found is not None
     return found
+
+
+def plain(model: Any) -> Any:
+    """The generator of a model of either family for the plain search."""
+    return (Seq2SeqGenerator if model.config.is_encoder_decoder else CausalGenerator)(model)
 
 
 def ranking(found: Sequence[Any]) -> list[int]:
@@ -51,20 +60,27 @@ def searches(draw: Any) -> dict[str, Any]:
         "early_stop": draw(st.sampled_from([None, True, False])),
         "slots": draw(st.integers(1, 9)),
         "group": draw(st.sampled_from([1, 8])),
-        "backend": draw(st.sampled_from(["array", "flat"])),
+        "backend": draw(st.sampled_from(["array", "flat", "union"])),
         "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
     }
 
 
 def finds_the_same(
     search: dict[str, Any],
-    generator: Seq2SeqGenerator,
-    planted: Seq2SeqTrees,
+    generator: Any,
+    planted: Any,
     kind: Any = FastDecoder,
     prior: Prior | None = None,
 ) -> None:
-    """A fast search has the results of the plain one."""
-    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    """A fast search has the results of the plain one; that for devices takes no index of the backend flat."""
+    if kind is DeviceDecoder and search["backend"] == "flat":
+        search["backend"] = "array"
+    rows, half = [np.array(row) for row in search["rows"]], len(search["rows"]) // 2
+    index: ConstraintIndex
+    if search["backend"] == "union" and half:
+        index = UnionIndex(index_sequences(rows[half:], END), index_sequences(rows[:half], END))
+    else:
+        index = index_sequences(rows, END, "flat" if search["backend"] == "flat" else "array")
     how = (index, search["beams"], search["mode"], search["early_stop"])
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)

@@ -23,7 +23,8 @@ from grls.models.head import RescoreInput
 from grls.retrieve.base import JoiningPlan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
+from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
@@ -159,11 +160,15 @@ def check(source: Arrivals, n: int, asked: Asked) -> None:
         assert hop.score == pytest.approx(other.score, abs=1e-4)
 
 
+@pytest.mark.parametrize("device", [False, True])
 @pytest.mark.parametrize("kind", MADE)
 def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
-    kind: str, generator: GenerativeRetriever, tmp_path: Path
+    kind: str, device: bool, generator: GenerativeRetriever, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where they join the search for devices, and the one of their own is the fast search."""
     rng, count = random.Random(kind), 12
+    if device:
+        monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
     one = MADE[kind](generator, tmp_path)
     asked = mixed(one, rng, count)
     leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}
@@ -172,6 +177,8 @@ def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     one.run_plans(source)
     assert not source.errors
     assert {*source.results} | {*leave} == {*range(count)}
+    assert generator_within(one).searched_by == f"{'device' if device else 'fast'} on cpu"
+    monkeypatch.undo()
     for n in source.results:
         check(source, n, asked[n])
 

@@ -1,7 +1,7 @@
 """The decisions of one step of the search on the device, as a function of tensors only.
 
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
-query.
+query, I priors, R rows of the index.
 
 The host needs no value from the device during the function, so it can be compiled as a whole: see
 :mod:`grls.decode.gpu.search`.
@@ -9,16 +9,26 @@ The host needs no value from the device during the function, so it can be compil
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from grls.decode.scope import Scope
+from grls.decode.prior import Masses, Prior
+from grls.decode.scope import Mask, Scope
 from grls.decode.select import ScoreMode
+from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
+from grls.models.base import Floats
+
+if TYPE_CHECKING:
+    from grls.models.sessions.grid import GridMemory
 
 NOTHING = -torch.inf
 """The score where there is no beam or result."""
@@ -28,11 +38,12 @@ _LEAST = 10
 
 
 class Rules(NamedTuple):
-    """The end token of the index, and the options of every step."""
+    """The end token of the index, and the options of every step (see :class:`grls.decode.beam.Decoder`)."""
 
     end: int
     early_stop: bool
     mode: ScoreMode
+    threshold: float | None = None
 
 
 class Standing(NamedTuple):
@@ -40,7 +51,8 @@ class Standing(NamedTuple):
 
     Attributes:
         nodes: ``[S, K]`` the node of each beam in the index.
-        scores: ``[S, K]`` the log-probability of each beam (nats).
+        scores: ``[S, K]`` the log-probability of each beam (nats), including the scores of priors.
+        own: ``[S, K]`` the same without the scores of priors, unless these are normalized.
         parents: ``[S, K]`` the beam that each beam continues.
         tokens: ``[S, K]`` the token that each beam will feed next.
         result_scores: ``[S, k]`` the scores of the results, best first.
@@ -50,11 +62,20 @@ class Standing(NamedTuple):
 
     nodes: Tensor
     scores: Tensor
+    own: Tensor
     parents: Tensor
     tokens: Tensor
     result_scores: Tensor
     result_nodes: Tensor
     damaged: Tensor
+
+
+class Asked(NamedTuple):
+    """The queries in the slots, ``[S]`` each: their numbers, beam widths (at most K) and k (at most k)."""
+
+    queries: Tensor
+    widths: Tensor
+    k: Tensor
 
 
 class Count:
@@ -117,57 +138,262 @@ class Count:
         return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
 
 
-def decide_step(
-    standing: Standing,
-    logits: Tensor,
-    written: Tensor,
-    owners: Tensor,
-    index: TensorIndex,
-    count: Count,
-    rules: Rules,
-    width: int,
-) -> Standing:
-    """Let every beam write one token.
+class Left:
+    """The candidates that a search does not continue, of each slot's query: its frontier."""
+
+    def __init__(self, slots: int, device: torch.device):
+        self.counts = torch.zeros(slots, dtype=torch.long, device=device)
+        self.moved = 0
+        """A count of how often tensors were replaced."""
+        self._nodes = torch.zeros((slots, 1), dtype=torch.long, device=device)  # the last column: of no one
+        self._scores = torch.zeros((2, slots, 1), dtype=torch.float64, device=device)
+
+    def room(self, most: int) -> None:
+        """Make room for ``most`` candidates a slot."""
+        missing = most + 1 - self._nodes.shape[1]
+        if missing > 0:
+            missing = max(missing, 1 << most.bit_length())
+            self._nodes = functional.pad(self._nodes, (0, missing))
+            self._scores = functional.pad(self._scores, (0, missing))
+            self.moved += 1
+
+    def add(self, chosen: Tensor, nodes: Tensor, scores: Tensor, own: Tensor) -> None:
+        """Add the chosen ones of the candidates, ``[S, C]`` each."""
+        place = self.counts[:, None] + chosen.cumsum(1) - 1
+        place = torch.where(chosen, place, self._nodes.shape[1] - 1)
+        self._nodes.scatter_(1, place, nodes)
+        self._scores.scatter_(2, place.expand(2, -1, -1), torch.stack((scores, own)))
+        self.counts.add_(chosen.sum(1))
+
+    def of(self, slots: Tensor) -> tuple[Ints, Ints, Floats, Floats]:
+        """The candidates of these slots, for the host: the number of the slot, node, score, own score."""
+        counts = self.counts[slots].cpu().numpy()
+        most = int(counts.max())
+        rows, columns = np.nonzero(np.arange(most) < counts[:, None])
+        scores, own = (part.cpu().numpy()[rows, columns] for part in self._scores[:, slots, :most])
+        return rows, self._nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
+
+
+class NodeMasses(Masses):
+    """The masses of the queries in flight, as a table on the device: by prior, slot and node of the index.
+
+    A prefix is a node here, so the masses of all nodes are summed up once a query, and a step looks them up.
+    ``old``: masses of the same kind, whose tensors are used again.
+
+    Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        index: ArrayIndex,
+        scope: Scope,
+        slots: int,
+        tensors: TensorIndex,
+        old: NodeMasses | None = None,
+    ):
+        super().__init__(prior, index, scope, slots)
+        self._tensors, self._array = tensors, index
+        weights = torch.tensor([part.weight for part in self._parts], dtype=torch.float64)
+        shape = len(weights), slots, tensors.places
+        falls = any(part.weight < 0 for part in self._parts)
+        if old is None or old.logs.shape != shape or (old.bottom is not None) != falls:
+            old = None
+        self.weights: Tensor = weights.to(tensors.device)[:, None, None] if old is None else old.weights
+        self.weights.copy_(weights[:, None, None])
+        self.logs: Tensor = self.weights.new_zeros(shape) if old is None else old.logs
+        """``[I, S, nodes]`` log-masses in each of I priors."""
+        self.bottom: Tensor | None = old.bottom if old is not None else self.logs.clone() if falls else None
+        """The log-mass of the least likely row under each node."""
+        first = index.nodes(index.allowed(np.array([index.start()])).states)
+        self._first = tensors.place(torch.from_numpy(first).to(tensors.device))
+
+    def _put(
+        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
+    ) -> None:
+        rows = np.zeros((len(slots), len(self._array.rows)))
+        for row, mass, (held, _) in zip(rows, masses, scoped, strict=True):
+            row[slice(None) if held is None else held] = mass
+        into, leaves = (torch.from_numpy(some).to(self.logs.device) for some in (slots, rows))
+        self.logs[part, into] = self._tensors.under(leaves).log()
+        if self.bottom is not None:
+            leaves = leaves.masked_fill(leaves == 0, torch.inf)
+            self.bottom[part, into] = self._tensors.under(leaves, least=True).log()
+
+    def with_masses(self, steps: Tensor, nodes: Tensor, beams: Tensor, valid: Tensor, count: int) -> Tensor:
+        """``[S, C]`` the scores of candidates including those of priors, as :meth:`Masses.with_priors`."""
+        places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
+        logs = self.logs.gather(2, places).masked_fill(~valid, NOTHING)
+        of_all = _log_sums(logs, beams.expand_as(logs), count).gather(2, beams.expand_as(logs))
+        scores = steps + (self.weights * (logs - of_all)).sum(0)
+        if not self.normalized:
+            return scores
+        scores = scores.masked_fill(~valid, NOTHING)
+        return scores - _log_sums(scores, beams, count).gather(1, beams)
+
+    def rises(self, nodes: Tensor) -> Tensor | float:
+        """``[S, K]`` the most by which the score of each beam can rise, as :meth:`Masses.rise`."""
+        if self.bottom is None or self.normalized:
+            return 0.0
+        places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
+        spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
+        return (-self.weights.clamp(max=0.0) * spans).sum(0)
+
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # type: ignore[override]  # noqa: D102
+        logs = self.logs[:, slots]
+        shares = logs[..., self._first] - logs[..., :1]
+        return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
+
+    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        return self._against(None, self.weights, slots, states)
+
+    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        return self._against(self.bottom, -self.weights.clamp(max=0.0), slots, states)
+
+    def _against(self, table: Tensor | None, weights: Tensor, slots: Ints, states: Ints) -> Floats:
+        """``[n]`` the weighted sum of log-masses of states less those in a table (None: of all rows)."""
+        nodes = torch.from_numpy(self._array.nodes(states)).to(weights.device)
+        rows, places = torch.from_numpy(slots).to(weights.device), self._tensors.place(nodes)
+        spans = self.logs[:, rows, places] - (
+            self.logs[:, rows, 0] if table is None else table[:, rows, places]
+        )
+        sums: Floats = (weights[..., 0] * spans).sum(0).cpu().numpy()
+        return np.zeros(len(states)) if self.normalized else sums
+
+
+class Board:
+    """All tensors that a step reads and writes, besides model and index; they keep their addresses.
+
+    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
+    as possible.
+    """
+
+    @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
+    def __init__(self, generator: Any, slots: int, beams: int, results: int, longest: int, fixed: bool):
+        device = generator.device
+        self._generator = generator
+        self.session: GridMemory = generator.open_grid(slots, beams, longest, fixed)
+        self.count = Count(device, fixed)
+        integers = partial(torch.zeros, dtype=torch.long, device=device)
+        scores = partial(torch.zeros, dtype=torch.float64, device=device)
+        self.asked = Asked(integers(slots), integers(slots), integers(slots))
+        self.standing = Standing(
+            nodes=integers((slots, beams)),
+            scores=scores((slots, beams)),
+            own=scores((slots, beams)),
+            parents=integers((slots, beams)),
+            tokens=integers((slots, beams)),
+            result_scores=scores((slots, results)),
+            result_nodes=integers((slots, results)),
+            damaged=torch.zeros((), dtype=torch.bool, device=device),
+        )
+        self.masses: NodeMasses | None = None
+        self.left: Left | None = None
+        self._left: Left | None = None  # kept for later searches
+        self.flags = integers(slots + 1)
+        """``[S + 1]`` 0 for a slot without a live beam, else 1 + the size of its frontier; the last one:
+        whether a logit was NaN."""
+        self._scope: Scope | None = None
+        self._weights: tuple[int, ...] = ()
+
+    @torch.inference_mode()
+    def begin(self, scope: Scope) -> None:
+        """Prepare the board for the queries of a scope."""
+        self.session.begin()
+        self.serve(scope, None, False)
+        for tensor in (*self.standing, *self.asked):
+            tensor.zero_()
+        self.asked.k.fill_(1)
+        self.standing.scores.fill_(NOTHING)
+        self.standing.result_scores.fill_(NOTHING)
+        self._weights = self._generator.addresses()
+
+    def serve(self, scope: Scope, masses: Masses | None, frontier: bool) -> None:
+        """Take the scope and the priors of the queries, and whether their frontiers are wanted."""
+        if scope is not self._scope:
+            self.count.read(scope)
+            self._scope = scope
+        assert masses is None or isinstance(masses, NodeMasses)
+        self.masses = masses
+        if frontier and self._left is None:
+            self._left = Left(len(self.flags) - 1, self.flags.device)
+        self.left = self._left if frontier else None
+
+    def tell(self) -> None:
+        """Write the flags of a step for the host."""
+        live = (self.standing.scores > NOTHING).any(1).long()
+        self.flags[:-1] = live if self.left is None else live * (1 + self.left.counts)
+        self.flags[-1] = self.standing.damaged
+
+    @property
+    def layout(self) -> Hashable:
+        """A value that does not change as long as all tensors of a step keep their addresses."""
+        left, masses = self.left, self.masses
+        return (
+            self.session.moved, self.count.moved, self._weights, left and left.moved,
+            masses and (masses.logs.data_ptr(), masses.normalized),
+        )  # fmt: skip
+
+
+def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
+    """Let every beam write one token, after the tokens of the board were fed.
 
     Args:
-        standing: The state of the search, after its tokens were fed.
+        board: The tensors of the search.
         logits: ``[S, K, V]`` for the next token.
-        written: ``[S]`` tokens that the beams of a slot have written.
-        owners: ``[S]`` the query of each slot.
         index: The constraint index on the device.
-        count: Counts the passages that each query may find.
         rules: The options of the search.
         width: C.
     """
+    standing, asked, masses = board.standing, board.asked, board.masses
     beams = standing.scores.shape[1]
-    children = index.children(standing.nodes, written, standing.scores > NOTHING, width)
+    children = index.children(standing.nodes, board.session.written, standing.scores > NOTHING, width)
     low, high = index.span(children.nodes)
-    remaining = count.remaining(owners, low, high)
+    remaining = board.count.remaining(asked.queries, low, high)
     valid = children.valid & (remaining > 0)
     steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
+    own = standing.own.gather(1, children.beams) + steps
+    if masses is not None:
+        steps = masses.with_masses(steps, children.nodes, children.beams, valid, beams)
     scores = (standing.scores.gather(1, children.beams) + steps).masked_fill(~valid, NOTHING)
+    if masses is None or masses.normalized:
+        own = scores
     complete = children.tokens == rules.end
     if rules.early_stop:
         complete = complete | (remaining == 1)
+    within = torch.arange(beams, device=scores.device) < asked.widths[:, None]
     best = scores.topk(beams)
-    ended = best.values.masked_fill(~complete.gather(1, best.indices), NOTHING)
-    best_results = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
-    results = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
+    ended = best.values.masked_fill(~(complete.gather(1, best.indices) & within), NOTHING)
+    results = standing.result_scores.shape[1]
+    best_results = torch.cat((standing.result_scores, ended), 1).topk(results)
+    wanted = torch.arange(results, device=scores.device) < asked.k[:, None]
+    result_scores = best_results.values.masked_fill(~wanted, NOTHING)
+    result_nodes = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
     live = scores.masked_fill(complete, NOTHING).topk(beams)
-    return Standing(
-        children.nodes.gather(1, live.indices),
-        without_beaten(live.values, best_results.values),
+    nodes = children.nodes.gather(1, live.indices)
+    possible = live.values.masked_fill(~within, NOTHING)
+    if masses is not None:
+        possible = possible + masses.rises(nodes)
+    # A beam that cannot enter the results any more is dropped.
+    stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
+    if board.left is not None:
+        if rules.threshold is not None:
+            top = torch.maximum(possible.amax(1), result_scores[:, 0])
+            stays = stays & (possible >= top[:, None] - rules.threshold)
+        board.left.add(valid.scatter(1, live.indices, ~stays) & valid, children.nodes, scores, own)
+    new = Standing(
+        nodes,
+        live.values.masked_fill(~stays, NOTHING),
+        own.gather(1, live.indices),
         children.beams.gather(1, live.indices),
         children.tokens.gather(1, live.indices),
-        best_results.values,
-        results.gather(1, best_results.indices),
+        result_scores,
+        result_nodes.gather(1, best_results.indices),
         standing.damaged | damaged,
     )
-
-
-def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
-    """Scores of beams, without beams that cannot enter the results any more, because scores never rise."""
-    return scores.masked_fill(scores <= results[:, -1:], NOTHING)
+    for tensor, value in zip(standing, new, strict=True):
+        tensor.copy_(value)
+    board.tell()
 
 
 def _steps(
@@ -180,9 +406,13 @@ def _steps(
     if mode == "full":
         steps = wanted - logits.logsumexp(-1).double().gather(1, beams)
         return steps, (steps.isnan() & valid).any()
-    nothing = torch.full(logits.shape[:2], NOTHING, dtype=torch.float64, device=logits.device)
-    top = nothing.scatter_reduce(1, beams, wanted, "amax")
+    return wanted - _log_sums(wanted, beams, logits.shape[1]).gather(1, beams), wanted.isnan().any()
+
+
+def _log_sums(values: Tensor, beams: Tensor, count: int) -> Tensor:
+    """``[..., K]`` the log of the sum of exponentials of each beam's candidates, from ``[..., C]``."""
+    nothing = values.new_full((*values.shape[:-1], count), NOTHING)
+    top = nothing.scatter_reduce(-1, beams, values, "amax")
     top = top.masked_fill(top == NOTHING, 0.0)  # for a beam without a candidate
-    shares = (wanted - top.gather(1, beams)).exp()
-    sums = torch.zeros_like(top).scatter_add(1, beams, shares)
-    return wanted - (top + sums.log()).gather(1, beams), wanted.isnan().any()
+    shares = (values - top.gather(-1, beams)).exp()
+    return top + torch.zeros_like(top).scatter_add(-1, beams, shares).log()

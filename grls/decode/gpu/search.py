@@ -5,14 +5,16 @@ query.
 
 On a GPU, the time of a step is the time to launch its kernels, not their computation. So every beam of every
 slot writes a token in every step, forced or not. All results of a step (the allowed tokens, their scores, the
-live candidates, the new results) are tensors that stay on the device. Only one bit a slot reaches the host in
-each step: whether the slot is decided. Then the host reads its results and gives the slot to the next query.
-The first step of a query is that of the fast search (:mod:`grls.decode.first_step`).
+live candidates, the new results, the frontier) are tensors that stay on the device. Only one number a slot
+reaches the host in each step: whether the slot is decided, and the size of its frontier. Then the host reads
+its results and gives the slot to the next query. The first step of a query is that of the fast search
+(:mod:`grls.decode.first_step`). An index of two segments is merged, which changes neither rows nor passages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -23,19 +25,22 @@ import torch
 from torch import Tensor
 
 from grls.decode.first_step import Best
-from grls.decode.gpu.decision import NOTHING, Count, Rules, Standing, decide_step, without_beaten
-from grls.decode.scope import Mask, Scope
-from grls.decode.select import ScoreMode, refuse_nan, select
+from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
+from grls.decode.joining import JoinedRun, JoiningQuery, QuerySource
+from grls.decode.prior import Masses, Prior
+from grls.decode.select import ScoreMode, refuse_nan
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
+from grls.index.union import UnionIndex, merge
 from grls.io.files import PartTimer
 from grls.models.base import Room
 
 if TYPE_CHECKING:
+    from grls.models.causal.slots import CausalTrees
     from grls.models.seq2seq.slots import Seq2SeqTrees
     from grls.models.sessions.grid import GridMemory
 
@@ -47,7 +52,7 @@ class DeviceDecoder(SlotDecoder):
     Args:
         generator: The model, on its device.
         index: The constraint index; it is copied to the device.
-        beams, mode, early_stop: See :class:`grls.decode.beam.Decoder`.
+        beams, mode, early_stop, threshold: See :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
         compiled: Whether to compile the whole step, including the model, with ``torch.compile``, and on a GPU
             to replay it as a CUDA graph: one launch instead of hundreds. Each new shape takes seconds to
@@ -56,36 +61,49 @@ class DeviceDecoder(SlotDecoder):
 
     Raises:
         ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or the
-            model or the index is of another kind.
+            index is of another kind.
     """
 
-    generator: Seq2SeqTrees
-    index: ArrayIndex
+    generator: Seq2SeqTrees | CausalTrees
+    index: ConstraintIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"
     early_stop: bool | None = None
     slots: int = 64
+    threshold: float | None = None
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.index, ArrayIndex) or not hasattr(self.generator, "open_grid"):
+        if not self.index.has_tensors:
             raise ConfigError(
-                f"a search on the device needs an encoder-decoder model and the index backend 'array', got "
-                f"{type(self.generator).__name__} and {type(self.index).__name__}; use FastDecoder."
+                "a search on the device needs the index backend 'array', got "
+                f"{type(self.index).__name__}; use FastDecoder."
             )
+        if isinstance(self.index, UnionIndex):
+            rows = self.index.rows
+            self.index = merge(self.index, np.ones(len(self.index), dtype=bool))
+            self.index.origin = rows
         self.check()
-        self.tensors = TensorIndex(self.index, self.generator.device)
+        self._tensors: TensorIndex | None = None
         self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
+        self.masses: NodeMasses | None = None
+        """Those of the last search, where its steps were compiled: their tensors are used again."""
+
+    @property
+    def tensors(self) -> TensorIndex:
+        """The index on the device of the model, which may have moved."""
+        if self._tensors is None or self._tensors.device != self.generator.device:
+            assert isinstance(self.index, ArrayIndex)
+            self._tensors = TensorIndex(self.index, self.generator.device)
+            self._compiled_step = self.masses = None
+        return self._tensors
 
     def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
-        if request.prior is not None:
-            raise ConfigError("the search on the device supports no priors; use FastDecoder.")
-        if request.gathering is not None:
-            raise ConfigError("the search on the device supports no frontier; use FastDecoder.")
-        if self.tensors.device != self.generator.device:  # the model has moved
-            self.tensors = TensorIndex(self.index, self.generator.device)
-            self._compiled_step = None
         return _DeviceRun(self, request)
+
+    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
+        """See :meth:`grls.decode.fast.FastDecoder.join`."""
+        _JoinedDeviceRun(self, source, slots or self.slots, longest).run()
 
     def slots_for(self, queries: int) -> int:  # noqa: D102
         return self.slots if self.compiled else super().slots_for(queries)
@@ -105,17 +123,11 @@ class DeviceDecoder(SlotDecoder):
                     return step
             self._compiled_step = None  # released first, so that there is one memory at a time
         board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
-        step = DeviceStep(
-            board, self.tensors, Rules(self.index.rows.end, self.stops_early, self.mode), self.compiled
-        )
+        rules = Rules(self.index.rows.end, self.stops_early, self.mode, self.threshold)
+        step = DeviceStep(board, self.tensors, rules, self.compiled)
         if self.compiled:
             self._compiled_step = (results, longest), self.generator.addresses(), step
         return step
-
-
-def suits(device: torch.device, index: ConstraintIndex) -> bool:
-    """Whether a search on this device is faster than :class:`grls.decode.fast.FastDecoder`."""
-    return device.type == "cuda" and isinstance(index, ArrayIndex)
 
 
 _LEAST_INPUT = 32
@@ -137,29 +149,45 @@ class _DeviceRun(SlotRun):
         self.session = self.board.session
         self.device = decoder.generator.device
         self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens of each slot, counted by the host
+        self.left = 0  # the most candidates of a slot that were not continued, as far as the host knows
+
+    def open_masses(self, prior: Prior) -> Masses:
+        decoder = self.options
+        masses = NodeMasses(prior, self.index, self.scope, len(self.queries), decoder.tensors, decoder.masses)
+        decoder.masses = masses if decoder.compiled else None
+        return masses
 
     @torch.inference_mode()
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
-        chosen = select(best.rows, best.scores, best.complete, self.options.beams)
-        states = self.index.nodes(best.states)
-        into = torch.from_numpy(slots).to(self.device)
-        self.board.owners[into] = torch.from_numpy(self.queries[slots]).to(self.device)
-        self.written[slots] = 1
-        now = self.board.standing
+        board, owners = self.board, slots[best.rows]
+        _, live, _ = self.cut(owners, best.states, best.scores, best.complete, self.widths)
+        rows, states, scores = best.rows[live], best.states[live], best.scores[live]
+        own = scores if self.masses is None else scores - self.masses.added(owners[live], states)
+        results = [self.results[slot] for slot in slots.tolist()]
+        result_rows = np.repeat(np.arange(len(slots)), [len(found) for found in results])
+        pairs = [pair for found in results for pair in found]
+        result_scores = np.array([score for score, _ in pairs], dtype=np.float64)
+        result_nodes = self.index.nodes(np.array([state for _, state in pairs], dtype=np.int64))
+        now, into = board.standing, self._tensor(slots)
         now.parents[into] = 0
-        count = len(slots)
-        done = _Table(best.rows[chosen.finished], count, self.request.k)
-        live = _Table(best.rows[chosen.live], count, self.options.beams)
-        for table, candidates, scores, values in (
-            (done, chosen.finished, now.result_scores, [(now.result_nodes, states)]),
-            (live, chosen.live, now.scores, [(now.nodes, states), (now.tokens, best.tokens)]),
-        ):
-            scores[into] = torch.from_numpy(table.of(best.scores[candidates], -np.inf)).to(self.device)
-            for tensor, new in values:
-                tensor[into] = torch.from_numpy(table.of(new[candidates], 0)).to(self.device)
-        now.scores.copy_(without_beaten(now.scores, now.result_scores))
-        tell(now, self.board.flags)
-        self._stop(self._flags())
+        asked = self.queries, self.widths, np.array(self.k_of_slot)
+        for tensor, new in zip(board.asked, asked, strict=True):
+            tensor[into] = self._tensor(new[slots])
+        for table, at, values, filling in (
+            (now.scores, rows, scores, NOTHING), (now.own, rows, own, NOTHING),
+            (now.nodes, rows, self.index.nodes(states), 0), (now.tokens, rows, best.tokens[live], 0),
+            (now.result_scores, result_rows, result_scores, NOTHING),
+            (now.result_nodes, result_rows, result_nodes, 0),
+        ):  # fmt: skip
+            filled = np.full((len(slots), table.shape[1]), filling, dtype=values.dtype)
+            filled[at, np.arange(len(at)) - np.searchsorted(at, at)] = values
+            table[into] = self._tensor(filled)
+        self.written[slots] = 1
+        board.serve(self.scope, self.masses, self.gathering is not None)
+        if board.left is not None:
+            board.left.counts[into] = 0
+        board.tell()
+        self._release()
 
     def advance(self) -> None:
         """Every beam writes one token."""
@@ -167,141 +195,68 @@ class _DeviceRun(SlotRun):
         width = max(self.options.tensors.most(self.options.beams, t) for t in written)
         # The constraint is part of the step.
         with PartTimer("decoder", int((self.queries >= 0).sum()) * self.options.beams):
-            self.step(width)
-            flags = self._flags()
-        self.written += 1
-        self._stop(flags)
+            self.step(width, self.left)
+            self.written += 1
+            self._release()
 
     @torch.inference_mode()
-    def _flags(self) -> Mask:
-        """The flags of the step. Here the host waits for the device."""
-        flags: Mask = self.board.flags.cpu().numpy()
-        return flags
+    def drop(self, slots: Ints) -> None:
+        super().drop(slots)
+        self.board.standing.scores[self._tensor(slots)] = NOTHING
+        self.session.release(slots)
 
     @torch.inference_mode()
-    def _stop(self, flags: Mask) -> None:
-        """Release decided slots; for the results, the host waits for the device."""
-        now = self.board.standing
+    def _release(self) -> None:
+        """Free the slots of decided queries; here the host waits for the device."""
+        flags = self.board.flags.cpu().numpy()
         if flags[-1]:
             refuse_nan(np.array([np.nan]))
-        ready = np.flatnonzero(~flags[:-1] & (self.queries >= 0))
+        self.left = int(flags[:-1].max()) - 1
+        ready = np.flatnonzero((flags[:-1] == 0) & (self.queries >= 0))
         if not len(ready):
             return
-        slots = torch.from_numpy(ready).to(self.device)
+        now, slots = self.board.standing, self._tensor(ready)
         scores, nodes = now.result_scores[slots].tolist(), now.result_nodes[slots].cpu().numpy()
         states = self.index.states(nodes, 0).tolist()
-        self.release(
-            ready,
-            [
-                [(score, state) for score, state in zip(*columns, strict=True) if score > -np.inf]
-                for columns in zip(scores, states, strict=True)
-            ],
-        )
-        self.session.release(ready)
+        for slot, *columns in zip(ready.tolist(), scores, states, strict=True):
+            self.results[slot] = [pair for pair in zip(*columns, strict=True) if pair[0] > NOTHING]
+        if self.gathering is not None and self.board.left is not None:
+            rows, nodes, *both = self.board.left.of(slots)
+            self.gathering.add(self.queries[ready[rows]], self.index.states(nodes, 0), *both)
+        self.release(ready)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
 
 
-class _Table:
-    """Ragged values by row as a table of fixed width; values that do not fit are left out."""
+class _JoinedDeviceRun(JoinedRun, _DeviceRun):
+    """One run of the search that queries join."""
 
-    def __init__(self, rows: Ints, count: int, width: int):
-        self._shape = count, width
-        self._column = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        self._fits = self._column < width
-        self._rows = rows
-
-    def of(self, values: np.ndarray, filling: float) -> np.ndarray:
-        """``[count, width]``."""
-        table = np.full(self._shape, filling, dtype=values.dtype)
-        table[self._rows[self._fits], self._column[self._fits]] = values[self._fits]
-        return table
+    def alone(self, query: JoiningQuery) -> bool:
+        """Answer a query whose beam is wider than those of the others, in a search of its own."""
+        if query.beams is None or query.beams <= self.options.beams:
+            return False
+        decoder = copy(self.options)
+        decoder.beams, decoder.compiled = query.beams, False
+        prior = None if query.prior is None else query.prior.among([query.number])
+        search = decoder.search([query.tokens], query.k, [query.exclude], [query.subset], None, prior)
+        self.source.answer(query.owner, search[0])
+        return True
 
 
 # A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,
-# :func:`settle`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a GPU, be
-# captured together in one CUDA graph that the host starts with one call. They are compiled separately because
-# their shapes vary independently: the shapes of the model with the number of steps (rounded up by doubling),
-# those of the decisions with the number of candidates (rounded up to a power of four).
+# :func:`decide_step`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a
+# GPU, be captured together in one CUDA graph that the host starts with one call. They are compiled separately
+# because their shapes vary independently: the shapes of the model with the number of steps (rounded up by
+# doubling), those of the decisions with the number of candidates (rounded up to a power of four).
 
 _SHAPES = 256
 """The most shapes of one function that are compiled in a process; the default of torch is 8."""
 
 
-class Board:
-    """All tensors that a step reads and writes, besides model and index; they keep their addresses.
-
-    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
-    as possible.
-    """
-
-    @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
-    def __init__(
-        self, generator: Seq2SeqTrees, slots: int, beams: int, results: int, longest: int, fixed: bool
-    ):
-        device = generator.device
-        self._generator = generator
-        self.session: GridMemory = generator.open_grid(slots, beams, longest, fixed)
-        self.count = Count(device, fixed)
-        self.owners = torch.zeros(slots, dtype=torch.long, device=device)
-        """``[S]`` the query of each slot."""
-        integers = partial(torch.zeros, dtype=torch.long, device=device)
-        scores = partial(torch.zeros, dtype=torch.float64, device=device)
-        self.standing = Standing(
-            nodes=integers((slots, beams)),
-            scores=scores((slots, beams)),
-            parents=integers((slots, beams)),
-            tokens=integers((slots, beams)),
-            result_scores=scores((slots, results)),
-            result_nodes=integers((slots, results)),
-            damaged=torch.zeros((), dtype=torch.bool, device=device),
-        )
-        self.flags = torch.zeros(slots + 1, dtype=torch.bool, device=device)
-        """``[S + 1]`` whether each slot has a live beam; the last: whether a logit was NaN."""
-        self._weights: tuple[int, ...] = ()
-
-    @torch.inference_mode()
-    def begin(self, scope: Scope) -> None:
-        """Prepare the board for the queries of a scope."""
-        self.session.begin()
-        self.count.read(scope)
-        for tensor in self.standing:
-            tensor.zero_()
-        self.standing.scores.fill_(NOTHING)
-        self.standing.result_scores.fill_(NOTHING)
-        self._weights = self._generator.addresses()
-
-    @property
-    def layout(self) -> Hashable:
-        """A value that does not change as long as all tensors of a step keep their addresses."""
-        return self.session.moved, self.count.moved, self._weights
-
-
 def write(session: GridMemory, standing: Standing, room: Room) -> Tensor:
     """The part of the model in a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
     return session.write(standing.parents, standing.tokens, room)
-
-
-def settle(
-    standing: Standing,
-    flags: Tensor,
-    logits: Tensor,
-    written: Tensor,
-    owners: Tensor,
-    index: TensorIndex,
-    count: Count,
-    rules: Rules,
-    width: int,
-) -> None:
-    """The rest of a step: :func:`grls.decode.gpu.decision.decide_step` and its result in ``standing``."""
-    new = decide_step(standing, logits, written, owners, index, count, rules, width)
-    for tensor, value in zip(standing, new, strict=True):
-        tensor.copy_(value)
-    tell(standing, flags)
-
-
-def tell(standing: Standing, flags: Tensor) -> None:
-    """Write the flags of a step for the host; see :attr:`Board.flags`."""
-    flags[:-1] = (standing.scores > NOTHING).any(1)
-    flags[-1] = standing.damaged
 
 
 class DeviceStep:
@@ -315,25 +270,27 @@ class DeviceStep:
         prepared: Callable[..., Callable[..., Tensor | None]] = (
             partial(torch.compile, fullgraph=True, dynamic=False) if compiled else lambda work: work
         )
-        self.write, self.settle = prepared(write), prepared(settle)
+        self.write, self.settle = prepared(write), prepared(decide_step)
         graphs = compiled and board.flags.device.type == "cuda"
         self.replays = Replays(CudaGraphs(board.flags.device)) if graphs else None
 
     @torch.inference_mode()
-    def __call__(self, width: int) -> None:
-        """Every beam writes one token; ``width`` is C, which a compiled step rounds up."""
+    def __call__(self, width: int, left: int = 0) -> None:
+        """Every beam writes one token; ``width`` is C, which a compiled step rounds up.
+
+        ``left``: the largest frontier of a slot so far.
+        """
         room = self.board.session.room()
         if self._compiled:
             width = rounded(width)
         board = self.board
+        if board.left is not None:
+            board.left.room(left + width)
 
         def work() -> None:
             with board.session.attending(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
                 logits = self.write(board.session, board.standing, room)
-                self.settle(
-                    board.standing, board.flags, logits, board.session.written, board.owners, self._index,
-                    board.count, self._rules, width,
-                )  # fmt: skip
+                self.settle(board, logits, self._index, self._rules, width)
 
         if self.replays is None:
             work()

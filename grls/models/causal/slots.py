@@ -4,9 +4,10 @@ Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens
 slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
 prompt.
 
-How slots and trees of tokens work: :mod:`grls.models.sessions.memory`. The tokens of an input are the first
-tokens of the tree of its slot and are fed at once. Keys and values of the prompt are computed once and kept
-until the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
+How slots work: :mod:`grls.models.sessions.memory`. In trees, the tokens of an input are the first tokens of
+the tree of its slot and are fed at once; in a grid, the model reads the inputs as a batch, and their keys and
+values go to the first entries of the slots. Keys and values of the prompt are computed once and kept until
+the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
 neither copied for a query nor moved with a beam.
 
 The input of one hop begins with that of the hop before. So keys and values of the last inputs are kept
@@ -24,16 +25,18 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.base import cache_argument, positions_in
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
+from grls.models.sessions.grid import GridMemory
 from grls.models.sessions.memory import (
     KeysValues,
     OwnCache,
+    SlotMemory,
     SlotModel,
     TreeMemory,
     Version,
@@ -114,7 +117,7 @@ class Prefixes:
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast search; see :func:`plant_causal`.
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast searches; see :func:`plant_causal`.
 
     ``tried``: it has passed the trial of that function.
     """
@@ -124,12 +127,17 @@ class CausalTrees(SlotModel):
         self.model = model
         self.cache_name = cache_argument(model)
         self.prompt = tuple(prompt)
+        self.heads = 0  # h, known once a token was fed
         self._read: tuple[Version, list[KeysValues]] | None = None
         self._prefixes: tuple[Version, Prefixes] | None = None
 
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return CausalTreeSession(self, slots, longest)
+
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> CausalGridSession:
+        """See :meth:`grls.models.seq2seq.slots.Seq2SeqTrees.open_grid`."""
+        return CausalGridSession(self, slots, longest, beams, fixed)
 
     def prefixes(self) -> Prefixes:
         """The inputs that these weights have read."""
@@ -153,76 +161,33 @@ class CausalTrees(SlotModel):
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
         return self._read[1]
 
-    def forward(self, session: CausalTreeSession, tokens: Tensor, positions: Tensor) -> Tensor:
-        """The input of the head, ``[T, d]``, for T tokens at their positions."""
-        with self.attention(session), self.head.catch() as caught:
-            self.model(
-                input_ids=tokens[:, None],
-                position_ids=positions[:, None],
-                use_cache=True,
-                **{self.cache_name: OwnCache(session)},
-            )
-        return caught[0][:, 0]
+    def run(self, session: SlotMemory, tokens: Tensor, depths: Tensor) -> Any:
+        """The output of the model for T tokens, each after the prompt and ``depths`` tokens."""
+        return self.model(
+            input_ids=tokens[:, None],
+            position_ids=depths[:, None] + len(self.prompt),
+            use_cache=True,
+            **{self.cache_name: OwnCache(session)},
+        )
 
 
-class CausalTreeSession(TreeMemory):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
-
-    Node 0 of a tree stands for the prompt; no token attends to it.
-    """
+class _Reading(SlotMemory):
+    """A memory whose inputs are read as prefixes, after the prompt."""
 
     _model: CausalTrees
-    _root_is_seen = False
 
-    def __init__(self, model: CausalTrees, slots: int, longest: int):
-        super().__init__(model, slots, longest)
+    def __init__(self, model: CausalTrees, *arguments: Any):
+        super().__init__(model, *arguments)
         self._prompt = model.read_prompt()
         self._prefixes = model.prefixes()
         self._layer = 0
 
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node of the last token of each query.
-
-        Raises:
-            ValueError: An input has no token.
-        """
-        lengths = np.array([len(tokens) for tokens in inputs])
-        if not lengths.all():
-            raise ValueError("an input needs at least one token")
-        self._forest.plant(slots, self._root_is_seen)
-        known = [self._prefixes.longest(row) for row in inputs]
-        counts = np.array([count for _, count in known])
-        nodes = np.zeros_like(slots)
-        if counts.any():
-            nodes[counts > 0] = self._restore(slots, inputs, known)
-        rest = [np.asarray(row[n:], dtype=np.int64) for row, n in zip(inputs, counts.tolist(), strict=True)]
-        last = self.feed(Branches(slots, nodes, lengths - counts, np.concatenate(rest)))
-        fed = [part.flatten(0, 1).index_select(0, self._write) for room in self._own for part in room]
-        pieces = zip(*(part.split((lengths - counts).tolist()) for part in fed), strict=True)
-        for row, (_, count), parts in zip(inputs, known, pieces, strict=True):
-            self._prefixes.add(row, Prefix(count, [part.clone() for part in parts]))
-        return last
-
-    @torch.inference_mode()
-    def _restore(
-        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]]
-    ) -> Ints:
-        """Write what is known of inputs into their slots; returns the last known node of each."""
-        rows = [n for n, (_, count) in enumerate(known) if count]
-        lengths = np.array([known[n][1] for n in rows])
-        tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
-        placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
-        pieces = zip(*(prefix.parts for prefixes, _ in known for prefix in prefixes), strict=True)
-        parts = [torch.cat(part) for part in pieces]
-        if not self._own:
-            self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]
-        for part, new in zip((part for room in self._own for part in room), parts, strict=True):
-            self._put(part, new)
-        return placed.nodes[placed.last]
+    def _distances(self, deepest: int) -> Tensor | None:
+        return None
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
-        self._layer = layer
+        self._layer, self._model.heads = layer, key.shape[1]
         return super().keep(key, value, layer)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
@@ -259,11 +224,171 @@ class CausalTreeSession(TreeMemory):
         inside = torch.einsum("smhgu,shuc->smhgc", within, value)
         return (of_prompt + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
 
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        return self._model.forward(self, tokens, depths + (len(self._model.prompt) - 1))
+    def _known(self, inputs: Sequence[Sequence[int]]) -> tuple[list[tuple[list[Prefix], int]], Ints, Ints]:
+        """What is known of each input, the number of its tokens, and the number of all of its tokens.
 
-    def _distances(self, deepest: int) -> Tensor | None:
-        return None
+        Raises:
+            ValueError: An input has no token.
+        """
+        lengths = np.array([len(tokens) for tokens in inputs])
+        if not lengths.all():
+            raise ValueError("an input needs at least one token")
+        known = [self._prefixes.longest(row) for row in inputs]
+        return known, np.array([count for _, count in known]), lengths
+
+
+class CausalTreeSession(TreeMemory, _Reading):
+    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
+
+    Node 0 of a tree stands for the prompt; no token attends to it.
+    """
+
+    _root_is_seen = False
+
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots; returns the node of the last token of each query.
+
+        Raises:
+            ValueError: An input has no token.
+        """
+        known, counts, lengths = self._known(inputs)
+        self._forest.plant(slots, self._root_is_seen)
+        nodes = np.zeros_like(slots)
+        if counts.any():
+            nodes[counts > 0] = self._restore(slots, inputs, known)
+        rest = [np.asarray(row[n:], dtype=np.int64) for row, n in zip(inputs, counts.tolist(), strict=True)]
+        last = self.feed(Branches(slots, nodes, lengths - counts, np.concatenate(rest)))
+        fed = [part.flatten(0, 1).index_select(0, self._write) for room in self._own for part in room]
+        pieces = zip(*(part.split((lengths - counts).tolist()) for part in fed), strict=True)
+        for row, (_, count), parts in zip(inputs, known, pieces, strict=True):
+            self._prefixes.add(row, Prefix(count, [part.clone() for part in parts]))
+        return last
+
+    @torch.inference_mode()
+    def _restore(
+        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]]
+    ) -> Ints:
+        """Write what is known of inputs into their slots; returns the last known node of each."""
+        rows = [n for n, (_, count) in enumerate(known) if count]
+        lengths = np.array([known[n][1] for n in rows])
+        tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
+        placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
+        pieces = zip(*(prefix.parts for prefixes, _ in known for prefix in prefixes), strict=True)
+        parts = [torch.cat(part) for part in pieces]
+        if not self._own:
+            self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]
+        for part, new in zip((part for room in self._own for part in room), parts, strict=True):
+            self._put(part, new)
+        return placed.nodes[placed.last]
+
+    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        with self._model.attention(self), self._model.head.catch() as caught:
+            self._model.run(self, tokens, depths - 1)  # node 0 is no token
+        return caught[0][:, 0]
+
+
+class _InputCache(Cache):
+    """Keys and values ``[B, h, n, c]`` by layer: those before inputs, then those of the inputs, too."""
+
+    def __init__(self, layers: list[KeysValues]):
+        super().__init__(layers=[])
+        self.read = layers
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append keys and values of a layer; returns all."""
+        new = KeysValues(key_states, value_states)
+        if layer_idx == len(self.read):
+            self.read.append(new)
+        else:
+            self.read[layer_idx] = KeysValues(
+                *(torch.cat(both, 2) for both in zip(self.read[layer_idx], new, strict=True))
+            )
+        return self.read[layer_idx]
+
+
+class CausalGridSession(GridMemory, _Reading):
+    """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
+
+    def begin(self) -> None:
+        """Drop all queries, and compute again what depends on the weights of the model."""
+        super().begin()
+        self._prefixes = self._model.prefixes()
+        for pair, new in zip(self._prompt, self._model.read_prompt(), strict=True):
+            for part, value in zip(pair, new, strict=True):
+                part.copy_(value)  # a captured step reads it where it is
+
+    @torch.inference_mode()
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots; returns zeros.
+
+        Raises:
+            ValueError: An input has no token.
+        """
+        known, counts, lengths = self._known(inputs)
+        super().load(slots, inputs)
+        self._lengths[slots] = lengths
+        held, rest = int(counts.max()), lengths - counts
+        ids = np.zeros((len(inputs), int(rest.max())), dtype=np.int64)
+        for row, (tokens, count) in enumerate(zip(inputs, counts.tolist(), strict=True)):
+            ids[row, : len(tokens) - count] = tokens[count:]
+        # The columns of keys: the prompt, what is known of an input (padded on the left), its other tokens.
+        first = len(self._model.prompt) + held
+        begins = first - counts[:, None, None]
+        columns, rows = np.arange(first + ids.shape[1]), np.arange(ids.shape[1])[:, None]
+        seen = (columns < first - held) | (columns >= begins)
+        cache = _InputCache(self._read_before(known, held))
+        mask = None  # the plain causal mask
+        if cache.read:
+            visible = self._tensor(seen & (columns <= first + rows))[:, None]
+            mask = torch.zeros(visible.shape, dtype=cache.read[0].keys.dtype, device=self._device)
+            mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
+        with self._model.head.catch() as caught:
+            self._model.model(
+                input_ids=self._tensor(ids),
+                position_ids=self._tensor(first - held + counts[:, None] + rows.T),
+                attention_mask=mask,
+                use_cache=True,
+                **{self._model.cache_name: cache},
+            )
+        owners = np.repeat(np.arange(len(inputs)), lengths)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        chosen = self._tensor(owners), self._tensor(first - counts[owners] + within)
+        into = self._tensor(slots[owners]), self._tensor(self._first - lengths[owners] + within)
+        parts = []
+        for layer, pair in enumerate(cache.read):
+            new = [every.transpose(1, 2)[chosen].flatten(1) for every in pair]
+            if layer == len(self._own):
+                self._own.append(self._new_room(new[0], new[0].shape[1]))
+            for room, part in zip(self._own[layer], new, strict=True):
+                room.index_put_(into, part)
+                parts.append(part.split(lengths.tolist()))
+        for tokens, count, pieces in zip(inputs, counts.tolist(), zip(*parts, strict=True), strict=True):
+            self._prefixes.add(tokens, Prefix(count, [piece[count:].clone() for piece in pieces]))
+        self._hidden = caught[0][np.arange(len(inputs)), rest - 1]
+        return np.zeros_like(slots)
+
+    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> list[KeysValues]:
+        """Keys and values of the prompt and of what is known of each input; empty if there is nothing."""
+        before: list[Tensor] = [part.expand(len(known), -1, -1, -1) for pair in self._prompt for part in pair]
+        if held:
+            some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
+            for n, like in enumerate(some):
+                table = like.new_zeros((len(known), held, like.shape[1]))
+                for row, (prefixes, count) in zip(table, known, strict=True):
+                    if count:
+                        row[held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
+                shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
+                before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
+        return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
+
+    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
+        logits: Tensor = self._model.run(self, tokens, depths).logits[:, 0].float()
+        return logits
+
+    def _entries_of(self, length: int) -> int:
+        return length
 
 
 def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float | None) -> Tensor:

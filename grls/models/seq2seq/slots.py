@@ -132,13 +132,6 @@ class Seq2SeqTrees(SlotModel):
             arguments["decoder_position_ids"] = positions[:, None]
         return self.generator.model(**arguments)
 
-    def addresses(self) -> tuple[int, ...]:
-        """The addresses of the weights; a captured step is valid as long as they do not change."""
-        model = self.generator.model
-        return tuple(
-            weight.data_ptr() for tensors in (model.parameters(), model.buffers()) for weight in tensors
-        )
-
 
 class _Reading(SlotMemory):
     """A memory whose inputs the encoder reads."""
@@ -147,7 +140,6 @@ class _Reading(SlotMemory):
 
     def __init__(self, model: Seq2SeqTrees, slots: int, longest: int, capacity: int):
         super().__init__(model, slots, longest, capacity)
-        self._lengths = np.zeros(slots, dtype=np.int64)
         self._table: Tensor | None = None  # T5's bias by distance
         self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, held, H c]
         self._held = longest  # tokens of an input for which there is room
@@ -189,9 +181,6 @@ class _Reading(SlotMemory):
     def _cache(self, longest: int) -> _SlotCache:
         return _SlotCache(self, [by_head(room, longest, self._heads) for room in self._inputs])
 
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
-
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):
             self._table = self._model.distances(max(_LEAST_DISTANCES, 2 * deepest))
@@ -226,6 +215,9 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
         super().__init__(model, slots, longest)
         self._held = 0
 
+    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
+
     def _hold(self, length: int) -> None:
         if length <= self._held:
             return
@@ -243,9 +235,8 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
 class Seq2SeqGridSession(GridMemory, _Reading):
     """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
 
-    @property
-    def _longest_so_far(self) -> int:
-        return int(self._lengths.max())
+    def _entries_of(self, length: int) -> int:
+        return 1  # the start token
 
     def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
         return self._model.logits(tokens, depths, self._cache(longest))

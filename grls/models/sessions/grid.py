@@ -2,9 +2,10 @@
 
 Legend: S slots (queries in flight), K beams a slot, P entries a slot, H heads, V vocabulary, T = S K.
 
-A step writes S K tokens: beam k of a slot that has written t tokens takes entry ``1 + (t - 1) K + k``; entry
-0 holds the start token. A tensor says which beam continues which. Choosing beams moves one row of booleans
-per beam (the entries it sees), but no keys and values. The shapes of a step never depend on results of the
+A step writes S K tokens: beam k of a slot that has written t tokens takes entry ``F + (t - 1) K + k``. The
+first F entries hold what all beams of the slot continue: the start token, or the input of a causal model,
+which ends at entry F. A tensor says which beam continues which. Choosing beams moves one row of booleans per
+beam (the entries it sees), but no keys and values. The shapes of a step never depend on results of the
 device, so the host need not wait for it: it counts how many tokens a slot has written, which bounds the
 entries in use.
 
@@ -39,11 +40,13 @@ class _InUse(NamedTuple):
     step serves memories of all sizes.
 
     Attributes:
+        first: Entries before those of the beams.
         visible: ``[used, S, K]`` the entries that each beam sees.
         table: ``[steps + 1, H]`` the bias by distance, if the model has one.
         rooms: Keys and values of each layer, ``[S, used, H c]``.
     """
 
+    first: int
     visible: Tensor
     table: Tensor | None
     rooms: list[KeysValues]
@@ -56,7 +59,8 @@ class GridMemory(SlotMemory):
     """
 
     def __init__(self, model: SlotModel, slots: int, longest: int, beams: int, fixed: bool):
-        super().__init__(model, slots, longest, 1 + _STEPS * beams)
+        self._first = self._entries_of(longest)  # F
+        super().__init__(model, slots, longest, self._first + _STEPS * beams)
         self._beams = beams
         self._fixed = fixed
         self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, counted by the host
@@ -67,6 +71,7 @@ class GridMemory(SlotMemory):
         self.moved = 0
         """A count of how often tensors of the memory were replaced."""
         self._busy = torch.zeros_like(self.written)  # 1 if a slot has a query
+        self._before = torch.ones_like(self.written)  # the tokens before the first one that a slot writes
         self._visible = torch.zeros((self._capacity, slots, beams), dtype=torch.bool, device=device)
         self._owner = torch.arange(slots * beams, device=device) // beams  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
@@ -89,20 +94,24 @@ class GridMemory(SlotMemory):
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; every beam continues the start token."""
+        """Read new queries into slots; every beam continues the input, or the start token."""
         self._steps[slots] = 0
         self._open[slots] = True
         into = self._tensor(slots)
+        before = np.array([self._entries_of(len(tokens)) for tokens in inputs])
         self.written[into] = 0
         self._busy[into] = 1
-        self._visible[:, into] = False
-        self._visible[0, into] = True
+        self._before[into] = self._tensor(before)
+        entries = np.arange(self._capacity)[:, None]
+        self._visible[:, into] = self._tensor((entries >= self._first - before) & (entries < self._first))[
+            ..., None
+        ]
         return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
 
     @torch.inference_mode()
     def release(self, slots: Ints) -> None:
         """Drop the queries of these slots."""
-        self._steps[slots] = 0
+        self._steps[slots] = self._lengths[slots] = 0
         self._open[slots] = False
         into = self._tensor(slots)
         self.written[into] = self._busy[into] = 0
@@ -113,16 +122,22 @@ class GridMemory(SlotMemory):
         self._steps[self._open] += 1
         steps = max(1, int(self._steps.max()))
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
-        if 1 + fitting * self._beams > self._capacity:
-            self._make_room(1 + fitting * self._beams)
-        room = Room(fitting, self._longest) if self._fixed else Room(steps, self._longest_so_far)
-        used = 1 + room.steps * self._beams
-        self._now = _InUse(
-            self._visible[:used],
-            None if self._bias_table is None else self._bias_table[: room.steps + 1],
-            [KeysValues(*(part[:, :used] for part in layer)) for layer in self._own],
-        )
+        if self._first + fitting * self._beams > self._capacity:
+            self._make_room(self._first + fitting * self._beams)
+        room = Room(fitting, self._longest) if self._fixed else Room(steps, int(self._lengths.max()))
+        self.look(room)
         return room
+
+    def look(self, room: Room) -> None:
+        """Take the parts of the memory that a step with this room reads."""
+        first = self._entries_of(room.longest)
+        used = slice(self._first - first, self._first + room.steps * self._beams)
+        self._now = _InUse(
+            first,
+            self._visible[used],
+            None if self._bias_table is None else self._bias_table[: room.steps + 1],
+            [KeysValues(*(part[:, used] for part in layer)) for layer in self._own],
+        )
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
@@ -134,13 +149,14 @@ class GridMemory(SlotMemory):
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]
-        entry = 1 + (clock - 1) * self._beams + self._beam
+        entry = self._now.first + (clock - 1) * self._beams + self._beam
         before = self._now.visible
         seen = before.gather(2, parents.expand(len(before), -1, -1)).scatter(0, entry[None], True)
         before.copy_(seen)
         self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
-        logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.longest)
+        depths = (self._before[:, None] + clock - 1).expand(-1, self._beams)
+        logits = self._logits(tokens.flatten(), depths.flatten(), room.longest)
         del self._own_bias, self._write  # release the tensors of the step
         by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
         return by_slot
@@ -149,10 +165,9 @@ class GridMemory(SlotMemory):
     def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
         """Feed T tokens, each after ``depths`` tokens; returns the logits, ``[T, V]`` in float32."""
 
-    @property
     @abstractmethod
-    def _longest_so_far(self) -> int:
-        """The length of the longest input so far, in tokens."""
+    def _entries_of(self, length: int) -> int:
+        """The entries that all beams of a slot see, for an input of ``length`` tokens."""
 
     @property
     def _used(self) -> int:
@@ -185,7 +200,7 @@ class GridMemory(SlotMemory):
 
     def _learn(self) -> None:
         """Read the bias by distance from the model, into the same tensor if it fits."""
-        new = self._distances((self._capacity - 1) // self._beams)
+        new = self._distances((self._capacity - self._first) // self._beams)
         if new is None or self._bias_table is None:
             return
         if len(new) == len(self._bias_table):

@@ -97,6 +97,13 @@ class SlotModel:
             self._cut = now, tokens, self.head.cut(torch.from_numpy(tokens).to(self.device))
         return self._cut[2]
 
+    def addresses(self) -> tuple[int, ...]:
+        """The addresses of the weights; a captured step is valid as long as they do not change."""
+        model = self.head.model
+        return tuple(
+            weight.data_ptr() for tensors in (model.parameters(), model.buffers()) for weight in tensors
+        )
+
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
         """A context in which the model attends by slot, for this thread only."""
@@ -194,6 +201,7 @@ class SlotMemory(HeadRows, ABC):
         self._slots = slots
         self._longest = longest
         self._capacity = capacity
+        self._lengths = np.zeros(slots, dtype=np.int64)  # tokens of the input of each slot
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
         # Set before tokens are fed:
@@ -207,10 +215,6 @@ class SlotMemory(HeadRows, ABC):
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Attention of T tokens ``[T, H, 1, c]``, each over the keys of its slot; ``[T, 1, H, c]``."""
-
-    @abstractmethod
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """Feed T tokens, each after ``depths`` tokens; returns the input of the head, ``[T, d]``."""
 
     @abstractmethod
     def _distances(self, deepest: int) -> Tensor | None:
@@ -367,6 +371,10 @@ class TreeMemory(SlotMemory):
         hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
         self._hidden = hidden[self._tensor(placed.last)]
         return placed.nodes[placed.last]
+
+    @abstractmethod
+    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        """Feed T tokens, each after ``depths`` tokens; returns the input of the head, ``[T, d]``."""
 
     def _place(self, branches: Branches) -> Placed:
         """Make room for the tokens of R branches in the trees."""

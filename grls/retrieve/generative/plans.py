@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
-from grls.decode import FastDecoder, ScoredPassage
+from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
@@ -59,7 +59,7 @@ class DecodesPlans:
     @property
     def lets_join(self) -> bool:
         """Whether retrievals can join its search: it decodes in slots."""
-        return _generator(self).takes_queries(self.has_priors)
+        return _generator(self).takes_queries
 
     @property
     def runner(self) -> Self | None:
@@ -79,7 +79,7 @@ class DecodesPlans:
             ConfigError: Retrievals cannot join its search, or the model has not learned to rescore.
         """
         generator = _generator(self)
-        decoder = generator.joining_decoder(self.has_priors)
+        decoder = generator.joining_decoder()
         if decoder is None:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         if generator.options.rescore:
@@ -132,7 +132,7 @@ class _PlanRun:
     def __init__(
         self,
         generator: DecodedPassages,
-        decoder: FastDecoder,
+        decoder: FastDecoder | DeviceDecoder,
         source: PlanSource,
         priors_of: PriorsOf | None,
     ):

@@ -240,7 +240,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever = copy(self)
         retriever.options = opening.searching or SearchOptions()
-        retriever._decoders = None
+        retriever._decoder = None
         if retriever.options.rescore:
             retriever.refuse_to_rescore()
         return retriever

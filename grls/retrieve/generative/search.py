@@ -22,7 +22,6 @@ from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
-from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
 from grls.decode.slots import SlotDecoder
@@ -64,7 +63,7 @@ class DecodedPassages:
     Passages can be removed from every search, and added after the others, without building the index again.
 
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
-    GPUs, :mod:`grls.decode.fast` for every other model that runs in slots, else the plain beam search.
+    GPUs, :mod:`grls.decode.fast` elsewhere, and for a model that does not run in slots the plain beam search.
 
     Its arguments are those of :class:`~grls.retrieve.generative.retriever.GenerativeRetriever`.
     """
@@ -89,8 +88,8 @@ class DecodedPassages:
         self.stages = tuple(stages)
         self._tried = tried
         self._plain = plain_generator(model, tried)
-        # The options and the index of the fast searches, and on device or not -> search.
-        self._decoders: tuple[tuple[object, ...], ConstraintIndex, dict[bool, SlotDecoder]] | None = None
+        # The options and the index of the last search in slots, and its decoder.
+        self._decoder: tuple[tuple[object, ...], ConstraintIndex, FastDecoder | DeviceDecoder] | None = None
         self._live: Subset | None = None  # of a search without a filter, where passages are removed
         self._change(corpus, index, removed, spans)
 
@@ -182,8 +181,7 @@ class DecodedPassages:
                 whole, their copies are excluded as well.
             label: The text of the progress bar.
             subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
-            prior: Prior over the passages for these inputs. The search for GPUs takes no prior, so another
-                search is used.
+            prior: Prior over the passages for these inputs.
 
         Raises:
             ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
@@ -343,8 +341,8 @@ class DecodedPassages:
             check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
             decode: Callable[..., list[Any]]
             if trees is not None:
-                fast = self._slot_decoder(trees, k, on_device=prior is None)
-                decode = partial(fast.search, k=k) if self.spans is None else fast.frontier
+                slots = self._slot_decoder(trees, k)
+                decode = partial(slots.search, k=k) if self.spans is None else slots.frontier
                 return decode(inputs, exclude=hidden, subsets=subsets, decided=bar.update, prior=prior)
             decoder, size = self.decoder(k), self.options.batch_size
             decode = partial(decoder.search, k=k) if self.spans is None else decoder.frontier
@@ -365,61 +363,48 @@ class DecodedPassages:
         settings = max(k, options.beams), options.mode, options.early_stop, options.span_threshold
         return Decoder(self._plain, self.index, *settings)
 
-    def takes_queries(self, priors: bool = False) -> bool:
-        """Whether queries can join its search, without making a decoder.
+    @property
+    def takes_queries(self) -> bool:
+        """Whether queries can join its search, without making a decoder."""
+        return self.trees is not None and not self.options.compile
 
-        The search for GPUs takes no other queries; it is not used with priors, or for spans.
+    def joining_decoder(self) -> FastDecoder | DeviceDecoder | None:
+        """The search that queries can join; None: they cannot (:attr:`takes_queries`)."""
+        return self._slot_decoder(self.trees, 1) if self.trees is not None and self.takes_queries else None
+
+    @property
+    def searched_by(self) -> str:
+        """The search that it uses and its device: ``device on cuda:0``, ``fast on cpu``, ``plain on cpu``."""
+        kind = "fast" if self.trees is not None else "plain"
+        return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
+
+    def _on_device(self, trees: Seq2SeqTrees | CausalTrees | None) -> bool:
+        """Whether the search for devices is used: it is the fastest on a GPU."""
+        on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
+        return on_gpu or self.options.compile
+
+    def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> FastDecoder | DeviceDecoder:
+        """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
+
+        It is kept, with its data about the index, until options, device or index are others.
         """
-        trees = self.trees
-        if trees is None or self.options.compile:
-            return False
-        on_device = isinstance(trees, Seq2SeqTrees) and suits(trees.device, self.index)
-        return priors or self.spans is not None or not on_device
-
-    def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
-        """The search that queries can join; None: they cannot (:meth:`takes_queries`)."""
-        if self.trees is None or not self.takes_queries(priors):
-            return None
-        decoder = self._slot_decoder(self.trees, 1, on_device=False)
-        assert isinstance(decoder, FastDecoder)
-        return decoder
-
-    def _slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int, on_device: bool) -> SlotDecoder:
-        """The fast search for k results an input: with ``on_device`` the one for GPUs, where it suits.
-
-        Both are kept, with their data about the index, until options, device or index are others.
-        """
-        options, compiled = self.options, self.options.compile
-        on_device = on_device and isinstance(trees, Seq2SeqTrees)
-        on_device = on_device and (compiled or suits(trees.device, self.index))
-        on_device = on_device and self.spans is None  # the search for GPUs does not return the frontier
+        options, on_device = self.options, self._on_device(trees)
         settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
-        key = *settings, options.span_threshold, compiled, trees.device
-        kept = self._decoders
+        key = *settings, options.span_threshold, options.compile, on_device, trees.device
+        kept = self._decoder
         if kept is None or kept[0] != key or kept[1] is not self.index:
-            kept = self._decoders = key, self.index, {}  # the memory of a compiled search is freed first
-        if on_device not in kept[2]:
-            decoder: Any = (
-                partial(DeviceDecoder, compiled=compiled)
-                if on_device
-                else partial(FastDecoder, threshold=options.span_threshold)
-            )
-            kept[2][on_device] = decoder(trees, self.index, *settings)
-        return kept[2][on_device]
+            kept = self._decoder = None  # the memory of a compiled search is freed first
+            decoder: Any = partial(DeviceDecoder, compiled=options.compile) if on_device else FastDecoder
+            made = decoder(trees, self.index, *settings, threshold=options.span_threshold)
+            kept = self._decoder = key, self.index, made
+        return kept[2]
 
     def _refuse_to_compile(self) -> None:
         """Refuse (ConfigError) the option ``compile`` where no search can use it."""
-        if self.spans is not None:
-            why = "the generator writes spans of passages, whose scores are not computed on the device"
-        elif not isinstance(self.trees, Seq2SeqTrees):
+        if self.trees is None:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif isinstance(self.index, ArrayIndex):
+        elif self.index.has_tensors:
             return
-        elif isinstance(self.index, UnionIndex):
-            why = (
-                "passages were added to its index; make one segment of it: `grls index update "
-                f"{Option('merge', True)}`"
-            )
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"
         raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")

@@ -70,7 +70,7 @@ class HybridRetriever(DecodesPlans):
             priors; false: they are sums of log-probabilities.
 
     Raises:
-        ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
+        ConfigError: A weight, temperature or share cannot be used.
         MismatchError: A prior is over another corpus.
     """
 
@@ -87,8 +87,6 @@ class HybridRetriever(DecodesPlans):
         done_share: float = DONE_SHARE,
         normalized: bool = False,
     ):
-        if generator.options.compile:
-            raise ConfigError("the compiled search takes no priors: leave compile out, or the priors.")
         check_priors(priors, generator.corpus, done_share)
         self.generator = generator
         self.priors = tuple(priors)

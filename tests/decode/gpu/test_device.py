@@ -1,5 +1,6 @@
 """What the search on the device promises beside its results (those are compared in test_fast)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import search as device_search
-from grls.decode.gpu.search import suits
+from grls.decode.prior import Prior, WeightedPrior
 from grls.errors import ConfigError
-from grls.index import Subset, index_sequences
+from grls.index import Subset, UnionIndex, index_sequences
 from grls.index.tensors import TensorIndex
-from grls.models.causal.slots import plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.search import DecodedPassages
 
 WAITS = {
     "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",
@@ -58,17 +60,18 @@ def inputs(count: int, seed: int = 2) -> list[list[int]]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
+@pytest.mark.parametrize("model", [small_t5(0, scale=2.0), small_llama()])
 def test_a_step_does_not_wait_for_the_device(
-    monkeypatch: pytest.MonkeyPatch, mode: Any, compiled: bool
+    monkeypatch: pytest.MonkeyPatch, model: Any, mode: Any, compiled: bool
 ) -> None:
-    """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
+    """Filters, priors and frontier included; the stop test is the one exception, and asks once."""
     monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled}
-    decoder = DeviceDecoder(trees(small_t5(0, scale=2.0)), index, **how)
+    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled, "threshold": 4.0}
+    decoder = DeviceDecoder(trees(model), index, **how)
     recorder = Recorder()
     search = device_search._DeviceRun
-    stop, enter, begin = search._stop, search.enter, search._begin
+    stop, enter, begin = search._release, search.enter, search._begin
 
     def paused(work: Any) -> Any:
         def run(*arguments: Any) -> Any:
@@ -80,12 +83,14 @@ def test_a_step_does_not_wait_for_the_device(
 
         return run
 
-    monkeypatch.setattr(search, "_stop", paused(stop))
+    monkeypatch.setattr(search, "_release", paused(stop))
     monkeypatch.setattr(search, "enter", paused(enter))
     monkeypatch.setattr(search, "_begin", paused(begin))
     allow = [Subset(index.rows, np.arange(0, 300, 2)), None, None, None, None, None]
+    table = np.random.default_rng(3).standard_normal((6, 300))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
     with recorder:
-        decoder.search(inputs(6), exclude=[[1]] * 6, subsets=allow)
+        decoder.frontier(inputs(6), exclude=[[1]] * 6, subsets=allow, prior=prior)
     assert recorder.operations > 100
     assert recorder.waits == []
 
@@ -124,23 +129,25 @@ def test_logits_that_are_not_numbers_are_refused() -> None:
 
 def test_only_a_gpu_and_the_default_index_suit() -> None:
     array, flat = (index_sequences(passages(5), END, backend) for backend in ("array", "flat"))
-    assert suits(torch.device("cuda"), array)
-    assert not suits(torch.device("cuda"), flat)
-    assert not suits(torch.device("cpu"), array)
+    for kind, index, compiled, expected in (
+        ("cuda", array, False, True), ("cuda", UnionIndex(array, array), False, True),
+        ("cuda", flat, False, False), ("cpu", array, False, False), ("cpu", array, True, True),
+    ):  # fmt: skip
+        generator: Any = SimpleNamespace(index=index, options=SearchOptions(compile=compiled))
+        planted: Any = SimpleNamespace(device=torch.device(kind))
+        assert DecodedPassages._on_device(generator, planted) == expected
 
 
 def test_what_does_not_suit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; use FastDecoder"):
+    with pytest.raises(ConfigError, match="got FlatIndex; use FastDecoder"):
         DeviceDecoder(trees(small_t5(0, scale=2.0)), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="needs an encoder-decoder model"):
-        DeviceDecoder(plant_causal(small_llama()), index_sequences(passages(5), END))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
     search = device_search._DeviceRun
-    for name in ("_stop", "enter", "_begin"):
+    for name in ("_release", "enter", "_begin"):
         work = getattr(search, name)
 
         def paused(*arguments: Any, work: Any = work) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decode_helpers import trees
-from models_small import END, PAD, VOCABULARY, small_bert2bert, small_t5
+from decode_helpers import plain, trees
+from models_small import END, PAD, VOCABULARY, small_bert2bert, small_llama, small_t5
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._inductor.utils import run_and_get_code
@@ -21,9 +21,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import search
 from grls.decode.gpu.search import Replays
+from grls.decode.prior import Prior, WeightedPrior
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
-from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 
 def one_layer() -> T5ForConditionalGeneration:
@@ -91,7 +91,8 @@ def taping(board: search.Board) -> Callable[[Callable[[], None]], Callable[[], N
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         session: Any = board.session
         rooms = [part for room in session._own for part in room]
-        touched = [*board.standing, board.flags, session.written, session._visible, *rooms]
+        left = [] if board.left is None else [board.left.counts, board.left._nodes, board.left._scores]
+        touched = [*board.standing, board.flags, session.written, session._visible, *rooms, *left]
         with torch.inference_mode():
             before = [some.clone() for some in touched]
             with Tape() as tape:
@@ -120,7 +121,8 @@ def replaying(monkeypatch: pytest.MonkeyPatch) -> list[search.DeviceStep]:
 
 
 @pytest.mark.parametrize(
-    ("make", "mode"), [(partial(small_t5, scale=2.0), "full"), (small_bert2bert, "renormalized")]
+    ("make", "mode"),
+    [(partial(small_t5, scale=2.0), "full"), (small_bert2bert, "renormalized"), (small_llama, "full")],
 )
 def test_replayed_steps_find_what_the_plain_search_finds(
     make: Any, mode: Any, replaying: list[search.DeviceStep]
@@ -128,7 +130,7 @@ def test_replayed_steps_find_what_the_plain_search_finds(
     """Whatever varies between steps and searches is in tensors: queries, filters, k's memory, the room."""
     index = index_of(longest=30, tokens=5)
     how: Any = {"beams": 4, "mode": mode, "early_stop": False}
-    plain = Decoder(Seq2SeqGenerator(make()), index, **how)
+    reference = Decoder(plain(make()), index, **how)
     decoder = DeviceDecoder(trees(make()), index, slots=3, compiled=True, **how)
     some = Subset(index.rows, np.arange(0, 200, 2))
     for seed, asked in enumerate(
@@ -140,8 +142,15 @@ def test_replayed_steps_find_what_the_plain_search_finds(
             {"k": 2, "exclude": [[7]] * 9},
         )
     ):
-        same(decoder.search(inputs(9, seed), **asked), plain.search(inputs(9, seed), **asked))
+        same(decoder.search(inputs(9, seed), **asked), reference.search(inputs(9, seed), **asked))
     assert len(replaying) == 2  # one for each k
+    table = np.random.default_rng(3).standard_normal((9, 200))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
+    for seed in range(2):
+        asked = inputs(9, seed), [[seed]] * 9, [None] * 8 + [some], None, prior
+        for found, expected in zip(decoder.frontier(*asked), reference.frontier(*asked), strict=True):
+            for part, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(part, other, atol=1e-4)
     assert all(one.replays is not None and one.replays.captured for one in replaying)
 
 
@@ -168,7 +177,7 @@ def test_what_is_captured_is_dropped_when_weights_move(replaying: list[search.De
         for weight in model.parameters():
             weight.data = weight.data * 1.5
     found = decoder.search(inputs(6))
-    same(found, Decoder(Seq2SeqGenerator(model), index, beams=3).search(inputs(6)))
+    same(found, Decoder(plain(model), index, beams=3).search(inputs(6)))
     assert [f.score for f in found[0]] != [f.score for f in before[0]]
 
 
@@ -183,7 +192,7 @@ def test_weights_that_are_written_to_are_heeded(replaying: list[search.DeviceSte
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5)
-    same(decoder.search(inputs(6)), Decoder(Seq2SeqGenerator(model), index, beams=3).search(inputs(6)))
+    same(decoder.search(inputs(6)), Decoder(plain(model), index, beams=3).search(inputs(6)))
     assert replays.captured == captured
 
 
@@ -195,24 +204,34 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quickly")
-@pytest.mark.parametrize(("mode", "longest", "rooms"), [("renormalized", 12, 2), ("full", 7, 1)])
-def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: int, rooms: int) -> None:
+@pytest.mark.parametrize(
+    ("make", "mode", "longest", "rooms"),
+    [(one_layer, "renormalized", 12, 2), (one_layer, "full", 7, 1), (small_llama, "renormalized", 7, 1)],
+)
+def test_a_compiled_step_finds_what_the_plain_search_finds(
+    make: Any, mode: Any, longest: int, rooms: int
+) -> None:
     """In whole graphs, or compiling fails. With filters, more queries than slots and the other way round; and
     once all sizes have come, no search compiles anything."""
     index = index_of(longest, tokens=5)
     how: Any = {"beams": 4, "mode": mode, "early_stop": False}
-    plain = Decoder(Seq2SeqGenerator(one_layer()), index, **how)
-    decoder = DeviceDecoder(trees(one_layer()), index, slots=4, compiled=True, **how)
+    reference = Decoder(plain(make()), index, **how)
+    decoder = DeviceDecoder(trees(make()), index, slots=4, compiled=True, **how)
     half = Subset(index.rows, np.arange(0, 200, 2))
     before = counters["stats"]["unique_graphs"]
     asked: Any = {"exclude": [[1]] * 6, "subsets": [half, *[None] * 5]}
-    same(decoder.search(inputs(6), **asked), plain.search(inputs(6), **asked))
+    if make is small_llama:
+        asked["prior"] = Prior(
+            (WeightedPrior(lambda numbers: np.arange(200.0)[None] / (10 + numbers[:, None]), 1.0),)
+        )
+    same(decoder.search(inputs(6), **asked), reference.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._compiled_step is not None
-    assert decoder._compiled_step[-1].board.session._capacity == 1 + 4 * 8 * rooms  # it has grown, or not
+    session: Any = decoder._compiled_step[-1].board.session
+    assert session._capacity == session._first + 4 * 8 * rooms  # it has grown, or not
     assert rooms + 1 <= graphs - before <= rooms + 2  # candidates: 4 or 16
     for count, what in ((9, {}), (2, {"exclude": [[3], [4]]})):
-        same(decoder.search(inputs(count, 7), **what), plain.search(inputs(count, 7), **what))
+        same(decoder.search(inputs(count, 7), **what), reference.search(inputs(count, 7), **what))
     assert counters["stats"]["unique_graphs"] == graphs
 
 
@@ -220,12 +239,12 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: i
 def test_more_sizes_may_be_compiled_than_torch_allows() -> None:
     """Its limit is eight of a function in a process; here it is one, for time."""
     index = index_of(longest=3, tokens=5)
-    plain = Decoder(Seq2SeqGenerator(one_layer()), index, beams=2)
+    reference = Decoder(plain(one_layer()), index, beams=2)
     with torch._dynamo.config.patch(recompile_limit=1):
         for slots in (1, 2, 3):
             decoder = DeviceDecoder(trees(one_layer()), index, beams=2, slots=slots, compiled=True)
             decoder.step(slots, 2, 6).write = search.write  # only the other one is compiled, for time
-            same(decoder.search(inputs(2)), plain.search(inputs(2)))
+            same(decoder.search(inputs(2)), reference.search(inputs(2)))
 
 
 def test_a_step_can_be_made_into_kernels() -> None:
@@ -233,7 +252,7 @@ def test_a_step_can_be_made_into_kernels() -> None:
     torch._dynamo.reset()
     index = index_of(longest=6)
     decoder = DeviceDecoder(trees(one_layer()), index, beams=3, slots=4, compiled=True)
-    expected = Decoder(Seq2SeqGenerator(one_layer()), index, beams=3).search(inputs(5))
+    expected = Decoder(plain(one_layer()), index, beams=3).search(inputs(5))
     found, codes = run_and_get_code(lambda: decoder.search(inputs(5)))
     same(found, expected)
     [model] = [code for code in codes if "scaled_dot_product" in code]
@@ -250,11 +269,11 @@ def test_a_step_can_be_made_into_kernels() -> None:
 def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
     index = index_of(longest=30, tokens=5)
     how: Any = {"beams": 4, "mode": mode, "early_stop": False}
-    plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, **how)
+    reference = Decoder(plain(small_t5(0, scale=2.0)), index, **how)
     decoder = DeviceDecoder(trees(small_t5(0, scale=2.0).to("cuda")), index, slots=3, compiled=True, **how)
     for seed in range(3):
         asked: Any = {"exclude": [[seed]] * 9}
-        expected, found = plain.search(inputs(9, seed), **asked), decoder.search(inputs(9, seed), **asked)
+        expected, found = reference.search(inputs(9, seed), **asked), decoder.search(inputs(9, seed), **asked)
         for some, others in zip(found, expected, strict=True):
             assert [f.score for f in some] == pytest.approx([f.score for f in others], abs=1e-3)
     assert decoder._compiled_step is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
 from transformers import MistralConfig, MistralForCausalLM
 
-from grls.decode import Decoder, FastDecoder
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models.base import cache_argument
@@ -52,9 +52,10 @@ class Naive:
         return self.all.logsumexp(-1).numpy()
 
 
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
 @settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_the_fast_search_finds_what_the_naive_one_finds(data: Any) -> None:
+@given(data=st.data())
+def test_the_fast_search_finds_what_the_naive_one_finds(kind: Any, data: Any) -> None:
     token = st.integers(3, VOCABULARY - 1)
     name = data.draw(st.sampled_from(sorted(MODELS)))
     prompt = data.draw(st.lists(token, max_size=5))
@@ -65,7 +66,7 @@ def test_the_fast_search_finds_what_the_naive_one_finds(data: Any) -> None:
     index = index_sequences([np.array([*row, END]) for row in rows], END)
     naive: Any = Naive(MODELS[name], prompt)
     plain = Decoder(naive, index, 3, mode)
-    fast = FastDecoder(plant_causal(MODELS[name], prompt), index, 3, mode, slots=2)
+    fast = kind(plant_causal(MODELS[name], prompt), index, 3, mode, slots=2)
     for expected, found in zip(plain.search(inputs), fast.search(inputs), strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-3)
         assert {f.passage for f in found if f.score > found[-1].score + 1e-2} == {
@@ -160,10 +161,13 @@ def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:
     assert [cache_argument(model) for model in (Before(), Since())] == ["past_key_values", "cache"]
 
 
+@pytest.mark.parametrize("grid", [False, True])
 @settings(max_examples=20, deadline=None)
-@given(st.data())
-@torch.no_grad()
-def test_an_input_that_continues_others_gets_the_logits_of_one_that_is_read_anew(data: Any) -> None:
+@given(data=st.data())
+@torch.inference_mode()
+def test_an_input_that_continues_others_gets_the_logits_of_one_that_is_read_anew(
+    grid: bool, data: Any
+) -> None:
     name = data.draw(st.sampled_from(sorted(MODELS)))
     prompt = data.draw(st.sampled_from([[], [7, 8, 9]]))
     token = st.integers(3, VOCABULARY - 1)
@@ -172,16 +176,23 @@ def test_an_input_that_continues_others_gets_the_logits_of_one_that_is_read_anew
     for _ in range(4):
         begun = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
         rows = [[*first, *data.draw(st.lists(token, max_size=4)), data.draw(token)] for first in begun]
-        session = trees.open_trees(len(rows) + 1, 30)
-        slots = np.arange(1, len(rows) + 1)
+        count = len(rows) + 1
+        session: Any = trees.open_grid(count, 1, 30) if grid else trees.open_trees(count, 30)
+        slots = np.arange(1, count)
         nodes = session.load(slots, rows)
         for hidden, row in zip(session._hidden, rows, strict=True):
             expected = trees.model(input_ids=torch.tensor([[*prompt, *row]])).logits[0, -1]
             assert torch.allclose(trees.head.all(hidden), expected, atol=1e-4)
-        session.feed(Branches(slots, nodes, np.ones_like(slots), np.full(len(slots), 5)))
-        for hidden, row in zip(session._hidden, rows, strict=True):
+        if grid:
+            room, same = session.room(), torch.zeros((count, 1), dtype=torch.long)
+            with session.attending():
+                logits = session.write(same, same + 5, room)[1:, 0]
+        else:
+            session.feed(Branches(slots, nodes, np.ones_like(slots), np.full(len(slots), 5)))
+            logits = session.every()
+        for found, row in zip(logits, rows, strict=True):
             expected = trees.model(input_ids=torch.tensor([[*prompt, *row, 5]])).logits[0, -1]
-            assert torch.allclose(trees.head.all(hidden), expected, atol=1e-4)
+            assert torch.allclose(found, expected, atol=1e-4)
         known += rows
 
 

@@ -111,9 +111,7 @@ def test_every_precision_opens_and_finds(
 
 @pytest.mark.parametrize(("case", "message"), [
     ("flat", "another backend than 'array'"),
-    ("added", "grls index update --merge true"),
     ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
-    ("spans", "the generator writes spans of passages"),
 ])  # fmt: skip
 def test_compile_is_refused_where_it_cannot_be_heeded(
     retriever: GenerativeRetriever, case: str, message: str
@@ -121,10 +119,8 @@ def test_compile_is_refused_where_it_cannot_be_heeded(
     backend = "flat" if case == "flat" else "array"
     other = GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, retriever.corpus, Limits(), backend,
-        SearchOptions(compile=True), span_words=3 if case == "spans" else None,
+        SearchOptions(compile=True),
     )  # fmt: skip
-    if case == "added":
-        other.add([Passage("new", "the otter is proud .")])
     if case == "model":
         other.trees = None  # what is found for BART
     raises(ConfigError, message, other.retrieve, QUERIES, 5)
@@ -337,8 +333,6 @@ def test_saved_and_opened_it_finds_the_same(causal: GenerativeRetriever, tmp_pat
 def test_what_cannot_be_done_is_refused(
     causal: GenerativeRetriever, data: Path, llama: Path, tmp_path: Path
 ) -> None:
-    causal.options = SearchOptions(compile=True)
-    raises(ConfigError, "LlamaForCausalLM's decoder cannot be driven", causal.retrieve, queries()[:1], 1)
     raises(ConfigError, "between 1 and 2, got 3", CausalLM(str(llama), layers=3).load)
     assert CausalLM(str(llama), layers=1).load().model.config.num_hidden_layers == 1
     short = write_llama(tmp_path / "short", data, positions=12)

@@ -18,16 +18,18 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Hit, Passage
-from grls.decode import ScoredPassage
+from grls.decode import DeviceDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import index_sequences
 from grls.io.files import read_json, write_json
 from grls.models.load.language import CausalLM
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -37,7 +39,9 @@ from grls.retrieve.generative.span_scores import (
     prior_over_spans,
     ranked,
 )
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource, open_sources
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.spec import read_spec
 
@@ -414,3 +418,30 @@ def test_no_score_or_place_depends_on_k(
     scores = [one.score for one in whole]
     assert scores == sorted(scores, reverse=True)
     assert [ranking(k) for k in range(1, 32)] == [whole[:k] for k in range(1, 32)]
+
+
+@pytest.mark.parametrize("words", [None, 3])
+def test_the_search_for_devices_finds_what_the_fast_one_finds(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, words: int | None
+) -> None:
+    """Of a causal model: alone and with priors, with a filter and an added passage, and ranked by hops."""
+    loaded = CausalLM(str(llama)).load()
+    generator = GenerativeRetriever.assemble(
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(llama.parent / "data"),
+        options=SearchOptions(beams=9), span_words=words,
+    )  # fmt: skip
+    generator.add([Passage("new", "the otter is proud and calm .", "A river")])
+    bm25 = RetrieverPrior(BM25Retriever(generator.corpus))
+    hybrid = HybridRetriever(generator, [WeightedSource(bm25, 1.0), WeightedSource(bm25, -0.2, 3.0)])
+    ranked = RankedHops(hybrid, HopOptions("ranked", max=2, temperature=1.0))
+    some = [name for name in generator.corpus.ids(range(len(generator.corpus))) if name != "otter-calm"]
+    searches = (
+        lambda: found(generator), lambda: found(hybrid), lambda: found(ranked),
+        lambda: [[hit.id for hit in hits] for hits in hybrid.retrieve(queries()[:3], 8, some)],
+    )  # fmt: skip
+    expected = [search() for search in searches]
+    assert generator.searched_by == "fast on cpu"
+    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+    assert generator.searched_by == "device on cpu"
+    assert [search() for search in searches] == expected
+    assert isinstance(generator._decoder[-1], DeviceDecoder)  # type: ignore[index]

@@ -213,8 +213,6 @@ def test_what_cannot_work_is_refused(
             HybridRetriever(generator, [WeightedSource(prior, 1.0)], wrong)
     with pytest.raises(ConfigError, match="k must be at least 1"):
         HybridRetriever(generator, [WeightedSource(prior, 1.0)]).retrieve(QUERIES, 0)
-    with pytest.raises(ConfigError, match="takes no priors"):
-        HybridRetriever(small_retriever(data, compile=True), [WeightedSource(prior, 1.0)])
     other = BM25Retriever(Corpus.from_passages([Passage("x", "another passage")]))
     with pytest.raises(MismatchError, match="bm25 is over"):
         HybridRetriever(generator, [WeightedSource(RetrieverPrior(other), 1.0)])
