@@ -68,7 +68,8 @@ def test_a_request_in_spans(kinds: Path, spans: Any) -> None:
                 assert len(hops) == len([name for name, _ in events(answer.text) if name == "hop"])
             inside = tree(exporter)["search"]
             assert set(inside) == {"hop", "encode"}
-        client.get("/no/such/secret")
+        client.get("/no/such/secret?secret=1", headers={"User-Agent": "secret"})
+        assert "secret" not in "".join(span.to_json() for span in exporter.get_finished_spans())
         assert tree(exporter) == {"none": ["GET unknown"]}
 
 
