@@ -363,7 +363,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-_LOGS = ("grls", "uvicorn", "asyncio", "mcp")
+_LOGS = ("grls", "uvicorn", "asyncio", "mcp", "opentelemetry")
 
 
 def log_lines() -> None:
@@ -373,7 +373,7 @@ def log_lines() -> None:
     for name in _LOGS:
         named = logging.getLogger(name)
         named.handlers, named.propagate = [handler], False
-        quiet = name in ("asyncio", "mcp")  # mcp writes what clients send
+        quiet = name not in ("grls", "uvicorn")  # mcp writes what clients send
         named.setLevel(logging.WARNING if quiet else logging.INFO)
 
 

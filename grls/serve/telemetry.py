@@ -6,6 +6,7 @@ Nothing of this is imported without ``--telemetry``. No span holds a text of a c
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from time import time_ns
 
 from opentelemetry import context, trace
@@ -14,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import grls
-from grls.errors import Option
+from grls.errors import ConfigError, Option
 from grls.io.ending import needing
 from grls.serve.guards import UNKNOWN
 from grls.serve.problems import GONE
@@ -22,22 +23,28 @@ from grls.serve.worker import Trace
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _HEADERS = (b"traceparent", b"tracestate")
+_PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
+_PROTOCOL = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 def otlp_tracer() -> Tracer:
     """A tracer that sends spans by OTLP, as the environment variables ``OTEL_…`` say.
 
     Raises:
-        ConfigError: The extra is missing.
+        ConfigError: The extra is missing, or the protocol is unknown.
     """
+    variable = next((name for name in _PROTOCOL if os.environ.get(name)), "")
+    protocol = os.environ.get(variable) or "http/protobuf"
+    if protocol not in _PROTOCOLS:
+        raise ConfigError(f"{variable}: expected {' or '.join(_PROTOCOLS)}, got {protocol!r}.")
     with needing("telemetry", f"{Option('telemetry', 'otlp')}"):
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
+        sender = import_module(f"opentelemetry.exporter.otlp.proto.{_PROTOCOLS[protocol]}.trace_exporter")
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    service = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "grls")}
+    service = {"service.name": "grls", **OTELResourceDetector().detect().attributes}
     provider = TracerProvider(resource=Resource.create(service))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(sender.OTLPSpanExporter()))
     return provider.get_tracer("grls", grls.__version__)
 
 

@@ -17,7 +17,6 @@ from serve_process import GRLS, started
 from grls.io.files import PartTimer
 from grls.serve.guards import Gate
 from grls.serve.options import OPEN_ACCESS, RequestLimits
-from grls.serve.worker import CallJob, Worker
 
 HALF = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -49,10 +48,12 @@ def test_a_header_has_a_deadline() -> None:
         again = connected(address, WHOLE)  # its second header does not come
         assert again.recv(65536).startswith(b"HTTP/1.1 200")
         again.sendall(HALF)
+        begun = time.monotonic()
         with suppress(OSError):  # it has ended
             for _ in range(20):  # a byte now and then is no header
                 time.sleep(0.1)
                 half.sendall(b"a")
+        assert time.monotonic() - begun < 1.9
         assert [ended(client) for client in (silent, half, again)] == [b"", b"", b""]
         body = connected(address, HALF + b"Content-Length: 2\r\n\r\n")
         time.sleep(0.5)  # a body has the time of the request
@@ -62,7 +63,7 @@ def test_a_header_has_a_deadline() -> None:
 
 
 def test_as_many_connections_as_there_may_be() -> None:
-    limits = RequestLimits(connections=20)
+    limits = RequestLimits(connections=20, header=60)
     with behind_socket(serving_of({"slow": Slow()}, limits)) as address, ExitStack() as opened:
         first = connected(address)
         for _ in range(60):
@@ -115,7 +116,7 @@ def test_searches_that_keep_the_interpreter_do_not_keep_health_waiting(hostile: 
                 begun = time.perf_counter()
                 assert client.get(f"{server.address}/ready", timeout=10).status_code == 200
                 took.append(time.perf_counter() - begun)
-        assert min(took) < 0.2, took
+        assert max(took) < 2, took  # the searches take 6
 
 
 def test_a_request_whose_client_has_gone_is_not_begun_and_who_is_there_at_the_end_is_answered() -> None:
@@ -139,6 +140,7 @@ def test_a_request_whose_client_has_gone_is_not_begun_and_who_is_there_at_the_en
         for _ in range(50):
             connected(address, WHOLE.replace(b"health", b"gone")).close()
         clients += [connected(address, WHOLE) for _ in range(40)]
+        time.sleep(0.3)  # so that the server ends before it has taken more than a few of them
         server.should_exit = True
         go_on.set()
         assert all(ended(client).startswith(b"HTTP/1.1 204") for client in clients)
@@ -156,22 +158,32 @@ def test_a_body_of_two_lengths_ends_the_connection(chunks: bytes) -> None:
         assert ended(connected(address, HALF + long)).startswith(b"HTTP/1.1 400")
 
 
-def test_a_call_ends_with_its_client() -> None:
-    worker, looping = Worker("calls", 9, 9, lambda *_: None), threading.Event()
+@pytest.mark.parametrize(
+    ("path", "body"), [(b"trace", b'{"query": "a"}'), (b"explain", b'{"query": "a", "gold": ["r0"]}')]
+)
+def test_a_call_ends_with_its_client(
+    kinds: Path, monkeypatch: pytest.MonkeyPatch, path: bytes, body: bytes
+) -> None:
+    looping, over = threading.Event(), threading.Event()
 
-    def endless() -> None:
-        while True:
-            with PartTimer("decoder"):
-                looping.set()
-                time.sleep(0.005)
+    def endless(*_: Any, **__: Any) -> None:
+        try:
+            for _ in range(3000):  # 15 seconds
+                with PartTimer("decoder"):
+                    looping.set()
+                    time.sleep(0.005)
+        finally:
+            over.set()
 
-    gone, next_one = CallJob(endless), CallJob(lambda: "done")
-    worker.submit(gone)
-    assert looping.wait(5)
-    worker.submit(next_one)
-    worker.withdraw(gone)
-    assert next_one.future.result(5) == "done"
-    worker.close()
+    monkeypatch.setattr("grls.explain.beams.trace_beam", endless)
+    monkeypatch.setattr("grls.api.searcher.Searcher.explain", endless)
+    head = HALF.replace(b"search", path) + b"Content-Type: application/json\r\n"
+    with behind_socket(serving_of({"one": kinds / "generative"})) as address:
+        client = connected(address, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert looping.wait(5)
+        client.close()
+        assert over.wait(10)
+        assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
 
 
 def test_more_requests_than_there_is_room_for_are_not_read() -> None:

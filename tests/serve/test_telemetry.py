@@ -1,12 +1,17 @@
 """Spans of OpenTelemetry."""
 
+import json
+import logging
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
-from serve_helpers import Slow, client_of, events, serving_of
+from serve_helpers import Slow, behind_socket, client_of, events, serving_of
 
 from grls.cli import main
 
@@ -63,7 +68,8 @@ def test_a_request_in_spans(kinds: Path, spans: Any) -> None:
                 assert len(hops) == len([name for name, _ in events(answer.text) if name == "hop"])
             inside = tree(exporter)["search"]
             assert set(inside) == {"hop", "encode"}
-        client.get("/no/such/secret")
+        client.get("/no/such/secret?secret=1", headers={"User-Agent": "secret"})
+        assert "secret" not in "".join(span.to_json() for span in exporter.get_finished_spans())
         assert tree(exporter) == {"none": ["GET unknown"]}
 
 
@@ -77,12 +83,64 @@ def test_a_request_that_fails_or_goes(spans: Any) -> None:
         assert tree(exporter)["POST /v1/search"] == ["queue", "search"]
 
 
-def test_the_exporter_has_to_be_there(
+def test_a_tool_of_an_agent_in_spans(hostile: Path, spans: Any) -> None:
+    pytest.importorskip("mcp", reason="needs the extra mcp")
+    exporter, tracer = spans
+    call = {"name": "hops", "arguments": {"query": "line", "steps": "fixed", "max": 2}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    headers = {"traceparent": CALLER, "accept": "application/json, text/event-stream"}
+    with behind_socket(serving_of({"one": hostile}, tracer=tracer), tools=True) as address:
+        assert httpx.post(f"{address}/mcp", json=body, headers=headers).status_code == 200
+    assert tree(exporter) == {
+        "caller": ["POST /mcp"],
+        "POST /mcp": ["queue", "search"],
+        "search": ["hop", "hop"],
+    }
+
+
+EXPORTER = "opentelemetry.exporter.otlp.proto.{}.trace_exporter"
+PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+
+
+def test_wrong_exporters(
     hostile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http", None)
-    assert main(["serve", str(hostile), "--telemetry", "otlp"]) == 1
-    assert 'pip install "grls[telemetry]"' in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, EXPORTER.format("http"), None)
+    for protocol, said in (("", 'pip install "grls[telemetry]"'), ("json", f"{PROTOCOL}: expected http/pro")):
+        monkeypatch.setenv(PROTOCOL, protocol)
+        assert main(["serve", str(hostile), "--telemetry", "otlp"]) == 1
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    from grls.serve.telemetry import otlp_tracer
+
+    sent = InMemorySpanExporter()
+    module = SimpleNamespace(OTLPSpanExporter=lambda: sent)
+    monkeypatch.setitem(sys.modules, EXPORTER.format(protocol), module)
+    monkeypatch.setenv(PROTOCOL, {"http": "", "grpc": "grpc"}[protocol])
+    for variable in ({}, {"OTEL_RESOURCE_ATTRIBUTES": "service.name=two"}, {"OTEL_SERVICE_NAME": "three"}):
+        for name, value in variable.items():
+            monkeypatch.setenv(name, value)
+        tracer = otlp_tracer()
+        tracer.start_span("a").end()
+        tracer.span_processor.force_flush()
+    names = [span.resource.attributes["service.name"] for span in sent.get_finished_spans()]
+    assert names == ["grls", "two", "three"]
+
+
+def test_a_collector_that_is_away_is_told_of_in_lines_of_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grls.serve import guards
+
+    for logger in map(logging.getLogger, guards._LOGS):
+        for field in ("handlers", "propagate", "level"):  # which are as before in the end
+            monkeypatch.setattr(logger, field, getattr(logger, field))
+    guards.log_lines()
+    logging.getLogger("opentelemetry.exporter").warning("away")
+    assert json.loads(capsys.readouterr().err)["event"] == "away"
 
 
 def test_spans_are_sent(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:

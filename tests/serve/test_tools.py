@@ -412,7 +412,10 @@ def test_over_http(tmp_path: Path) -> None:
         assert "k: expected a whole number (at least 1), got NaN." in said["content"][0]["text"]
     own = serving_of({"hostile": tmp_path / "one"})
     with behind_socket(own, AccessOptions(keys=str(tmp_path / "keys")), tools=True) as address:
-        assert httpx.post(f"{address}/mcp", json={}).status_code == 401
+        refused = httpx.post(f"{address}/mcp", json={})
+        assert refused.status_code == 401
+        (known,) = re.findall('resource_metadata="(.*)"', refused.headers["www-authenticate"])
+        assert httpx.get(known).json()["resource"] == f"{address}/mcp"
 
 
 @pytest.mark.parametrize(

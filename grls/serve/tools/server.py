@@ -198,7 +198,7 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
         content = [TextContent(type="text", text=text)]
         return CallToolResult(content=content, structured_content=structured, is_error=failed)
 
-    return Server(
+    server = Server(
         "grls",
         version=grls.__version__,
         instructions=instructions(names),
@@ -206,6 +206,8 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    server.middleware.clear()  # spans of its own, with names that clients give, around those of the job
+    return server
 
 
 async def _answer(
