@@ -24,7 +24,6 @@ from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
-from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
