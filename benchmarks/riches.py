@@ -120,7 +120,7 @@ def model_clock() -> Iterator[dict[str, float]]:
         return run
 
     watched: tuple[tuple[Any, str], ...] = (
-        (CausalTrees, "forward"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
+        (CausalTrees, "run"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
         (search, "_normalizer"),
     )  # fmt: skip
     before = [getattr(owner, name) for owner, name in watched]

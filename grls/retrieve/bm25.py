@@ -60,7 +60,9 @@ class BM25Retriever:
 
     Args:
         corpus: The passages.
-        k1, b, method: See :class:`~grls.retrieve.bm25_options.BM25Options`.
+        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`, like the next two.
+        b: Length normalization.
+        method: The variant of BM25.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:

@@ -237,7 +237,7 @@ class NodeMasses(Masses):
             return 0.0
         places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
         spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
-        return (-self.weights.clamp(max=0.0) * spans).sum(0)
+        return (-self.weights * spans).masked_fill(self.weights >= 0, 0.0).sum(0)
 
     def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # type: ignore[override]  # noqa: D102
         logs = self.logs[:, slots]

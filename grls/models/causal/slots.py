@@ -347,7 +347,9 @@ class CausalGridSession(GridMemory, _Reading):
         with self._model.head.catch() as caught:
             self._model.model(
                 input_ids=self._tensor(ids),
-                position_ids=self._tensor(first - held + counts[:, None] + rows.T),
+                position_ids=self._tensor(
+                    first - held + counts[:, None] + np.minimum(rows.T, rest[:, None] - 1)
+                ),
                 attention_mask=mask,
                 use_cache=True,
                 **{self._model.cache_name: cache},
@@ -357,6 +359,7 @@ class CausalGridSession(GridMemory, _Reading):
         chosen = self._tensor(owners), self._tensor(first - counts[owners] + within)
         into = self._tensor(slots[owners]), self._tensor(self._first - lengths[owners] + within)
         parts = []
+        self._model.heads = cache.read[0].keys.shape[1]
         for layer, pair in enumerate(cache.read):
             new = [every.transpose(1, 2)[chosen].flatten(1) for every in pair]
             if layer == len(self._own):
