@@ -219,18 +219,17 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(
     decoder = DeviceDecoder(trees(make()), index, slots=4, compiled=True, **how)
     half = Subset(index.rows, np.arange(0, 200, 2))
     before = counters["stats"]["unique_graphs"]
-    asked: Any = {"exclude": [[1]] * 6, "subsets": [half, *[None] * 5]}
-    if make is small_llama:
-        asked["prior"] = Prior(
-            (WeightedPrior(lambda numbers: np.arange(200.0)[None] / (10 + numbers[:, None]), 1.0),)
-        )
-    same(decoder.search(inputs(6), **asked), reference.search(inputs(6), **asked))
+    prior = Prior((WeightedPrior(lambda numbers: np.arange(200.0)[None] / (10 + numbers[:, None]), 1.0),))
+    asked: Any = {"prior": prior} if make is small_llama else {}
+    scope: Any = {"exclude": [[1]] * 6, "subsets": [half, *[None] * 5]}
+    same(decoder.search(inputs(6), **scope, **asked), reference.search(inputs(6), **scope, **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._compiled_step is not None
     session: Any = decoder._compiled_step[-1].board.session
     assert session._capacity == session._first + 4 * 8 * rooms  # it has grown, or not
     assert rooms + 1 <= graphs - before <= rooms + 2  # candidates: 4 or 16
     for count, what in ((9, {}), (2, {"exclude": [[3], [4]]})):
+        what |= asked
         same(decoder.search(inputs(count, 7), **what), reference.search(inputs(count, 7), **what))
     assert counters["stats"]["unique_graphs"] == graphs
 
