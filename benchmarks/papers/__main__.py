@@ -174,7 +174,8 @@ class Runner:
         shown = shlex.join(["python", *words] if words[0] == "-m" else command)
         output = next((Path(v) for n, v in itertools.pairwise(words) if n in ("--output", "--out")), None)
         there = output is not None and (output.exists() or any(output.parent.glob(f"{output.name}.*")))
-        if there and (words[0] == "prepare" or shown in self.done):
+        is_data = words[0] == "prepare" and "--out" in words  # written as a whole; other files grow
+        if there and (is_data or shown in self.done):
             print(f"# done: {shown}", flush=True)
             return
         print(shown, flush=True)

@@ -14,7 +14,7 @@ from grls.api.searcher import filter_of
 from grls.data.filters import Filter
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
@@ -214,6 +214,8 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
         options = stored
     most = hops.max or min(options.count, limits.hops)
     check_limit(f"{Option('hops.max')}", most, limits.hops)
+    if hops.max and options.onward == UNLABELLED:  # of hops without a number
+        options = replace(options, onward=None)
     return replace(options, max=most) if hops.max or most < options.count else options
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def test_it_searches_what_it_gets(corpus: Any) -> None:
     hits = bm25.search("what do otters eat ?", k=2)
     assert [(hit.id, hit.text) for hit in hits] == [("0", TEXTS[0]), ("2", TEXTS[2])]
     assert isinstance(bm25, grls.Searcher)
+
+
+def test_a_text_of_an_enumeration_is_its_value() -> None:
+    class Text(str, Enum):  # noqa: UP042  its str() is its name
+        ONE = "london calling"
+
+    assert grls.BM25([Text.ONE]).search("london")[0].text == "london calling"
 
 
 def test_its_folder_goes_with_it(place: Path) -> None:

@@ -58,6 +58,15 @@ def test_every_command_of_every_config_exists(monkeypatch: pytest.MonkeyPatch) -
             assert grls(words) == 0, words
 
 
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_two_commands_write_the_same(name: str, small: bool) -> None:
+    """A run beside its model's folder made the training run again at each call."""
+    lines = list(dict.fromkeys(Study.read(name, small).lines()))
+    outputs = [words[words.index("--output") + 1] for words in map(shlex.split, lines) if "--output" in words]
+    assert len(set(outputs)) == len(outputs)
+
+
 def test_every_table_has_its_form() -> None:
     for name in NAMES:
         for study in (Study.read(name), Study.read(name, small=True)):

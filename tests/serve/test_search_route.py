@@ -75,7 +75,7 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
 
 def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClient) -> None:
     """``steps`` and ``max`` had replaced the temperature, the biases and all that ``grls tune`` finds."""
-    from grls.retrieve.hops.options import HopOptions
+    from grls.retrieve.hops.options import UNLABELLED, HopOptions
     from grls.serve.bodies import HopsBody
     from grls.serve.options import RequestLimits
     from grls.serve.serving import hop_options
@@ -89,6 +89,8 @@ def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClie
     assert hop_options(HopsBody(max=2), limits, stored) == replace(stored, max=2)
     assert hop_options(HopsBody(max=2), limits, None) == HopOptions("fixed", max=2)
     assert hop_options(HopsBody(steps="ranked"), limits, None) == HopOptions("ranked", max=3)
+    unlabelled = HopOptions("ranked", max=2, onward=UNLABELLED)
+    assert hop_options(HopsBody(max=3), limits, unlabelled) == HopOptions("ranked", max=3)
     assert hop_options(HopsBody(steps="ranked"), RequestLimits(hops=4), None) == HopOptions("ranked")
     version = client.app.state.serving.find("hops").version  # type: ignore[attr-defined]
     own = version.retriever(None)

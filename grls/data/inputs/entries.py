@@ -176,7 +176,7 @@ def entry_parts(
         DataError: It has no text, or something else is wrong with it.
     """
     if isinstance(content, str):
-        return None if key is None else id_text(key, label, form.source), str(content), {}
+        return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
     fields: Any = content._asdict() if isinstance(content, form.type) else content
     if not isinstance(fields, Mapping):
         raise DataError(
