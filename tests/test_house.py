@@ -29,7 +29,7 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(73_070, 66_000),
+    "lines of grls": Bound(73_080, 66_000),
     "modules of grls": Bound(360, 360),
     "lines of tests": Bound(53_215, 48_000),
     "functions": Bound(3_802, 3_600),

@@ -116,6 +116,8 @@ class JoinedRun(SlotRun):
                 return
             new = [query for query in new if not self.alone(query)]
             if not new:
+                if (self.queries >= 0).any():  # they go on before more are answered alone
+                    return
                 continue
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):

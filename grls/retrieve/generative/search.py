@@ -369,7 +369,9 @@ class DecodedPassages:
 
     def joining_decoder(self) -> FastDecoder | DeviceDecoder | None:
         """The search that queries can join; None: they cannot (:attr:`takes_queries`)."""
-        return self._slot_decoder(self.trees, 1) if self.trees is not None and self.takes_queries else None
+        if self.trees is None or not self.takes_queries:
+            return None
+        return self._slot_decoder(self.trees, 1 if self.spans is not None else max(1, self.options.rescore))
 
     @property
     def searched_by(self) -> str:
