@@ -1,7 +1,7 @@
 """The kinds of miss of arXiv 2204.13596 (appendix A.12, on HotpotQA), told by titles.
 
-A query with n gold passages is a miss if its first n retrieved passages are not these. Its kind is the first
-that holds of:
+A query with n gold passages is a miss if its first n retrieved passages are not these (of several accepted
+paths, those of the nearest). Its kind is the first that holds of:
 
 =========================== =================================================================================
 ``miss_later_hop``          the first gold passage was found (any one, where their order is free)
@@ -72,7 +72,7 @@ def miss_kinds(
         DataError: A passage is not in the corpus.
     """
     cases = [
-        (query.text, list(dict.fromkeys(path.paths[0])), ids, path.any_order)
+        (query.text, _nearest(path.paths, ids), ids, path.any_order)
         for query, ids, path in zip(queries, retrieved, paths, strict=True)
         if path is not None and len({*path.paths[0]}) > 1
     ]
@@ -82,6 +82,12 @@ def miss_kinds(
         return None
     counts = Counter(miss_kind(text, gold, ids, titles, free) for text, gold, ids, free in cases)
     return {**{kind: counts[kind] / len(cases) for kind in KINDS}, "queries": len(cases)}
+
+
+def _nearest(paths: Sequence[Sequence[str]], retrieved: Sequence[str]) -> list[str]:
+    """The accepted path of which the first passages hold the largest share."""
+    golds = [list(dict.fromkeys(path)) for path in paths]
+    return max(golds, key=lambda gold: len({*gold}.intersection(retrieved[: len(gold)])) / len(gold))
 
 
 def _bare(title: str) -> str:

@@ -32,7 +32,7 @@ from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics.path_match import Accepted
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.evaluation.misses import KINDS
+from grls.evaluation.misses import KINDS, miss_kinds
 from grls.evaluation.price import format_price, price_of_end, price_of_run, runs_without_end
 from grls.evaluation.significance import compare_runs
 from grls.runs.portions import RunInfo, fingerprint_queries, info_file, read_info, write_info
@@ -192,6 +192,9 @@ def test_what_kind_of_miss(hits, free, kind, tmp_path):
     assert kind is None or f"{kind.replace('_', ' '):<22}   100.0" in format_report(report)
     bare = Corpus.from_passages([Passage(name, "text") for name in titles])
     assert "misses" not in evaluate_results(run, queries, qrels, bare)
+    either = miss_kinds(queries[:1], [hits], [Accepted([["x", "y"], ["a", "b"]], free)], corpus)
+    assert either is not None
+    assert (sum(either[name] for name in KINDS) == 0) == (kind is None or hits[:2] == ["x", "y"])
 
 
 def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tmp_path):
