@@ -71,23 +71,18 @@ def miss_kinds(
     Raises:
         DataError: A passage is not in the corpus.
     """
-    cases = [
-        (query.text, _nearest(path.paths, ids), ids, path.any_order)
-        for query, ids, path in zip(queries, retrieved, paths, strict=True)
-        if path is not None and len({*path.paths[0]}) > 1
-    ]
+    cases = []
+    for query, ids, path in zip(queries, retrieved, paths, strict=True):
+        if path is not None and len({*path.paths[0]}) > 1:
+            golds = [list(dict.fromkeys(gold)) for gold in path.paths]
+            shares = [len({*gold}.intersection(ids[: len(gold)])) / len(gold) for gold in golds]
+            cases.append((query.text, golds[shares.index(max(shares))], ids, path.any_order))
     names = {name for _, gold, ids, _ in cases for name in (*gold, *ids[: len(gold)])}
     titles = {name: passage.title for name, passage in find_passages(corpus, names).items()}
     if not cases or not all(titles[name] for _, gold, _, _ in cases for name in gold):
         return None
     counts = Counter(miss_kind(text, gold, ids, titles, free) for text, gold, ids, free in cases)
     return {**{kind: counts[kind] / len(cases) for kind in KINDS}, "queries": len(cases)}
-
-
-def _nearest(paths: Sequence[Sequence[str]], retrieved: Sequence[str]) -> list[str]:
-    """The accepted path of which the first passages hold the largest share."""
-    golds = [list(dict.fromkeys(path)) for path in paths]
-    return max(golds, key=lambda gold: len({*gold}.intersection(retrieved[: len(gold)])) / len(gold))
 
 
 def _bare(title: str) -> str:
