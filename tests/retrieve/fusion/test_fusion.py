@@ -1,8 +1,12 @@
 """Fusion: known values, the naive loop, ranx; ensembles, runs in memory, and where a ranking is cut."""
 
 import itertools
+import json
 import math
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -145,18 +149,26 @@ def test_sums_of_equal_terms_tie_in_any_order():
     assert ids(rrf(terms[::-1], (1, 1))) == ["y", "x"]
 
 
-def ranx_fuse(cases):
-    """ranx as plain Python: compiled, its first call takes minutes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("numba.config.DISABLE_JIT", True)
-        import ranx
+RANX = """
+import json, sys
+import ranx
+for runs, norm, method, weights in json.load(sys.stdin):
+    params = {"weights": weights} if method == "wsum" else {}
+    fused = ranx.fuse([ranx.Run(run) for run in runs], norm=norm, method=method, params=params)
+    print(json.dumps({q: {p: float(s) for p, s in hits.items()} for q, hits in fused.run.items()}))
+"""
 
-        made = []
-        for runs, norm, method, weights in cases:
-            params = {"weights": weights} if method == "wsum" else {}
-            fused = ranx.fuse([ranx.Run(run) for run in runs], norm=norm, method=method, params=params)
-            made.append({q: {p: float(s) for p, s in hits.items()} for q, hits in fused.run.items()})
-        return made
+
+def ranx_fuse(cases):
+    """ranx as plain Python: compiled, its first call takes minutes.
+
+    In a process of its own: if something has loaded ranx or numba before, half of it is compiled.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", RANX], input=json.dumps(cases), env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_scores_agree_with_ranx():
