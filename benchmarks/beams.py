@@ -16,7 +16,7 @@ import torch
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table
-from benchmarks.decode import random_inputs, t5_small
+from benchmarks.decode import random_inputs, random_t5
 from benchmarks.riches import smollm2
 from benchmarks.static import fixed_length_index, random_ids
 from grls.decode import FastDecoder
@@ -51,7 +51,7 @@ def main(
     print(machine())
     index = fixed_length_index(random_ids(count, LENGTH, VOCABULARY))
     model: TreeGenerator | None
-    model = plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(t5_small(32_128)))
+    model = plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(random_t5()))
     assert model is not None
     rows = []
     for length in inputs:

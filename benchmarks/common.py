@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,9 +82,11 @@ def machine() -> str:
     )
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a Markdown table, aligned for a terminal."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table, aligned for a terminal; the rows of an iterator as they come."""
+    known = rows if isinstance(rows, Sequence) else ()
+    widths = [max(len(row[i]) for row in [header, *known]) for i in range(len(header))]
     print(f"\n{title}\n")
-    for row in [header, ["-" * width for width in widths], *rows]:
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+    for row in itertools.chain([header, ["-" * width for width in widths]], rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("| " + " | ".join(cells) + " |", flush=True)

@@ -24,7 +24,7 @@ import torch
 from jsonargparse import auto_cli
 
 from benchmarks.common import END, machine, median_seconds, print_table, synthetic_passages
-from benchmarks.decode import BATCH, random_inputs, t5_small
+from benchmarks.decode import BATCH, random_inputs, random_t5
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, Seq2SeqTreeSession, plant
@@ -131,7 +131,7 @@ def main(
         length: Tokens of a model input.
     """
     print(machine())
-    model = t5_small(32_128)
+    model = random_t5()
     trees = plant(Seq2SeqGenerator(model))
     if trees is None:
         raise SystemExit("error: the model cannot be driven as trees; nothing to measure.")

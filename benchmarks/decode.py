@@ -61,11 +61,16 @@ class Setting(NamedTuple):
     length: int
 
 
-def t5_small(vocabulary: int) -> Any:
-    """A random T5 of t5-small's shape."""
+T5_SHAPES = {"small": (512, 2048, 6, 8), "base": (768, 3072, 12, 12), "large": (1024, 4096, 24, 16)}
+"""Widths of the model and of its feed-forward layers, layers, and heads of T5 (arXiv 1910.10683)."""
+
+
+def random_t5(vocabulary: int = 32_128, shape: str = "small") -> Any:
+    """A random T5 of one of the published shapes."""
     torch.manual_seed(0)
+    width, inner, layers, heads = T5_SHAPES[shape]
     config = T5Config(
-        vocab_size=vocabulary, d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8,
+        vocab_size=vocabulary, d_model=width, d_kv=64, d_ff=inner, num_layers=layers, num_heads=heads,
         pad_token_id=PAD, eos_token_id=END,
     )  # fmt: skip
     config.decoder_start_token_id = PAD
@@ -231,7 +236,7 @@ def main(
     many = synthetic_passages(long, 80, seed=1) if long else []
     table = []
     for precision in precisions:
-        model = t5_small(32_128).to(getattr(torch, precision))
+        model = random_t5().to(getattr(torch, precision))
         setting = Setting(model, precision, batches, rival_batches, repeats, input_length)
         table.append(compare(setting, "short", few))
         if many:

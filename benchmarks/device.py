@@ -2,19 +2,21 @@
 
     python -m benchmarks.device
 
-Models are random. The first table has t5-small's shape, on 80-token passages, in float32. ``generate`` is
-transformers' constrained beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is
-the search of the retrievers on a GPU (:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the
-model on the GPU. The second table has causal models of the shapes of SmolLM2-135M and SmolLM2-1.7B in
-bfloat16, whose inputs are contexts of so many tokens, on ids of eight tokens out of 2,048; one query at a
-time (p50, p99) and several together (queries a second); ``generate`` runs beside beam 10 on the smallest
-corpus. Time of a query: prefill and all steps. The constraint is everything except encoder, decoder and head:
-the time of a search, minus the time of loading queries, minus the time of the model's part of the same steps,
-run alone afterwards (compiled and replayed as a CUDA graph with ``--compiled true``). Compiling takes minutes
-a row; ``--batches [64] --beams [10]`` prints only one row of the first table, ``--shapes []`` leaves out the
-second. Targets: at batch 64 and beam 10 at least 20 times ``generate`` and a constraint of at most 2 % of a
-step; causal, at beam 10 at least 30 times ``generate``, and with 1.7 B parameters a constraint of at most
-0.25 % and beam 256 at context 1,000 in 17.6 ms (NVIDIA's SID-GR on an H100, without an item tree).
+Models are random. The first table has the shapes of t5-small, t5-base and t5-large, on 80-token passages, in
+float32. ``generate`` is transformers' constrained beam search with its best settings, as in
+:mod:`benchmarks.decode`, for at most 640 beams together, since each asks Python for its next tokens at each
+step; ``device`` is the search of the retrievers on a GPU (:mod:`grls.decode.gpu.search`), ``fast`` the search
+for CPUs with the model on the GPU. The second table has causal models of the shapes of SmolLM2-135M and
+SmolLM2-1.7B in bfloat16, whose inputs are contexts of so many tokens, on ids of eight tokens out of 2,048;
+one query at a time (p50, p99) and several together (queries a second); ``generate`` runs beside beam 10 on
+the smallest corpus. Time of a query: prefill and all steps. The constraint is everything except encoder,
+decoder and head: the time of a search, minus the time of loading queries, minus the time of the model's part
+of the same steps, run alone afterwards (compiled and replayed as a CUDA graph with ``--compiled true``).
+Compiling takes minutes a row; ``--t5 [small] --batches [64] --beams [10]`` prints only one row of the first
+table, ``--shapes []`` leaves out the second. Targets: at batch 64 and beam 10 at least 20 times ``generate``
+and a constraint of at most 2 % of a step; causal, at beam 10 at least 30 times ``generate``, and with 1.7 B
+parameters a constraint of at most 0.25 % and beam 256 at context 1,000 in 17.6 ms (NVIDIA's SID-GR on an
+H100, without an item tree).
 
 Without a GPU, ``--device cpu`` shows that the benchmark runs; the figures then mean nothing.
 """
@@ -36,10 +38,11 @@ from jsonargparse import auto_cli
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
-from benchmarks.decode import generate, random_inputs, t5_small
+from benchmarks.decode import generate, random_inputs, random_t5
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
 from grls.decode.gpu.search import CudaGraphs, DeviceStep, Replays
+from grls.errors import out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences
 from grls.index.rows import Rows
@@ -50,6 +53,8 @@ from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 LONG = 80
 _TIMES = 3
 TARGETS = {(64, 10): (20, 2.0)}
+_RIVAL = 640
+"""The most beams together for which ``generate`` is measured."""
 
 
 def wait(device: str) -> None:
@@ -202,7 +207,8 @@ def causal_rows(
     trees = plant_causal(model)
     smallest = min(indexes, key=len)
     trie = nested_dict_trie([smallest.tokens(n).tolist() for n in range(len(smallest))])
-    for context, index, width in itertools.product(contexts, indexes, beams):
+
+    def row(context: int, index: ArrayIndex, width: int) -> list[str]:
         inputs = random_inputs(queries, context)
         if device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats(device)
@@ -225,12 +231,16 @@ def causal_rows(
             rival = f"{1000 * took / statistics.median(spent):.1f} (>= 30)"
         large = shape == "1.7b"
         fast = " (<= 17.6)" if large and (context, width) == (1000, 256) else ""
-        yield [
+        return [
             shape, f"{len(index):,}", f"{context:,}", str(width), f"{len(inputs) / together:.1f}",
             f"{np.percentile(spent, 50):.1f}{fast}", f"{np.percentile(spent, 99):.1f}",
             f"{steps.milliseconds:.2f}", f"{steps.constraint:.2f}" + (" (<= 0.25)" if large else ""),
             f"{memory:.1f}", rival,
         ]  # fmt: skip
+
+    for context, index, width in itertools.product(contexts, indexes, beams):
+        settings = [shape, f"{len(index):,}", f"{context:,}", str(width)]
+        yield tried(partial(row, context, index, width), settings, 11)
 
 
 def waited(decoder: DeviceDecoder, inputs: list[list[int]], device: str) -> None:
@@ -239,13 +249,27 @@ def waited(decoder: DeviceDecoder, inputs: list[list[int]], device: str) -> None
     wait(device)
 
 
+def tried(row: Callable[[], list[str]], settings: Sequence[str], columns: int) -> list[str]:
+    """A row of a table, or one that says that the memory of the device did not suffice."""
+    try:
+        return row()
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return [*settings, "out of memory", *["-"] * (columns - len(settings) - 1)]
+
+
 def main(
     device: str = "cuda",
     passages: int = 100_000,
+    t5: tuple[str, ...] = ("small", "base", "large"),
     batches: tuple[int, ...] = (1, 8, 64),
-    beams: tuple[int, ...] = (1, 5, 10),
-    rounds: int = 4,
-    repeats: int = 5,
+    beams: tuple[int, ...] = (1, 10, 50, 256),
+    rounds: int = 2,
+    repeats: int = 3,
     input_length: int = 24,
     compiled: bool = False,
     shapes: tuple[str, ...] = ("135m", "1.7b"),
@@ -260,6 +284,7 @@ def main(
     Args:
         device: Device of the model.
         passages: Number of 80-token passages.
+        t5: Shapes of T5 (:data:`benchmarks.decode.T5_SHAPES`).
         batches: Batch sizes: queries in flight.
         beams: Beam widths.
         rounds: Batches of queries for our decoders.
@@ -279,67 +304,70 @@ def main(
         )
     print(machine())
     torch.set_float32_matmul_precision("highest")
-    if batches:
-        encoder_decoder(device, passages, batches, beams, rounds, repeats, input_length, compiled)
+    if t5:
+        print_table(
+            f"{passages:,} x {LONG} tokens, T5's shapes, random weights, renormalized, queries a second",
+            ["model", "batch", "beams", "generate", "fast", "device", "device / generate", "ms a step",
+             "constraint, % of the model", "equal top-1"],
+            t5_rows(t5, device, passages, batches, beams, rounds, repeats, input_length, compiled),
+        )  # fmt: skip
     indexes = [random_ids(count) for count in corpora] if shapes else []
     for shape in shapes:
         print_table(
             f"{shape} shape, random weights, bfloat16, ids of {_LENGTH} tokens, renormalized",
             ["model", "ids", "context", "beams", "queries/s", "p50, ms", "p99, ms", "ms a step",
              "constraint, % of the model", "memory, GiB", "generate / device"],
-            [*causal_rows(shape, device, indexes, contexts, causal_beams, causal_batch, queries, compiled)],
+            causal_rows(shape, device, indexes, contexts, causal_beams, causal_batch, queries, compiled),
         )  # fmt: skip
 
 
-def encoder_decoder(
-    device: str, passages: int, batches: Sequence[int], beams: Sequence[int], rounds: int, repeats: int,
-    input_length: int, compiled: bool,
-) -> None:  # fmt: skip
-    """Print the table of t5-small's shape."""
+def t5_rows(
+    shapes: Sequence[str], device: str, passages: int, batches: Sequence[int], beams: Sequence[int],
+    rounds: int, repeats: int, input_length: int, compiled: bool,
+) -> Iterator[list[str]]:  # fmt: skip
+    """The rows of T5's shapes."""
     sequences = synthetic_passages(passages, LONG, seed=1)
     index = index_sequences(sequences, END)
     trie = nested_dict_trie([row.tolist() for row in sequences])
     gc.freeze()
     assert isinstance(index, ArrayIndex)
-    model = t5_small(32_128).to(device)
-    trees = plant(Seq2SeqGenerator(model))
-    if trees is None:
-        raise SystemExit("error: the model cannot be driven as trees; nothing to measure.")
     longest = max(len(row) for row in sequences)
-    rows = []
-    for batch in batches:
-        inputs = random_inputs(batch * rounds, input_length)
-        for width in beams:
+    for shape in shapes:
+        model = random_t5(shape=shape).to(device)
+        trees = plant(Seq2SeqGenerator(model))
+        if trees is None:
+            raise SystemExit("error: the model cannot be driven as trees; nothing to measure.")
+
+        def row(batch: int, width: int, model: Any = model, trees: Any = trees, shape: str = shape) -> Any:
+            inputs = random_inputs(batch * rounds, input_length)
             ours = DeviceDecoder(trees, index, width, slots=batch, compiled=compiled)
             fast = FastDecoder(trees, index, width, slots=batch)
-            generate(model, trie, inputs[:batch], 3, width)
-            wait(device)
-            rival = partial(generate, model, trie, inputs[:batch], longest, width)
-            measured = [seconds(rival) for _ in range(repeats)]
-            best = measured[0][1]
-            rate = batch / statistics.median(spent for spent, _ in measured)
             rates = [
                 len(inputs) / median_seconds(partial(decoder.search, inputs), repeats)
                 for decoder in (ours, fast)
             ]
-            share = measure_steps(ours, inputs, device).constraint
-            found = [index.tokens(hits[0].passage).tolist() for hits in ours.search(inputs[:batch])]
-            equal = sum(a == b for a, b in zip(found, best, strict=True))
+            steps = measure_steps(ours, inputs, device)
+            against = equal = "-"
+            rate = float("nan")
             target = TARGETS.get((batch, width))
-            rows.append(
-                [
-                    str(batch), str(width), f"{rate:.2f}", f"{rates[1]:.1f}", f"{rates[0]:.1f}",
-                    f"{rates[0] / rate:.1f}" + (f" (>= {target[0]})" if target else ""),
-                    f"{share:.1f}" + (f" (<= {target[1]:g})" if target else ""),
-                    f"{equal} of {batch}",
-                ]
-            )  # fmt: skip
-    print_table(
-        f"{passages:,} x {LONG} tokens, t5-small shape, random weights, renormalized, queries a second",
-        ["batch", "beams", "generate", "fast", "device", "device / generate", "constraint, % of the model",
-         "equal top-1"],
-        rows,
-    )  # fmt: skip
+            if batch * width <= _RIVAL:
+                generate(model, trie, inputs[:batch], 3, width)
+                wait(device)
+                rival = partial(generate, model, trie, inputs[:batch], longest, width)
+                measured = [seconds(rival) for _ in range(repeats)]
+                rate = batch / statistics.median(spent for spent, _ in measured)
+                against = f"{rates[0] / rate:.1f}" + (f" (>= {target[0]})" if target else "")
+                found = [index.tokens(hits[0].passage).tolist() for hits in ours.search(inputs[:batch])]
+                same = sum(a == b for a, b in zip(found, measured[0][1], strict=True))
+                equal = f"{same} of {batch}"
+            return [
+                shape, str(batch), str(width), f"{rate:.2f}", f"{rates[1]:.1f}", f"{rates[0]:.1f}", against,
+                f"{steps.milliseconds:.2f}",
+                f"{steps.constraint:.1f}" + (f" (<= {target[1]:g})" if target else ""), equal,
+            ]  # fmt: skip
+
+        for batch, width in itertools.product(batches, beams):
+            yield tried(partial(row, batch, width), [shape, str(batch), str(width)], 10)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from benchmarks.common import (
     seconds,
     synthetic_passages,
 )
-from benchmarks.decode import t5_small
+from benchmarks.decode import random_t5
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
@@ -68,7 +68,7 @@ def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: 
     print(machine())
     rows = synthetic_passages(passages, tokens, VOCABULARY)
     index = index_sequences(rows, END)
-    trees = plant(Seq2SeqGenerator(t5_small(VOCABULARY + 128)))
+    trees = plant(Seq2SeqGenerator(random_t5(VOCABULARY + 128)))
     assert trees is not None
     rng = np.random.default_rng(2)
     inputs = [[*rng.integers(RESERVED, VOCABULARY, 23).tolist(), END] for _ in range(queries)]

@@ -37,7 +37,7 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
     "device": (
         lambda: device.main(
-            "cpu", 60, (2,), (2,), 1, 1, 8, shapes=("tiny",), corpora=(40, 90), contexts=(12,),
+            "cpu", 60, ("small",), (2,), (2,), 1, 1, 8, shapes=("tiny",), corpora=(40, 90), contexts=(12,),
             causal_beams=(10,), causal_batch=2, queries=3,
         ),
         "generate / device",

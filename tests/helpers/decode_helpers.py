@@ -1,5 +1,7 @@
 """Inputs and rankings of searches on the small random models."""
 
+import copy
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +28,9 @@ def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
 
 
 def trees(model: Any, prompt: Sequence[int] = ()) -> Any:
-    """Trees of a model of either family."""
+    """Trees of a model of either family, on the device that ``GRLS_TEST_DEVICE`` names."""
+    if "GRLS_TEST_DEVICE" in os.environ:  # all tests of searches in slots, on a GPU
+        model = copy.deepcopy(model).to(os.environ["GRLS_TEST_DEVICE"])
     if not model.config.is_encoder_decoder:
         return plant_causal(model, prompt)
     found = plant(Seq2SeqGenerator(model))

@@ -1,12 +1,13 @@
 """What the search on the device promises beside its results (those are compared in test_fast)."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from decode_helpers import trees
+from decode_helpers import plain, trees
 from models_small import END, VOCABULARY, small_llama, small_t5
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -144,7 +145,8 @@ def test_what_does_not_suit_is_refused() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", [small_t5(0, scale=2.0), small_llama()])
+def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
     """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
     search = device_search._DeviceRun
     for name in ("_release", "enter", "_begin"):
@@ -158,11 +160,12 @@ def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
                 torch.cuda.set_sync_debug_mode("error")
 
         monkeypatch.setattr(search, name, paused)
-    found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
-    assert found is not None
-    decoder = DeviceDecoder(found, index_sequences(passages(), END), beams=4, slots=4)
+    table = np.random.default_rng(3).standard_normal((6, 300))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
+    decoder = DeviceDecoder(trees(model.to("cuda")), index_sequences(passages(), END), beams=4, slots=4)
     try:
         assert len(decoder.search(inputs(6), exclude=[[1]] * 6)) == 6
+        assert len(decoder.frontier(inputs(6), prior=prior)) == 6
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -170,12 +173,16 @@ def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_gpu_finds_what_the_cpu_finds(mode: Any, compiled: bool) -> None:
+@pytest.mark.parametrize("make", [partial(small_t5, 0, scale=2.0), small_llama])
+def test_a_gpu_finds_what_the_cpu_finds(make: Any, mode: Any, compiled: bool) -> None:
+    """With and without a prior; the other tests do so with ``GRLS_TEST_DEVICE=cuda``."""
     index = index_sequences(passages(2000), END)
-    plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, beams=5, mode=mode)
-    found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
-    assert found is not None
-    gpu = DeviceDecoder(found, index, beams=5, mode=mode, slots=8, compiled=compiled)
-    for expected, some in zip(plain.search(inputs(30)), gpu.search(inputs(30)), strict=True):
-        assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-3)
-        assert some[0].passage == expected[0].passage
+    reference = Decoder(plain(make()), index, beams=5, mode=mode)
+    how: Any = {"beams": 5, "mode": mode, "slots": 8, "compiled": compiled}
+    gpu = DeviceDecoder(trees(make().to("cuda")), index, **how)
+    table = np.random.default_rng(3).standard_normal((30, 2000))
+    for prior in (None, Prior((WeightedPrior(lambda numbers: table[numbers], 0.5),))):
+        searches = reference.search(inputs(30), prior=prior), gpu.search(inputs(30), prior=prior)
+        for expected, found in zip(*searches, strict=True):
+            assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-3)
+            assert found[0].passage == expected[0].passage

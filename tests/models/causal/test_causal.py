@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from decode_helpers import trees as on_device
 from failing import raises
 from fixture_types import Patch
 from hypothesis import given, settings
@@ -66,7 +67,7 @@ def test_the_fast_search_finds_what_the_naive_one_finds(kind: Any, data: Any) ->
     index = index_sequences([np.array([*row, END]) for row in rows], END)
     naive: Any = Naive(MODELS[name], prompt)
     plain = Decoder(naive, index, 3, mode)
-    fast = kind(plant_causal(MODELS[name], prompt), index, 3, mode, slots=2)
+    fast = kind(on_device(MODELS[name], prompt), index, 3, mode, slots=2)
     for expected, found in zip(plain.search(inputs), fast.search(inputs), strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-3)
         assert {f.passage for f in found if f.score > found[-1].score + 1e-2} == {
