@@ -36,7 +36,7 @@ class JoiningQuery(NamedTuple):
         exclude: Numbers of the passages that it may not find.
         subset: The passages that it may find; None: all.
         owner: The name of the query at its source, of any type.
-        beams: Its beam width; None: that of the decoder.
+        beams: Its beam width; None: that of the decoder, the largest on a device.
         prior: Its priors, or those of several queries together. All queries of a source have priors, with the
             same weights, or none has.
         number: Its number in the priors.
@@ -114,11 +114,6 @@ class JoinedRun(SlotRun):
             new = self.source.take(len(free)) if len(free) else ()
             if not new:
                 return
-            new = [query for query in new if not self.alone(query)]
-            if not new:
-                if (self.queries >= 0).any():  # they go on before more are answered alone
-                    return
-                continue
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
                 self.entered[slot], self.inputs[slot], self.k_of_slot[slot] = query, query.tokens, query.k
@@ -144,10 +139,6 @@ class JoinedRun(SlotRun):
             for slot in taken.tolist():
                 if slot in self._open and self.queries[slot] < 0:  # the query may find nothing
                     self._answer(slot)
-
-    def alone(self, query: JoiningQuery) -> bool:
-        """Whether a query was answered at once, because it cannot join the others."""
-        return False
 
     def _log_weights(self, part: int, slots: Ints) -> Floats:
         """``[n, N]`` log-weights in part ``part`` of the priors for the queries in n slots."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -50,6 +51,12 @@ class SlotDecoder(BeamSearch, ABC):
         super().check()
         at_least(1, slots=self.slots)
         self.first_steps = FirstSteps(self.index, self.stops_early)
+
+    def with_beams(self, beams: int) -> Self:
+        """The same search with another beam width; both share what is known about the index."""
+        other = copy(self)
+        other.beams = beams
+        return other
 
     def slots_for(self, queries: int) -> int:
         """The number of slots of a search for ``queries`` queries."""

@@ -80,8 +80,7 @@ class RetrieverRun:
             portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
             portions = share(self.settings(info))
-        inner = single_steps(self.retriever)
-        search = inner.generator.searched_by if isinstance(inner, DecodesPassages) and not share else ""
+        search = "" if share else info.search  # workers choose theirs
         info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens, search=search)
         line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
         if portions.file is not None:
@@ -90,7 +89,7 @@ class RetrieverRun:
 
     def info(self, name: str | None) -> RunInfo:
         """The manifest."""
-        described = self.retriever.describe()
+        described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
         # The retriever and its filters, but not the end of its chains or rankings.
         parts = {"retriever": unended_fingerprint(self.retriever), "where": self.filter.where}
@@ -110,11 +109,12 @@ class RetrieverRun:
             retriever=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
             limit=self.limit,
             index_seconds=self.index_seconds,
+            search=inner.generator.searched_by if isinstance(inner, DecodesPassages) else "",
         )
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
         """The settings that the results depend on."""
-        names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
+        names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options", "search")
         return {
             **{name: getattr(info, name) for name in names},
             "retriever": self.retriever.fingerprint(),

@@ -95,6 +95,24 @@ def test_leaves_divide_what_may_be_found_and_its_probability(
             np.testing.assert_allclose(its, mine, atol=1e-4)
 
 
+def test_a_prior_without_mass_loses_no_beam_on_a_device() -> None:
+    """Its fillers beside a prior of the other sign had made the best prefix no number."""
+    rng = np.random.default_rng(1)
+    rows = [[*rng.integers(3, 6, rng.integers(1, 6)).tolist(), END] for _ in range(25)]
+    index = index_sequences([np.array(row) for row in rows], END)
+    tables = np.where(rng.random((2, 6, 25)) < 0.2, -np.inf, rng.standard_normal((2, 6, 25)))
+    parts = [
+        WeightedPrior(lambda numbers, table=table: table[numbers], weight)  # type: ignore[misc]
+        for table, weight in zip(tables, (1.0, -0.5), strict=True)
+    ]
+    what = queries(6), [[n, n + 1] for n in range(6)], (), None, Prior(tuple(parts))
+    expected = Decoder(GENERATOR, index, 4, threshold=3.0).frontier(*what)
+    found = DeviceDecoder(TREES, index, 4, slots=3, threshold=3.0).frontier(*what)
+    for one, other in zip(expected, found, strict=True):
+        for mine, its in zip(one, other, strict=True):
+            np.testing.assert_allclose(its, mine, atol=1e-4)
+
+
 def test_rows_that_the_beam_wrote_have_their_own_probability() -> None:
     rows = [[3, 4, END], [3, 5, 6, END], [4, END], [5, 3, 3, 3, 4, END], [5, 3, 3, 4, END], [6, END]]
     index = index_sequences([np.array(row) for row in rows], END)

@@ -16,6 +16,7 @@ from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Hit, Query
+from grls.decode import DeviceDecoder
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
@@ -181,6 +182,32 @@ def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     monkeypatch.undo()
     for n in source.results:
         check(source, n, asked[n])
+
+
+def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
+    generator: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for those in slots, and those that come later join it; no query has a search of its own."""
+    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+    widths = []
+    join = DeviceDecoder.join
+
+    def seen(self: DeviceDecoder, *arguments: Any) -> None:
+        widths.append(self.beams)
+        join(self, *arguments)
+
+    def refused(*arguments: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(DeviceDecoder, "join", seen)
+    monkeypatch.setattr(DeviceDecoder, "search", refused)
+    asked = [Asked(generator, Query(str(n), TEXTS[n % 4]), 7 if n == 2 else 3, None, False) for n in range(8)]
+    source = Arrivals(asked, [0, 0, 1, *[4] * 5], {})
+    generator.run_plans(source)
+    assert widths == [5, 7]
+    monkeypatch.undo()
+    for n, query in enumerate(asked):
+        check(source, n, query)
 
 
 def test_the_first_retrievals_of_a_cross_encoder_join(generator: GenerativeRetriever, tmp_path: Path) -> None:

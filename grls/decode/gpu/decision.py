@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NOTHING = -torch.inf
 """The score where there is no beam or result."""
 _BEYOND = torch.iinfo(torch.long).max
+_PART = 1 << 28
+"""Bytes of masses that are summed up together, so that a load takes little more than the table."""
 _LEAST = 10
 """The log to base two of the least length of a list with fixed addresses."""
 
@@ -211,14 +213,16 @@ class NodeMasses(Masses):
     def _put(
         self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
     ) -> None:
-        rows = np.zeros((len(slots), len(self._array.rows)))
-        for row, mass, (held, _) in zip(rows, masses, scoped, strict=True):
-            row[slice(None) if held is None else held] = mass
-        into, leaves = (torch.from_numpy(some).to(self.logs.device) for some in (slots, rows))
-        self.logs[part, into] = self._tensors.under(leaves).log()
-        if self.bottom is not None:
-            leaves = leaves.masked_fill(leaves == 0, torch.inf)
-            self.bottom[part, into] = self._tensors.under(leaves, least=True).log()
+        most = max(1, _PART // (8 * self._tensors.places))
+        for part_of in (slice(at, at + most) for at in range(0, len(slots), most)):
+            rows = np.zeros((len(slots[part_of]), len(self._array.rows)))
+            for row, mass, (held, _) in zip(rows, masses[part_of], scoped[part_of], strict=True):
+                row[slice(None) if held is None else held] = mass
+            into, leaves = (torch.from_numpy(some).to(self.logs.device) for some in (slots[part_of], rows))
+            self.logs[part, into] = self._tensors.under(leaves).log_()
+            if self.bottom is not None:
+                leaves.masked_fill_(leaves == 0, torch.inf)
+                self.bottom[part, into] = self._tensors.under(leaves, least=True).log_()
 
     def with_masses(self, steps: Tensor, nodes: Tensor, beams: Tensor, valid: Tensor, count: int) -> Tensor:
         """``[S, C]`` the scores of candidates including those of priors, as :meth:`Masses.with_priors`."""
@@ -240,8 +244,8 @@ class NodeMasses(Masses):
         return (-self.weights * spans).masked_fill(self.weights >= 0, 0.0).sum(0)
 
     def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # type: ignore[override]  # noqa: D102
-        logs = self.logs[:, slots]
-        shares = logs[..., self._first] - logs[..., :1]
+        into = torch.from_numpy(slots).to(self.logs.device)[:, None]
+        shares = self.logs[:, into, self._first] - self.logs[:, into, 0]
         return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
 
     def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
@@ -294,12 +298,13 @@ class Board:
         """``[S + 1]`` 0 for a slot without a live beam, else 1 + the size of its frontier; the last one:
         whether a logit was NaN."""
         self._scope: Scope | None = None
-        self._weights: tuple[int, ...] = ()
+        self._weights: tuple[Hashable, ...] = ()
 
     @torch.inference_mode()
     def begin(self, scope: Scope) -> None:
         """Prepare the board for the queries of a scope."""
-        self.session.begin()
+        if self._scope is not None:  # a session begins as it is opened
+            self.session.begin()
         self.serve(scope, None, False)
         for tensor in (*self.standing, *self.asked):
             tensor.zero_()

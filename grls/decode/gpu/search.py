@@ -14,11 +14,10 @@ its results and gives the slot to the next query. The first step of a query is t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from grls.decode.first_step import Best
 from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
-from grls.decode.joining import JoinedRun, JoiningQuery, QuerySource
+from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.prior import Masses, Prior
 from grls.decode.select import ScoreMode, refuse_nan
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
@@ -85,7 +84,7 @@ class DeviceDecoder(SlotDecoder):
             self.index.origin = rows
         self.check()
         self._tensors: TensorIndex | None = None
-        self._compiled_step: tuple[tuple[int, int], tuple[int, ...], DeviceStep] | None = None
+        self._compiled_step: tuple[tuple[int, int], tuple[Hashable, ...], DeviceStep] | None = None
         self.masses: NodeMasses | None = None
         """Those of the last search, where its steps were compiled: their tensors are used again."""
 
@@ -107,6 +106,12 @@ class DeviceDecoder(SlotDecoder):
 
     def slots_for(self, queries: int) -> int:  # noqa: D102
         return self.slots if self.compiled else super().slots_for(queries)
+
+    def with_beams(self, beams: int) -> Self:  # noqa: D102
+        assert self.tensors  # on the device once for both
+        other = super().with_beams(beams)
+        other._compiled_step = other.masses = None
+        return other
 
     def step(self, slots: int, results: int, longest: int) -> DeviceStep:
         """The step of a search with inputs of at most ``longest`` tokens, for k = ``results``.
@@ -230,18 +235,7 @@ class _DeviceRun(SlotRun):
 
 
 class _JoinedDeviceRun(JoinedRun, _DeviceRun):
-    """One run of the search that queries join."""
-
-    def alone(self, query: JoiningQuery) -> bool:
-        """Answer a query whose beam is wider than those of the others, in a search of its own."""
-        if query.beams is None or query.beams <= self.options.beams:
-            return False
-        decoder = copy(self.options)
-        decoder.beams, decoder.compiled = query.beams, False
-        prior = None if query.prior is None else query.prior.among([query.number])
-        search = decoder.search([query.tokens], query.k, [query.exclude], [query.subset], None, prior)
-        self.source.answer(query.owner, search[0])
-        return True
+    pass
 
 
 # A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,

@@ -139,19 +139,17 @@ class CausalTrees(SlotModel):
         """See :meth:`grls.models.seq2seq.slots.Seq2SeqTrees.open_grid`."""
         return CausalGridSession(self, slots, longest, beams, fixed)
 
-    def prefixes(self) -> Prefixes:
-        """The inputs that these weights have read."""
-        now = version(self.model)
+    def prefixes(self, now: Version) -> Prefixes:
+        """The inputs that the weights of this version have read."""
         if self._prefixes is None or self._prefixes[0] != now:
             self._prefixes = now, Prefixes()
         return self._prefixes[1]
 
     @torch.inference_mode()
-    def read_prompt(self) -> list[KeysValues]:
-        """Keys and values of the prompt by layer, ``[h, l, c]``; empty without a prompt."""
+    def read_prompt(self, now: Version) -> list[KeysValues]:
+        """Keys and values of the prompt by layer, ``[h, l, c]``, by weights of this version; empty: none."""
         if not self.prompt:
             return []
-        now = version(self.model)
         if self._read is None or self._read[0] != now:
             cache = DynamicCache()
             tokens = torch.tensor([self.prompt], device=self.device)
@@ -178,8 +176,8 @@ class _Reading(SlotMemory):
 
     def __init__(self, model: CausalTrees, *arguments: Any):
         super().__init__(model, *arguments)
-        self._prompt = model.read_prompt()
-        self._prefixes = model.prefixes()
+        now = version(model.model)
+        self._prompt, self._prefixes = model.read_prompt(now), model.prefixes(now)
         self._layer = 0
 
     def _distances(self, deepest: int) -> Tensor | None:
@@ -314,8 +312,9 @@ class CausalGridSession(GridMemory, _Reading):
     def begin(self) -> None:
         """Drop all queries, and compute again what depends on the weights of the model."""
         super().begin()
-        self._prefixes = self._model.prefixes()
-        for pair, new in zip(self._prompt, self._model.read_prompt(), strict=True):
+        now = version(self._model.model)
+        self._prefixes = self._model.prefixes(now)
+        for pair, new in zip(self._prompt, self._model.read_prompt(now), strict=True):
             for part, value in zip(pair, new, strict=True):
                 part.copy_(value)  # a captured step reads it where it is
 

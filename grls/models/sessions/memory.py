@@ -16,9 +16,10 @@ waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -97,12 +98,11 @@ class SlotModel:
             self._cut = now, tokens, self.head.cut(torch.from_numpy(tokens).to(self.device))
         return self._cut[2]
 
-    def addresses(self) -> tuple[int, ...]:
-        """The addresses of the weights; a captured step is valid as long as they do not change."""
+    def addresses(self) -> tuple[Hashable, ...]:
+        """The addresses of the weights, and the adapters; a captured step is valid until they change."""
         model = self.head.model
-        return tuple(
-            weight.data_ptr() for tensors in (model.parameters(), model.buffers()) for weight in tensors
-        )
+        weights = itertools.chain(model.parameters(), model.buffers())
+        return (*(weight.data_ptr() for weight in weights), *adapters(model))
 
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
@@ -126,24 +126,30 @@ def version(module: nn.Module) -> Version:
     """A value that changes if a weight is replaced or written to, or an adapter is switched.
 
     Addresses, samples and version counters of parameters and buffers: the counters do not count writes
-    through ``.data``, and the samples not each number.
+    through ``.data``, and the samples not each number. A device is waited for once.
     """
-    samples: list[Tensor] = []
+    samples: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     states: list[tuple[int, int]] = []
     for weight in (*module.parameters(), *module.buffers()):
         tensor = weight.detach()
         stride = max(1, tensor.numel() // _SAMPLE)
         while tensor.dim() and math.gcd(stride, tensor.shape[-1]) > 1:  # samples of every column of a matrix
             stride += 1
-        samples.append(tensor.flatten()[::stride].double().sum())
+        samples.setdefault((tensor.device, tensor.dtype), []).append(tensor.flatten()[::stride])
         states.append((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version))
-    sums = torch.stack(samples).tolist() if samples else []
-    adapters = [
-        (part.disable_adapters, str(part.active_adapters), str(part.merged_adapters))
-        for part in module.modules()
-        if hasattr(part, "merged_adapters")
-    ]
-    return (*zip(states, sums, strict=True), *adapters)
+    sums: list[float] = []
+    for some in samples.values():
+        values = torch.cat(some).double()
+        places = torch.arange(1, 1 + len(values), dtype=torch.float64, device=values.device)
+        sums += torch.stack((values.sum(), values @ places)).tolist()
+    return (*states, *sums, *adapters(module))
+
+
+def adapters(module: nn.Module) -> Iterator[tuple[Any, ...]]:
+    """The adapters of a model: whether each is off, which of it are active, and which merged."""
+    for part in module.modules():
+        if hasattr(part, "merged_adapters"):
+            yield part.disable_adapters, str(part.active_adapters), str(part.merged_adapters)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ some turns; and a part of the slots is reserved for first hops.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -144,6 +145,8 @@ class _PlanRun:
         self._decided: list[tuple[_Entered, list[ScoredPassage]]] = []  # before any rescoring
         self._subsets: dict[Filter | None, Subset | None] = {}
         self._slots = 0
+        self._widest = 0.0  # the widest beams that the search takes
+        self._wide: list[_Request] = []  # those that wait for wider ones
 
     def run(self) -> None:
         """Search, with as many slots as are needed, until no retrieval is left."""
@@ -152,13 +155,17 @@ class _PlanRun:
         while wanted := self._wanted():
             slots = min(_MOST_SLOTS, self._decoder.slots)
             self._slots = min(slots, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
-            self._decoder.join(self, longest, self._slots)
+            decoder = self._decoder.with_beams(max(map(self._width, self._wide), default=self._decoder.beams))
+            self._widest = decoder.beams if isinstance(decoder, DeviceDecoder) else math.inf
+            self._requests.extendleft(self._wide)
+            self._wide = []
+            decoder.join(self, longest, self._slots)
 
     def waiting(self) -> int:
         """The number of inputs that may join now; 0: the search ends, so that a larger one begins."""
         self._turns += 1
         wanted = self._wanted()
-        if self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots:
+        if self._wide or (self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots):
             return 0
         return wanted - len(self._requests) + self._may_enter()
 
@@ -172,6 +179,8 @@ class _PlanRun:
         if later:
             taken += [self._requests.popleft() for _ in range(later)]
             self._turns = 0
+        self._wide += [request for request in taken if self._width(request) > self._widest]
+        taken = [request for request in taken if self._width(request) <= self._widest]
         try:
             queries = self._queries(taken)
         except GrlsError:  # one by one, so that only those fail that cannot be done
@@ -220,9 +229,17 @@ class _PlanRun:
                 retrieval.missing -= 1
                 if not retrieval.missing:
                     self._requests += self._go_on(retrieval)
-        if any(self._unwanted(request) for request in self._requests):
+        if any(self._unwanted(request) for request in (*self._requests, *self._wide)):
             self._requests = deque(request for request in self._requests if not self._unwanted(request))
-        return len(self._requests) + self._source.waiting()
+            self._wide = [request for request in self._wide if not self._unwanted(request)]
+        return len(self._requests) + len(self._wide) + self._source.waiting()
+
+    def _width(self, request: _Request) -> int:
+        """The beams that a request takes; those of spans do not depend on the number of passages."""
+        options = self._generator.options
+        if self._generator.spans is not None:
+            return self._decoder.beams
+        return max(request.decoding.k, options.rescore, options.beams)
 
     def _unwanted(self, request: _Request) -> bool:
         """Whether a retrieval has failed, or its result is no longer wanted."""
@@ -233,6 +250,8 @@ class _PlanRun:
         plan = retrieval.plan
         try:
             decodings = plan.send(retrieval.rankings) if retrieval.rankings else next(plan)
+            for decoding in decodings:
+                check_counts(k=decoding.k)
         except StopIteration as end:
             retrieval.ended = True
             self._source.answer(retrieval.owner, end.value)
@@ -256,7 +275,6 @@ class _PlanRun:
         generator, options = self._generator, self._generator.options
         decodings, subsets = [request.decoding for request in requests], []
         for decoding in decodings:
-            check_counts(k=decoding.k)
             if decoding.allow not in self._subsets:
                 if len(self._subsets) >= _FILTERS:
                     self._subsets.clear()
@@ -280,12 +298,11 @@ class _PlanRun:
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
             k, hidden = max(request.decoding.k, options.rescore), request.decoding.hidden
-            owner = _Entered(request, tokens)
+            owner, beams = _Entered(request, tokens), self._width(request)
             if spans is None:
-                beams = max(k, options.beams)
                 query = JoiningQuery(tokens, k, hidden, subset, owner, beams, prior, row)
-            else:  # the number of spans does not depend on that of passages
-                beams, without = self._decoder.beams, hidden_spans(spans, rows, hidden, subset)
+            else:
+                without = hidden_spans(spans, rows, hidden, subset)
                 ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
                 rest = subset, owner, beams, over_spans, row, ranked
                 query = JoiningQuery(tokens, beams, without, *rest)

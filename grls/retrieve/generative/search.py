@@ -390,14 +390,16 @@ class DecodedPassages:
         It is kept, with its data about the index, until options, device or index are others.
         """
         options, on_device = self.options, self._on_device(trees)
-        settings = max(k, options.beams), options.mode, options.early_stop, options.batch_size
+        beams, settings = max(k, options.beams), (options.mode, options.early_stop, options.batch_size)
         key = *settings, options.span_threshold, options.compile, on_device, trees.device
         kept = self._decoder
         if kept is None or kept[0] != key or kept[1] is not self.index:
             kept = self._decoder = None  # the memory of a compiled search is freed first
             decoder: Any = partial(DeviceDecoder, compiled=options.compile) if on_device else FastDecoder
-            made = decoder(trees, self.index, *settings, threshold=options.span_threshold)
+            made = decoder(trees, self.index, beams, *settings, threshold=options.span_threshold)
             kept = self._decoder = key, self.index, made
+        elif kept[2].beams != beams:
+            kept = self._decoder = key, self.index, kept[2].with_beams(beams)
         return kept[2]
 
     def _refuse_to_compile(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from decode_helpers import plain, trees
 from models_small import END, PAD, VOCABULARY, small_bert2bert, small_llama, small_t5
+from peft import LoraConfig
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._inductor.utils import run_and_get_code
@@ -179,6 +180,21 @@ def test_what_is_captured_is_dropped_when_weights_move(replaying: list[search.De
     found = decoder.search(inputs(6))
     same(found, Decoder(plain(model), index, beams=3).search(inputs(6)))
     assert [f.score for f in found[0]] != [f.score for f in before[0]]
+
+
+def test_what_is_captured_is_dropped_when_an_adapter_is_switched_off(
+    replaying: list[search.DeviceStep],
+) -> None:
+    """Its weights stay where they are."""
+    index, model = index_of(longest=20, tokens=5), one_layer()
+    model.add_adapter(LoraConfig(init_lora_weights=False, target_modules=["q", "v"]))
+    decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
+    for _ in range(2):
+        with_it = decoder.search(inputs(6))
+    model.disable_adapters()
+    found = decoder.search(inputs(6))
+    same(found, Decoder(plain(model), index, beams=3).search(inputs(6)))
+    assert [f.score for f in found[0]] != [f.score for f in with_it[0]]
 
 
 def test_weights_that_are_written_to_are_heeded(replaying: list[search.DeviceStep]) -> None:

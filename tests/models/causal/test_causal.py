@@ -18,7 +18,7 @@ from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models.base import cache_argument
 from grls.models.causal import slots as causal
-from grls.models.causal.slots import CausalGenerator, plant_causal
+from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
 from grls.models.sessions.forest import Branches
 
 MODELS: dict[str, Any] = {"llama": small_llama(), "gpt2": small_gpt2()}
@@ -214,7 +214,7 @@ def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) ->
         trees.model.get_input_embeddings().weight.mul_(2)
     trees.open_trees(1, 10).load(np.arange(1), [[13, 4, 5]])
     assert fed[4:] == [3]
-    known, length = trees.prefixes().longest([13, 4, 5, 6])
+    known, length = read_by(trees).longest([13, 4, 5, 6])
     assert length == 3
     monkeypatch.setattr(causal, "PREFIX_BYTES", sum(prefix.size for prefix in known) * 5 // 3)
     for first in (19, 20, 21, 19, 19):
@@ -222,7 +222,12 @@ def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) ->
     assert fed[5:] == [3] * 5
     trees.open_trees(1, 10).load(np.arange(1), [[19, 4, 5, 6]])
     assert fed[10:] == [1]
-    assert len(trees.prefixes()) == 2
+    assert len(read_by(trees)) == 2
+
+
+def read_by(trees: CausalTrees) -> causal.Prefixes:
+    """The inputs that the weights of a model have read."""
+    return trees.prefixes(causal.version(trees.model))
 
 
 def test_memory_of_known_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,6 +246,17 @@ def test_memory_of_known_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert known.longest([1, 2, 3, 53, 99, 5]) == ([], 0)  # without its beginning
 
 
+def test_a_model_that_was_tried_before_reads_on_from_what_a_device_has_read() -> None:
+    """Its heads were known from its trial alone."""
+    index = index_sequences([np.array([*row, END]) for row in ([3, 4], [4, 6], [6])], END)
+    inputs = [[[7, 8, 9]], [[7, 8, 9, 10, 11]]]
+    expected, found = (
+        [DeviceDecoder(model, index, 3).search(some) for some in inputs]
+        for model in (plant_causal(small_llama()), CausalTrees(small_llama(), tried=True))
+    )
+    assert found == expected
+
+
 def test_weights_that_are_written_to_in_any_way_have_read_nothing() -> None:
     trees = plant_causal(small_llama(2))
     changes = [
@@ -250,7 +266,7 @@ def test_weights_that_are_written_to_in_any_way_have_read_nothing() -> None:
     ]
     with torch.no_grad():
         for change in changes:
-            before = trees.prefixes()
-            assert trees.prefixes() is before
+            before = read_by(trees)
+            assert read_by(trees) is before
             change()
-            assert trees.prefixes() is not before
+            assert read_by(trees) is not before
