@@ -121,22 +121,11 @@ def train_reranker(
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
         device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
     """
+    options = dict(locals())
     from grls.train.core.processes import is_first
     from grls.train.reranker.run import run_reranker
 
-    best = run_reranker(
-        train=train,
-        dev=dev,
-        data=data,
-        output=output,
-        encoder=encoder,
-        prefix_tokens=prefix_tokens,
-        max_tokens=max_tokens,
-        fit=fit,
-        hops=hops,
-        resume=resume,
-        device=device,
-    )
+    best = run_reranker(**options)
     if is_first():
         unit = "hop" if train is None else "stride"
         print(f"best dev loss {best:.4f} nats a {unit}; the reranker is in {output}/model")

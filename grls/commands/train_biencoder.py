@@ -52,23 +52,10 @@ def train_biencoder(
         analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
+    options = dict(locals())
     from grls.train.biencoder.run import run_biencoder
     from grls.train.core.processes import is_first
 
-    trained = run_biencoder(
-        data=data,
-        output=output,
-        source=source,
-        generator=generator,
-        kind=kind,
-        train_split=train_split,
-        dev_split=dev_split,
-        max_tokens=max_tokens,
-        fit=fit,
-        negatives=negatives,
-        teacher=teacher,
-        analyzer=analyzer,
-        resume=resume,
-    )
+    trained = run_biencoder(**options)
     if is_first():
         print(f"{output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")
