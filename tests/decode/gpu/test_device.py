@@ -9,9 +9,10 @@ import pytest
 import torch
 from decode_helpers import plain, trees
 from models_small import END, VOCABULARY, small_llama, small_t5
+from other_device import other_device
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grls.decode import Decoder, DeviceDecoder
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.decode.gpu import search as device_search
 from grls.decode.prior import Prior, WeightedPrior
 from grls.errors import ConfigError
@@ -94,6 +95,25 @@ def test_a_step_does_not_wait_for_the_device(
         decoder.frontier(inputs(6), exclude=[[1]] * 6, subsets=allow, prior=prior)
     assert recorder.operations > 100
     assert recorder.waits == []
+
+
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
+@pytest.mark.parametrize("make", [partial(small_t5, 0, scale=2.0), small_llama])
+def test_tensors_of_two_devices_do_not_meet(make: Any, kind: Any) -> None:
+    """Found without a GPU: whatever the host makes is moved before it is used, and read by the host after."""
+    index, model = index_sequences(passages(), END), make()
+    table = np.random.default_rng(3).standard_normal((6, 300))
+    prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
+    what: Any = inputs(6), [[1]] * 6, [Subset(index.rows, np.arange(0, 300, 2)), *[None] * 5], None, prior
+    reference, decoder = Decoder(plain(make()), index, 4), kind(trees(model), index, 4, slots=4)
+    expected, frontiers = reference.search(what[0], None, *what[1:]), reference.frontier(*what)
+    with other_device(model):
+        assert decoder.generator.device.type == "cuda"
+        found, others = decoder.search(what[0], None, *what[1:]), decoder.frontier(*what)
+    for one, other in zip(found, expected, strict=True):
+        assert [f.score for f in one] == pytest.approx([f.score for f in other], abs=1e-4)
+    for mine, its in zip(frontiers, others, strict=True):
+        np.testing.assert_allclose(its.scores, mine.scores, atol=1e-4)
 
 
 def test_room_is_made_for_the_most_candidates() -> None:
