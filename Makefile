@@ -150,14 +150,13 @@ fuzz-files: install
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency
 
-# After a change of dependencies: resolve anew, then commit the lock.
+# After a change of dependencies: resolve anew, for the oldest Python, then commit the lock.
 lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
-	$(VENV)-lock/bin/pip install --quiet '.[test]'
-	$(VENV)-lock/bin/pip freeze --exclude grls | sed 's/+cpu//' > $(LOCK)
-	$(VENV)-lock/bin/pip install --quiet uv
-	$(VENV)-lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11.15 \
+	$(VENV)-lock/bin/pip install --quiet torch==2.13.0 uv
+	$(VENV)-lock/bin/uv pip install --quiet --python-version 3.11.0 --python $(VENV)-lock/bin/python '.[test]'
+	$(VENV)-lock/bin/pip freeze --exclude grls --exclude uv | sed 's/+cpu//' > $(LOCK)
+	$(VENV)-lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11.0 \
 	  $(LOCK) --output-file requirements.hashes
 	rm -rf $(VENV)-lock build grls.egg-info
 

@@ -231,7 +231,7 @@ class Soak:
         if status != 200:
             self.counts["failed"] += 1
             self.counts[f"status {status}"] += 1
-            return True
+            return False  # the proxy of Ray Serve says `Connection: close`
         answer = answer_in(sample.path, content)
         self.counts["lost" if answer is None else "right" if answer == sample.expected else "wrong"] += 1
         return True

@@ -5,8 +5,10 @@ Nothing of this is imported without ``--telemetry``. No span holds a text of a c
 
 from __future__ import annotations
 
+import atexit
 import os
 from importlib import import_module
+from threading import Event, Thread
 from time import time_ns
 
 from opentelemetry import context, trace
@@ -25,6 +27,8 @@ _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _HEADERS = (b"traceparent", b"tracestate")
 _PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
 _PROTOCOL = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_LAST = 2.0
+"""Seconds in which the last spans are sent when the process ends; the SDK tries for 10 and waits for 30."""
 
 
 def otlp_tracer() -> Tracer:
@@ -43,8 +47,22 @@ def otlp_tracer() -> Tracer:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     service = {"service.name": "grls", **OTELResourceDetector().detect().attributes}
-    provider = TracerProvider(resource=Resource.create(service))
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(sender.OTLPSpanExporter()))
+    ending = Event()
+
+    def send_last() -> None:
+        ending.wait()
+        provider.shutdown()
+
+    sending = Thread(target=send_last, name="grls-telemetry", daemon=True)
+    sending.start()  # now: no thread can be started while Python ends
+
+    @atexit.register
+    def end() -> None:
+        ending.set()
+        sending.join(_LAST)
+
     return provider.get_tracer("grls", grls.__version__)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -128,6 +129,35 @@ def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch, protocol: str) ->
         tracer.span_processor.force_flush()
     names = [span.resource.attributes["service.name"] for span in sent.get_finished_spans()]
     assert names == ["grls", "two", "three"]
+
+
+ENDS = f"""
+import sys, time, types
+class Exporter:
+    def export(self, spans):
+        time.sleep(float(sys.argv[1]))
+        print(spans[0].name, flush=True)
+    def shutdown(self):
+        pass
+sys.modules["{EXPORTER.format("http")}"] = types.SimpleNamespace(OTLPSpanExporter=Exporter)
+from grls.serve.telemetry import otlp_tracer
+otlp_tracer().start_span("last").end()
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "said"), [("0", "last\n"), ("100", "")])
+def test_the_last_spans_are_sent_unless_the_collector_is_away(seconds: str, said: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS, seconds], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ends\n"
+        try:
+            assert process.wait(20) == 0  # the SDK would wait for 30 seconds
+        finally:
+            process.kill()
+        assert process.stdout.read() == said
 
 
 def test_a_collector_that_is_away_is_told_of_in_lines_of_json(
