@@ -29,10 +29,10 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(73_061, 66_000),
+    "lines of grls": Bound(73_080, 66_000),
     "modules of grls": Bound(360, 360),
-    "lines of tests": Bound(53_407, 48_000),
-    "functions": Bound(3_804, 3_600),
+    "lines of tests": Bound(53_451, 48_000),
+    "functions": Bound(3_806, 3_600),
     "private functions called once": Bound(256, 450),
     "modules with one importer": Bound(50, 50),
     "modules that name done_bias": Bound(3, 3),
