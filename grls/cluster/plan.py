@@ -117,8 +117,9 @@ class ShardPlan:
                 old, new = ({**value, **(value.get("settings") or {})} for value in (begun, record))
                 names = sorted(name for name in {*old, *new} - {"settings"} if old.get(name) != new.get(name))
                 raise MismatchError(
-                    f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; "
-                    "give the options they were begun with, or remove that folder."
+                    f"{self.folder}: the shards there were begun with other settings "
+                    f"({', '.join(names) or 'plan'}); give the options they were begun with, or remove that "
+                    "folder."
                 )
         else:
             write_json(file, self._record())

@@ -475,8 +475,10 @@ class PropositionFile:
                 )
             for name, new in json.loads(json.dumps(origin)).items():
                 if (old := stored.get(name)) != new:
-                    values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""
-                    raise MismatchError(f"{self.path}: begun with another {name}{values}; {_REMEDY}.")
+                    values = f": {old!r}, now {new!r}" if len(f"{new}{old}") < 80 else ""
+                    raise MismatchError(
+                        f"{self.path}: begun with other settings ({name}{values}); {_REMEDY}."
+                    )
         elif self.path.exists() and self.path.stat().st_size:
             raise DataError(
                 "the file has no manifest, so nothing is added to it; move the file away.", self.path

@@ -206,7 +206,7 @@ def test_a_file_is_counted(tmp_path: Path) -> None:
 def test_a_file_of_another_origin_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     whole = written(file)
-    with pytest.raises(MismatchError, match=r"another longest \(300, now 20\).*another output"):
+    with pytest.raises(MismatchError, match=r"other settings \(longest: 300, now 20\).*another output"):
         PropositionFile(file, ORIGIN | {"longest": 20})
     assert file.read_bytes() == whole
     manifest = tmp_path / "p.jsonl.manifest.json"
@@ -271,12 +271,12 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    (["--max_new_tokens", "9"], "another max_new_tokens (8, now 9)"),
-    (["--limit", "3"], "another limit"),
-    (["--template", "{text} ."], "another prompt"),
-    (["--fallback", "false"], "another fallback"),
-    (["--model", "other"], "another weights"),
-    (["--data", "data2"], "another corpus"),
+    (["--max_new_tokens", "9"], "other settings (max_new_tokens: 8, now 9)"),
+    (["--limit", "3"], "settings (limit"),
+    (["--template", "{text} ."], "settings (prompt"),
+    (["--fallback", "false"], "settings (fallback"),
+    (["--model", "other"], "settings (weights"),
+    (["--data", "data2"], "settings (corpus"),
     (["--limit", "0"], "--limit must be"),
 ])  # fmt: skip
 def test_other_options_are_refused(
