@@ -27,9 +27,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,10 +105,8 @@ class Study:
             words: Words that replace those of the config.
 
         Raises:
-            ConfigError: There is no such config, or a field is unknown or missing.
+            ConfigError: A field is unknown or missing.
         """
-        if name not in NAMES:
-            raise ConfigError(f"no table {name!r}; there are {', '.join(NAMES)}.")
         content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
         differs = content.pop("small", {})
         other = differs if small else {}
@@ -122,6 +121,10 @@ class Study:
             return cls(name, **content)
         except TypeError as error:
             raise ConfigError(f"benchmarks/papers/{name}.yaml: {error}.") from None
+
+    def used(self) -> list[Study]:
+        """The configs that it uses, and itself."""
+        return [study for used in self.uses for study in used.used()] + [self]
 
     def values(self) -> Iterator[dict[str, str]]:
         """Every combination of the variables."""
@@ -167,11 +170,18 @@ class Runner:
         """A text with the folders of the options."""
         return re.sub(r"\b(DATA|RAW|RUNS)\b", lambda match: self.folders[match[0]], text)
 
+    def words(self, line: str) -> list[str]:
+        """The words of a command; a folder may have spaces."""
+        return [self.placed(word) for word in shlex.split(line)]
+
+    def shown(self, line: str) -> str:
+        """A command as a shell takes it."""
+        return shlex.join(["python" if line.startswith("-m ") else "grls", *self.words(line)])
+
     def run(self, line: str) -> None:
         """Run a command, unless it is done."""
-        words = shlex.split(self.placed(line))
-        command = words if words[0] == "-m" else ["grls", *words]
-        shown = shlex.join(["python", *words] if words[0] == "-m" else command)
+        words = self.words(line)
+        shown = self.shown(line)
         output = next((Path(v) for n, v in itertools.pairwise(words) if n in ("--output", "--out")), None)
         there = output is not None and (output.exists() or any(output.parent.glob(f"{output.name}.*")))
         is_data = words[0] == "prepare" and "--out" in words  # written as a whole; other files grow
@@ -181,7 +191,7 @@ class Runner:
         print(shown, flush=True)
         if output is not None:  # what reads it has to run again, too
             reads = re.compile(rf"{re.escape(str(output))}(?![\w-])")
-            self.done = [command for command in self.done if not reads.search(command)]
+            self.done = [command for command in self.done if not any(map(reads.search, shlex.split(command)))]
         if words[0] == "-m":
             code = subprocess.run([sys.executable, *words], check=False).returncode
         else:
@@ -224,7 +234,7 @@ class Runner:
     ) -> str:
         """A figure: ``FILE KEY/KEY/…`` of a JSON file, times the scale of the table."""
         named = {**row, **{f"c{n}": word for n, word in enumerate(words)}}
-        file, _, path = self.placed(study.filled(template, named)).partition(" ")
+        file, path = map(self.placed, study.filled(template, named).split(" "))
         if not Path(file).is_file():
             return NONE
         value = read_json(file)
@@ -257,9 +267,33 @@ def chosen(words: Sequence[str]) -> list[str]:
     for word in words:
         of_paper = [name for name in NAMES if name.startswith(f"{word}-")]
         if word not in NAMES and not of_paper:
-            raise ConfigError(f"no table {word!r}; there are {', '.join(NAMES)}.")
+            _known("tables", word, [*{name.partition("-")[0]: 1 for name in NAMES}, *NAMES])
         found += [word] if word in NAMES else of_paper
     return list(dict.fromkeys(found))
+
+
+def _known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuse (ConfigError) a name that is not known, with the nearest ones."""
+    if name not in known:
+        near = get_close_matches(name, known, 3) or list(known)
+        raise ConfigError(f"{what}: expected one of {', '.join(near)}, got {name!r}.")
+
+
+def _refuse_unknown(
+    studies: Sequence[Study], only: Mapping[str, Sequence[str]], words: Collection[str]
+) -> None:
+    """Refuse (ConfigError) variables, values and words that no config has."""
+    every = [study for asked in studies for study in asked.used()]
+    values: dict[str, list[str]] = {}
+    for study in every:
+        for variable, of_study in study.each.items():
+            values.setdefault(variable, []).extend(map(str, of_study))
+    for variable, kept in only.items():
+        _known("--only", variable, values)
+        for value in kept:
+            _known(f"--only {variable}", value, dict.fromkeys(values[variable]))
+    for word in words:
+        _known("--word", word, dict.fromkeys(name for study in every for name in study.words))
 
 
 def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
@@ -293,14 +327,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         only = {name: value.split(",") for name, value in _pairs(asked.only, "--only").items()}
         words = _pairs(asked.word, "--word")
-        studies = [Study.read(name, asked.small, only, words) for name in chosen(asked.names)]
+        names = chosen(asked.names)
+        _refuse_unknown([Study.read(name, asked.small) for name in names], only, words)
+        studies = [Study.read(name, asked.small, only, words) for name in names]
         runs = asked.runs or ("runs/papers-small" if asked.small else "runs/papers")
         runner = Runner({"DATA": asked.data, "RAW": asked.raw, "RUNS": runs})
         for study in studies:
             print(f"\n# {study.name}: {study.title} ({study.source})", flush=True)
             if asked.plan:
                 for line in study.lines():
-                    print(f"{'python' if line.startswith('-m ') else 'grls'} {runner.placed(line)}")
+                    print(runner.shown(line))
                 parts = study.parts()
                 rows = [[p.what, p.kind, f"{float(p.parameters):.2g}", f"{float(p.tokens):.2g}",
                          f"{float(p.times):g}", f"{p.hours():.1f}"] for p in parts]  # fmt: skip

@@ -121,8 +121,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(papers, "FOLDER", tmp_path / "configs")
     monkeypatch.setattr(papers, "NAMES", ["made-1", "made-2"])
     for name in ("mine", "yours"):
-        write_small(tmp_path / "data" / name)
-    return [f"--data={tmp_path / 'data'}", f"--runs={tmp_path / 'runs'}"]
+        write_small(tmp_path / "the data" / name)
+    return [f"--data={tmp_path / 'the data'}", f"--runs={tmp_path / 'the runs'}"]
 
 
 def test_a_table_is_made_once_and_printed_in_form(
@@ -130,12 +130,12 @@ def test_a_table_is_made_once_and_printed_in_form(
 ) -> None:
     assert main(["made-1", *place, "--small"]) == 0
     said = capsys.readouterr().out
-    recall = json.loads((tmp_path / "runs" / "mine.json").read_text())["sequence_recall"]["recall@1"]
+    recall = json.loads((tmp_path / "the runs" / "mine.json").read_text())["sequence_recall"]["recall@1"]
     assert f"| BM25            | {100 * recall:.1f} | –     |" in said
     assert "| judged          | 2.0  | –     |" in said
     assert "| Theirs (quoted) | 12.5 | –     |" in said
-    assert (tmp_path / "runs" / "made-1.md").read_text() in said
-    options = json.loads((tmp_path / "runs" / "mine.info.json").read_text())["options"]
+    assert (tmp_path / "the runs" / "made-1.md").read_text() in said
+    options = json.loads((tmp_path / "the runs" / "mine.info.json").read_text())["options"]
     assert options["k"] == 2
 
     assert main(["made-1", *place, "--only", "set=mine"]) == 0  # --k 3: other hits, other scores
@@ -144,14 +144,18 @@ def test_a_table_is_made_once_and_printed_in_form(
     said = capsys.readouterr().out
     assert said.count("# done: grls") == 2
     assert "| – " not in said.partition("| BM25")[2].partition("(quoted)")[0]
-    (tmp_path / "runs" / "yours.json").unlink()
+    (tmp_path / "the runs" / "yours.json").unlink()
     assert main(["made-1", *place]) == 0
     assert capsys.readouterr().out.count("# done: grls") == 3
 
 
 def test_what_is_wrong_is_said(place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["riches"], "no table 'riches'; there are made-1, made-2"),
+        (["riches"], "tables: expected one of made, made-1, made-2, got 'riches'"),
+        (["mad-2"], "tables: expected one of made-2, made-1, made, got 'mad-2'"),
+        (["made-1", "--only", "sett=mine"], "--only: expected one of set, got 'sett'"),
+        (["made-1", "--only", "set=mine,your"], "--only set: expected one of yours, got 'your'"),
+        (["made-1", "--word", "dep="], "--word: expected one of deep, got 'dep'"),
         (["made-2"], "unexpected keyword argument 'tabel'"),
         (["made-1", "--only", "set"], "--only expects NAME=VALUE, got set"),
         (["made-1", "--word", "out=RUNS/{nowhere}"], "names 'nowhere', no word and no variable"),
