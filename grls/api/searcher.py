@@ -566,9 +566,13 @@ class HeldFolder:
                 f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
                 "be written, or say where by output=."
             ) from error
-        weakref.finalize(self, stack.close)
-        if self.fill is not None:
-            self.fill(path)
+        remove = weakref.finalize(self, stack.close)
+        try:
+            if self.fill is not None:
+                self.fill(path)
+        except BaseException:
+            remove()
+            raise
         return path
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -186,11 +186,15 @@ def retrieval_of(
         retriever = version.retriever(None)
         stored = retriever.hops if isinstance(retriever, WrapsSingleSteps) else None
         options = hop_options(hops, state.limits, stored)
-    return version, version.retriever(options), filter_of(body.where, body.allow)
+    retriever = version.retriever(options)
+    taken = retriever.hops.count if isinstance(retriever, WrapsSingleSteps) else 0
+    if options is not None and taken > state.limits.hops:
+        retriever = version.retriever(replace(options, max=state.limits.hops))
+    return version, retriever, filter_of(body.where, body.allow)
 
 
 def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None) -> HopOptions:
-    """The options of hops, within the limits.
+    """The options of hops; a number that the request has is within the limits.
 
     Args:
         hops: The hops of the request: ``steps``, ``max`` or both.
@@ -212,11 +216,12 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
     options = HopOptions(steps=steps)
     if stored is not None and stored.steps == steps:
         options = stored
-    most = hops.max or min(options.count, limits.hops)
-    check_limit(f"{Option('hops.max')}", most, limits.hops)
-    if hops.max and options.onward == UNLABELLED:  # of hops without a number
+    if hops.max is None:
+        return options
+    check_limit(f"{Option('hops.max')}", hops.max, limits.hops)
+    if options.onward == UNLABELLED:  # of hops without a number
         options = replace(options, onward=None)
-    return replace(options, max=most) if hops.max or most < options.count else options
+    return replace(options, max=hops.max)
 
 
 def check_queries(queries: list[str], limits: RequestLimits) -> None:

@@ -155,3 +155,15 @@ def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPa
     (temporary / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(temporary / "file" / "below"))
     raises(WriteError, r"cannot make a temporary folder.*TMPDIR", lambda: HeldFolder().path)
+
+
+def test_a_folder_that_cannot_be_filled_is_removed(temporary: Path) -> None:
+    def fill(path: Path) -> None:
+        (path / "half").write_text("")
+        raise WriteError("the disk is full.")
+
+    held = HeldFolder()
+    held.fill = fill
+    for _ in range(2):
+        raises(WriteError, "the disk is full", lambda: held.path)
+        assert [*temporary.rglob("half")] == []

@@ -1,5 +1,6 @@
 """POST /v1/search: results, and every way to ask wrongly."""
 
+import copy
 import json
 import math
 from collections.abc import Callable
@@ -73,6 +74,26 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
     assert single.status_code == 200
 
 
+def test_a_limit_of_hops_keeps_what_a_retriever_takes_without_a_number(client: TestClient) -> None:
+    """Two hops, the second of less weight, where nothing ends them; a limit of three had made them three."""
+    from grls.retrieve.hops.options import UNLABELLED
+    from grls.serve.bodies import HopsBody, SearchBody
+    from grls.serve.options import RequestLimits
+    from grls.serve.serving import retrieval_of
+
+    state, hops = client.app.state.serving, HopsBody(steps="ranked")  # type: ignore[attr-defined]
+    taken = {}
+    for most, name in ((3, "bm25"), (1, "bm25"), (3, "generative"), (9, "generative")):
+        body, limited = SearchBody(query="otter", retriever=name), copy.copy(state)
+        object.__setattr__(limited, "limits", RequestLimits(hops=most))
+        made = retrieval_of(limited, body, hops)[1].hops  # type: ignore[attr-defined]
+        taken[most, name] = made.count, made.onward == UNLABELLED
+    assert taken == {
+        (3, "bm25"): (2, True), (1, "bm25"): (1, False),
+        (3, "generative"): (3, False), (9, "generative"): (4, False),
+    }  # fmt: skip
+
+
 def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClient) -> None:
     """``steps`` and ``max`` had replaced the temperature, the biases and all that ``grls tune`` finds."""
     from grls.retrieve.hops.options import UNLABELLED, HopOptions
@@ -83,15 +104,13 @@ def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClie
     stored = HopOptions("ranked", max=4, temperature=0.5, evidence=32, onward=(0.1,) * 7)
     limits = RequestLimits(hops=3)
     assert hop_options(HopsBody(steps="ranked", max=2), limits, stored) == replace(stored, max=2)
-    assert hop_options(HopsBody(steps="ranked"), limits, stored) == replace(stored, max=3)
+    assert hop_options(HopsBody(steps="ranked"), limits, stored) == stored
     assert hop_options(HopsBody(steps="fixed", max=2), limits, stored) == HopOptions("fixed", max=2)
     assert hop_options(HopsBody(steps="single"), limits, stored) == HopOptions()
     assert hop_options(HopsBody(max=2), limits, stored) == replace(stored, max=2)
     assert hop_options(HopsBody(max=2), limits, None) == HopOptions("fixed", max=2)
-    assert hop_options(HopsBody(steps="ranked"), limits, None) == HopOptions("ranked", max=3)
     unlabelled = HopOptions("ranked", max=2, onward=UNLABELLED)
     assert hop_options(HopsBody(max=3), limits, unlabelled) == HopOptions("ranked", max=3)
-    assert hop_options(HopsBody(steps="ranked"), RequestLimits(hops=4), None) == HopOptions("ranked")
     version = client.app.state.serving.find("hops").version  # type: ignore[attr-defined]
     own = version.retriever(None)
     assert own.hops.done_bias == 0.5
