@@ -18,7 +18,7 @@ from jsonargparse import auto_cli
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries, relevant, write_dataset
-from grls.errors import ConfigError
+from grls.errors import ConfigError, bounded
 from grls.io.files import write_json
 
 
@@ -42,8 +42,9 @@ def choose(
         The queries in the order of ``train``, and the rate that they have.
 
     Raises:
-        ConfigError: There are fewer training queries, or no test query.
+        ConfigError: There are fewer training queries, or no test query, or the rate is none.
     """
+    bounded("[0, 1]", rate=rate)
     if not 0 < count <= len(train) or not test:
         raise ConfigError(
             f"cannot choose {count:,} of {len(train):,} queries for {len(test):,} test queries."
@@ -83,6 +84,10 @@ def main(data: str, output: str, queries: int, rate: float, seed: int = 0) -> No
         seed: Seed of the choice.
     """
     files = {file.stem: file for file in sorted((Path(data) / "qrels").glob("*.tsv"))}
+    if missing := {"train", "test"} - {*files}:
+        raise SystemExit(
+            f"error: {data} has no qrels/{min(missing)}.tsv: name a data set folder with this split."
+        )
     qrels = {split: read_qrels(file) for split, file in files.items()}
     gold = {s: {q: relevant(g) for q, g in qrels[s].items()} for s in ("train", "test")}
     chosen, reached = choose(gold["train"], gold["test"], queries, rate, seed)

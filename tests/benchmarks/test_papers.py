@@ -177,6 +177,8 @@ def test_training_queries_for_a_rate_of_unseen_gold(tmp_path: Path) -> None:
     assert subset.choose(train, test, 10, 0.8, seed=1)[0] != high
     with pytest.raises(ConfigError, match="cannot choose 27 of 26"):
         subset.choose(train, test, 27, 0.5)
+    with pytest.raises(ConfigError, match="rate must be between 0 and 1, got 30"):
+        subset.choose(train, test, 10, 30)
 
     passages = [Passage(name, f"text {name}") for name in [*map(str, range(21)), "none"]]
     gold = {"train": train, "test": test}
@@ -186,4 +188,7 @@ def test_training_queries_for_a_rate_of_unseen_gold(tmp_path: Path) -> None:
     subset.main(str(tmp_path / "data"), str(tmp_path / "high"), 10, 0.8)
     assert list(read_qrels(tmp_path / "high" / "qrels" / "train.tsv")) == high
     assert json.loads((tmp_path / "high" / "subset.json").read_text())["unseen_rate"] == 0.8
+    (tmp_path / "data/qrels/train.tsv").unlink()
+    with pytest.raises(SystemExit, match=r"has no qrels/train\.tsv"):
+        subset.main(str(tmp_path / "data"), str(tmp_path / "none"), 10, 0.8)
     assert Corpus.read(tmp_path / "high").fingerprint == Corpus.read(tmp_path / "data").fingerprint
