@@ -617,8 +617,8 @@ def answer_in_order(
 ) -> list[dict[str, Any]]:
     """Answer conversations question by question, each behind the answers to the questions before it.
 
-    Questions belong to one conversation if they begin with the same questions. One that failed counts as one
-    without a reply.
+    Questions belong to one conversation if they begin with the same questions. Behind one that failed none is
+    answered: the next call of the run tries them all again.
 
     Args:
         queries: The questions of all conversations, in any order.
@@ -629,6 +629,7 @@ def answer_in_order(
     """
     replies: dict[tuple[str, ...], str] = {}
     records: dict[str, dict[str, Any]] = {}
+    failed: set[tuple[str, ...]] = set()  # questions without an answer, with those before them
     asked = {query.id: conversation(query) for query in queries}
     earlier = {turns[:n] for turns in asked.values() for n in range(1, len(turns))}
     if kept := len(earlier - {*asked.values()}):
@@ -638,8 +639,14 @@ def answer_in_order(
         )  # fmt: skip
     for length in sorted({*map(len, asked.values())}):
         these = [query for query in queries if len(asked[query.id]) == length]
-        for record in answer({query.id: inputs_of(query, True, replies) for query in these}):
+        behind = {q.id for q in these if any(asked[q.id][:n] in failed for n in range(1, length))}
+        for record in answer({q.id: inputs_of(q, True, replies) for q in these if q.id not in behind}):
             records[record["query_id"]] = record
+        with recorded_calls() as trace:
+            nothing = {"answer": "", "found": [], "read": [], "trace": trace.steps, "cost": trace.cost()}
+        why = "an earlier question of its conversation failed"
+        records |= {name: {"query_id": name, **nothing, "failed": why} for name in behind}
+        failed |= {asked[query.id] for query in these if "failed" in records[query.id]}
         replies |= {asked[query.id]: " ".join(records[query.id]["answer"].split()) for query in these}
     return [records[query.id] for query in queries]
 

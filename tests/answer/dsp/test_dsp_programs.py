@@ -425,6 +425,22 @@ def test_conversations_go_on_from_the_systems_own_answers(caplog: pytest.LogCapt
     assert histories == {"a1": "", "a2": "who\nGrace", "a3": "who\nGrace\nand she", "b2": "what\nthat"}
     assert "1 earlier question of conversations is not among those asked" in caplog.text
 
+    def broken(inputs: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+        rounds.append(inputs)
+        return [{"query_id": name, "answer": "", "failed": "timeout"} for name in inputs]
+
+    rounds.clear()
+    records = answer_in_order(queries, broken)
+    assert [sorted(inputs) for inputs in rounds] == [
+        ["a1"],
+        ["b2"],
+        [],
+    ]  # none behind an answer that is missing
+    assert [record["failed"] for record in records[1:3]] == [
+        "an earlier question of its conversation failed", "timeout",
+    ]  # fmt: skip
+    assert records[0]["found"] == records[0]["read"] == records[0]["trace"] == []
+
 
 def test_programs_by_name() -> None:
     raises(ConfigError, "multihop retrieves", program_named, "multihop", None, ProgramOptions())
