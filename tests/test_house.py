@@ -31,7 +31,7 @@ class Bound(NamedTuple):
 BOUNDS = {
     "lines of grls": Bound(73_098, 66_000),
     "modules of grls": Bound(360, 360),
-    "lines of tests": Bound(53_507, 48_000),
+    "lines of tests": Bound(53_534, 48_000),
     "functions": Bound(3_806, 3_600),
     "private functions called once": Bound(256, 450),
     "modules with one importer": Bound(50, 50),

@@ -71,6 +71,8 @@ class RetrieverRun:
             MismatchError: A run of other settings was begun under this name.
         """
         info = self.info(name)
+        if share is not None:  # workers choose their search
+            info = replace(info, search="")
         if share is None:
 
             def retrieve(part: slice) -> list[Retrieved]:
@@ -80,8 +82,7 @@ class RetrieverRun:
             portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
             portions = share(self.settings(info))
-        search = "" if share else info.search  # workers choose theirs
-        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens, search=search)
+        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens)
         line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
         if portions.file is not None:
             portions.file.remove()

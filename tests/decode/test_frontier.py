@@ -11,6 +11,7 @@ from models_small import END, small_llama, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.frontier import Frontier
+from grls.decode.gpu import decision
 from grls.decode.prior import Prior, WeightedPrior
 from grls.decode.score_all import score_all
 from grls.index import Subset, index_sequences
@@ -95,8 +96,10 @@ def test_leaves_divide_what_may_be_found_and_its_probability(
             np.testing.assert_allclose(its, mine, atol=1e-4)
 
 
-def test_a_prior_without_mass_loses_no_beam_on_a_device() -> None:
+@pytest.mark.parametrize("part", [1, 1 << 28])
+def test_a_prior_without_mass_loses_no_beam_on_a_device(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its fillers beside a prior of the other sign had made the best prefix no number."""
+    monkeypatch.setattr(decision, "_PART", part)  # masses of one query at a time, or of all
     rng = np.random.default_rng(1)
     rows = [[*rng.integers(3, 6, rng.integers(1, 6)).tolist(), END] for _ in range(25)]
     index = index_sequences([np.array(row) for row in rows], END)

@@ -14,6 +14,7 @@ from small_data import small_retriever, tiny_bert
 
 from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.corpus import Corpus
+from grls.data.filter_options import FilterOptions
 from grls.data.filters import Only
 from grls.data.types import Hit, Query
 from grls.decode import DeviceDecoder
@@ -32,6 +33,7 @@ from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, Weight
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
+from grls.retrieve.run import RetrieverRun
 
 TEXTS = [f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")]
 HOPS = {
@@ -189,11 +191,12 @@ def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
 ) -> None:
     """It waits for those in slots, and those that come later join it; no query has a search of its own."""
     monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
-    widths = []
+    widths, indexes = [], set()
     join = DeviceDecoder.join
 
     def seen(self: DeviceDecoder, *arguments: Any) -> None:
         widths.append(self.beams)
+        indexes.add(id(self.tensors))
         join(self, *arguments)
 
     def refused(*arguments: Any) -> Any:
@@ -202,12 +205,37 @@ def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
     monkeypatch.setattr(DeviceDecoder, "join", seen)
     monkeypatch.setattr(DeviceDecoder, "search", refused)
     asked = [Asked(generator, Query(str(n), TEXTS[n % 4]), 7 if n == 2 else 3, None, False) for n in range(8)]
-    source = Arrivals(asked, [0, 0, 1, *[4] * 5], {})
+    source = Arrivals(asked, [0, 0, 1, 2, 3, 4, 5, 6], {})
     generator.run_plans(source)
     assert widths == [5, 7]
+    assert list(source.results)[-1] != 2  # those that come later do not keep it waiting
+    assert len(indexes) == 1  # it is on the device once
     monkeypatch.undo()
     for n, query in enumerate(asked):
         check(source, n, query)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_run_that_another_search_began_is_not_resumed(
+    generator: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Its manifest says which search decoded; workers choose theirs."""
+    queries = [Query("q", TEXTS[0])]
+    run = RetrieverRun(generator, queries, "data", None, 3, [None], FilterOptions(), "float32")
+    begun: list[Any] = []
+
+    def begin(settings: Any, *arguments: Any) -> Any:
+        begun.append(settings)
+        raise InterruptedError
+
+    monkeypatch.setattr("grls.retrieve.run.in_portions", lambda output, settings, *rest: begin(settings()))
+    for device in (False, True):
+        monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees, device=device: device)
+        with pytest.raises(InterruptedError):
+            run.save("run", share=begin if shared else None)
+    searches = ["", ""] if shared else ["fast on cpu", "device on cpu"]
+    assert [settings.pop("search") for settings in begun] == searches
+    assert begun[0] == begun[1]
 
 
 def test_the_first_retrievals_of_a_cross_encoder_join(generator: GenerativeRetriever, tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 NOTHING = -torch.inf
 """The score where there is no beam or result."""
 _BEYOND = torch.iinfo(torch.long).max
-_PART = 1 << 28
-"""Bytes of masses that are summed up together, so that a load takes little more than the table."""
+_PART = 1 << 28  # bytes of masses that are summed up together: a load takes little more than the table
 _LEAST = 10
 """The log to base two of the least length of a list with fixed addresses."""
 

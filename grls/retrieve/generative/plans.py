@@ -157,22 +157,22 @@ class _PlanRun:
             self._slots = min(slots, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
             decoder = self._decoder.with_beams(max(map(self._width, self._wide), default=self._decoder.beams))
             self._widest = decoder.beams if isinstance(decoder, DeviceDecoder) else math.inf
-            self._requests.extendleft(self._wide)
-            self._wide = []
             decoder.join(self, longest, self._slots)
 
     def waiting(self) -> int:
         """The number of inputs that may join now; 0: the search ends, so that a larger one begins."""
         self._turns += 1
         wanted = self._wanted()
-        if self._wide or (self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots):
+        if max(map(self._width, self._wide), default=0) > self._widest:
+            return 0
+        if self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots:
             return 0
         return wanted - len(self._requests) + self._may_enter()
 
     def take(self, count: int) -> list[JoiningQuery]:
         """At most so many queries; retrievals that cannot be done fail."""
-        taken: list[_Request] = []
-        later = min(self._may_enter(), count)
+        taken, self._wide = self._wide[:count], self._wide[count:]
+        later = min(self._may_enter(), count - len(taken))
         while len(taken) + later < count and (new := self._source.take(count - later - len(taken))):
             for plan, owner in new:
                 taken += self._go_on(_Retrieval(plan, owner))
