@@ -55,7 +55,7 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
         for start, end in sorted(chosen, reverse=True):  # from behind, so that earlier places stay right
             n = random.randrange(start, end - 1)
             a, b = text[n], text[n + 1]
-            edits = (b + a, b, a + a + b)  # swapped, dropped, doubled
+            edits = (b if a == b else b + a, b, a + a + b)  # swapped (equal ones: dropped), dropped, doubled
             text = text[:n] + random.choice(edits) + text[n + 2 :]
     elif kind == "order":
         words = query.text.split()

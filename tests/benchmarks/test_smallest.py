@@ -18,11 +18,13 @@ from benchmarks import (
     hops,
     hybrid,
     index,
+    perturbed,
     riches,
     scale,
     static,
     streams,
 )
+from grls.data.dataset import read_qrels, read_queries
 from grls.errors import ConfigError
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
@@ -124,3 +126,20 @@ def test_fixed_length_ids_are_found_as_by_looking_at_all() -> None:
     found = static.Device(ids, logits)()
     scores = torch.stack([logits[n, 0, 0].log_softmax(-1)[ids[:, n]] for n in range(3)]).sum(0)
     assert found.tolist() == [ids[torch.argsort(-scores).numpy()].tolist()] * 2
+
+
+def test_training_queries_are_doubled_and_others_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, made = write_small(tmp_path / "data"), tmp_path / "typo"
+    perturbed.main(str(data), str(made))
+    assert capsys.readouterr().out == "24 training queries\n"
+    before, after = ({query.id: query.text for query in read_queries(folder)} for folder in (data, made))
+    assert before.items() <= after.items()
+    train = read_qrels(made / "qrels" / "train.tsv")
+    doubled = {name for name in train if name not in before}
+    assert len(doubled) == 12
+    for name in doubled:
+        assert after[name] != after[name.removesuffix("-typo")]
+        assert train[name] == train[name.removesuffix("-typo")]
+    assert read_qrels(made / "qrels" / "test.tsv") == read_qrels(data / "qrels" / "test.tsv")
