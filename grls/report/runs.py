@@ -22,7 +22,7 @@ from grls.evaluation.evaluate import seen_gold
 from grls.io.progress import counted
 from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data, refuse_unknown_passages, refuse_unrelated
-from grls.runs.portions import RunInfo, Steps, difference, info_file
+from grls.runs.portions import RunInfo, Steps, difference, info_file, split_asked
 from grls.runs.run import Run, shared_limit
 
 log = logging.getLogger(__name__)
@@ -214,10 +214,8 @@ def _group(
     if len(splits) > 1:
         (earlier, run_file), (later, file) = list(splits.items())[:2]
         raise MismatchError(f"{run_file} is of the split {earlier}, {file} of {later}; report on them apart.")
-    only = next(iter(splits), None)
-    if split is not None and only not in (None, split):
-        raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {split}.")
-    split = split or only or "test"
+    path, info = next(((path, info) for path, info in stated if info.split is not None), ("", None))
+    split = split_asked(str(path), info, split)
     corpus = Corpus.read(folder)
     limit = shared_limit(run for run, _ in placed)
     queries, qrels = read_split(folder, split, corpus, limit)
