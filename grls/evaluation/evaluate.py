@@ -30,6 +30,7 @@ from grls.data.dataset import (
     read_queries,
     read_split,
     relevant,
+    warn_below_zero,
 )
 from grls.data.types import Hit, Query
 from grls.evaluation.graph import Reading
@@ -98,6 +99,7 @@ def evaluate_run(
     corpus = Corpus.read(data) if corpus is None else corpus
     limit = shared_limit([loaded])
     queries, qrels = read_split(data, split, corpus, limit)
+    warn_below_zero(data, split, qrels)
     every = read_queries(data)
     refuse_other_data(loaded, data, corpus, (queries, every))
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})

@@ -214,6 +214,11 @@ def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) ->
 
 
 def _parsed(name: str) -> ir_measures.measures.Measure:
+    measure_name, at, rank = name.rpartition("@") if isinstance(name, str) else ("", "", "")
+    if at and not rank.lstrip("0").replace(".", "").isdecimal():
+        raise ConfigError(
+            f"measures: {name!r} is no measure: behind @ stands a rank from 1 on, as in '{measure_name}@10'."
+        )
     try:
         measure = ir_measures.parse_measure(name)
         supported = _PROVIDERS.supports(measure)

@@ -810,10 +810,9 @@ def test_wrong_answers_fail_by_index_search_or_attribution(
     assert run(capsys, "all", ours[0], f"--output={tmp_path / 'why'}") == said  # the manifest names the data
     assert "no query 'beyon' among the 8" in (near := refused(capsys, "beyon", *ours))
     assert "did you mean 'beyond'?" in near
-    other = refused(capsys, "all", *ours, "--split=dev")
-    assert "x.answers.jsonl is of the split test, and --split asks for dev; leave --split out" in other
-    other = fails(capsys, "evaluate", str(tmp_path / "x.answers.jsonl"), ours[1], "--split=dev")
-    assert "x.answers.jsonl is of the split test, and --split asks for dev" in other
+    of_dev = "x.answers.jsonl is of the split test, and --split asks for dev; leave --split out"
+    assert of_dev in refused(capsys, "all", *ours, "--split=dev")
+    assert of_dev in fails(capsys, "evaluate", str(tmp_path / "x.answers.jsonl"), ours[1], "--split=dev")
     alone = shutil.copy(tmp_path / "x.answers.jsonl", tmp_path / "alone.answers.jsonl")
     unknown = refused(capsys, "beyond", f"--retriever={alone}")
     assert (
@@ -822,7 +821,10 @@ def test_wrong_answers_fail_by_index_search_or_attribution(
     )
     assert "but for --case.propositions" in refused(capsys, "all", *ours, "--k=3")
     assert "are of the kind sentence" in refused(capsys, "all", *ours, "--case.propositions=x")
-    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={folder}")
+    assert "from another corpus than" in refused(capsys, "all", *ours[:1], f"--data={folder}")
+    other = tmp_path / "other"
+    write_dataset(other, [GOOSE], [ASKED[0]._replace(id="new")], {"test": {"new": {"goose": 1}}})
+    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={other}")
 
 
 @pytest.mark.parametrize(
