@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said(place: list[str], tmp_path: Path, capsys: pytest.
         (["made-1", "--only", "set=mine,your"], "--only set: expected one of yours, got 'your'"),
         (["made-1", "--word", "dep="], "--word: expected one of deep, got 'dep'"),
         (["made-2"], "unexpected keyword argument 'tabel'"),
-        (["made-3"], "made-3.yaml: uses: expected one of made-2, made-1, got 'made-0'"),
+        (["made-3"], "made-3.yaml: uses: expected one of made-3, made-2, made-1, got 'made-0'"),
         (["made-1", "--only", "set"], "--only expects NAME=VALUE, got set"),
         (["made-1", "--word", "out=RUNS/{nowhere}"], "names 'nowhere', no word and no variable"),
         (["made-1", "--word", "deep=--k 0"], "the command above failed"),

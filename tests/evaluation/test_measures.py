@@ -76,7 +76,7 @@ def test_ids_of_any_signs_are_told_apart():
     ("Accuracy", "cannot be computed here"),
     ("RR(rel=0)", "cannot be computed here"),
     ("P@0", "behind @ stands a rank from 1 on, as in 'P@10'"),
-    ("complete@0", "behind @ stands a rank from 1 on, as in 'complete@10'"),
+    ("complete@05", "behind @ stands a rank from 1 on, as in 'complete@10'"),
     ("nDCG@ten", "behind @ stands a rank from 1 on, as in 'nDCG@10'"),
     ("nDCG(gains={1:3000000000})@10", "cannot be computed here"),
 ])  # fmt: skip
