@@ -49,11 +49,9 @@ def local_folder(name: str) -> str:
             names = datasets.get_dataset_config_names(repository)
             sets = {config: datasets.load_dataset(repository, config, streaming=True) for config in names}
             _write(folder, name, sets, chosen)
+        except DataError as error:  # of a row
+            raise DataError(error.text, name) from None
         except (OSError, ValueError) as error:  # of datasets and of the hub's client
-            if isinstance(error, DataError):  # of a row
-                raise DataError(f"{name}: {error.text}") from None
-            if isinstance(error, ConfigError):
-                raise
             raise ConfigError(
                 f"{name}: datasets cannot read {repository!r} ({error}). Correct the name, or, without the "
                 f"network, give {HUB}FOLDER with the files of the data set."
