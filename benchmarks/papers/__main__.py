@@ -113,6 +113,8 @@ class Study:
         merged = {key: {**content.get(key, {}), **other[key]} for key in ("each", "words") if key in other}
         content |= {**other, **merged}
         content["words"] = {**content.get("words", {}), **(words or {})}
+        for used in content.get("uses", ()):
+            _known(f"benchmarks/papers/{name}.yaml: uses", used, NAMES)
         content["uses"] = [cls.read(used, small, only, words) for used in content.get("uses", ())]
         for variable, kept in (only or {}).items():
             if variable in content.get("each", {}):

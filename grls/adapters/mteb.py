@@ -18,6 +18,7 @@ from grls.data.filters import one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage, Query
+from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -32,6 +33,7 @@ with needing("mteb", "the search protocol of MTEB"):
     from datasets import Dataset
     from mteb.abstasks import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.languages import check_language_code
     from mteb.models import ModelMeta
 
 Rows = Iterable[Mapping[str, Any]]
@@ -156,17 +158,31 @@ class MTEBTask(AbsTaskRetrieval):
         data: The folder, in BEIR's layout (:mod:`grls.data.dataset`).
         split: The split, a file of ``qrels/``.
         name: Name in MTEB's results; None: that of the folder.
-        language: The language of the texts, as MTEB writes it (ISO 639-3, and the script).
+        language: The language of the texts, as MTEB writes it (ISO 639-3 and script: ``deu-Latn``); None:
+            English, or unknown and taken for English.
 
     Raises:
+        ConfigError: MTEB knows no such language; or none is given, and the texts are not English.
         DataError: The data set is incomplete or malformed.
     """
 
     @checked
     def __init__(
-        self, data: str | Path, split: str = "test", name: str | None = None, language: str = "eng-Latn"
+        self, data: str | Path, split: str = "test", name: str | None = None, language: str | None = None
     ):
         self._corpus = Corpus.read(data)
+        if language is None and (code := Analyzer.guessed(self._corpus).language) != "en":
+            raise ConfigError(
+                f"{data} is not English (by its words: {code}): give language as MTEB writes it, ISO 639-3 "
+                "and script, as in deu-Latn."
+            )
+        language = language or "eng-Latn"
+        try:
+            check_language_code(language if "-" in language else "")
+        except ValueError:
+            raise ConfigError(
+                f"language: expected ISO 639-3 and script, as in eng-Latn or deu-Latn, got {language!r}."
+            ) from None
         self._queries, self._qrels = read_split(data, split, self._corpus)
         self._facts = {
             "name": name or Path(data).resolve().name,

@@ -424,7 +424,13 @@ class Searcher:
         """
         from grls.retrieve.hub import pack_folder
 
-        with self.held_folder.named("this retriever", self._named()):
+        held = self.held_folder
+        if held.fill is not None and "path" not in vars(
+            held
+        ):  # it is in memory alone: nothing is to be copied
+            held.fill(Path(folder))
+            return Path(folder)
+        with held.named("this retriever", self._named()):
             pack_folder(self.folder, folder)
         return Path(folder)
 

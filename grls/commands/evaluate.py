@@ -90,8 +90,7 @@ def evaluate(
         from grls.models.entailment import load_entailment
 
         corpus, nli = Corpus.read(data), autoais.model
-        split_of_answers, limit = split_and_limit(runs, limit)
-        split = split or split_of_answers
+        split, limit = split_and_limit(runs, split, limit)
         queries, qrels = read_split(data, split, corpus, limit)
         judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
         rows = [score_file(file, queries, qrels, corpus, ks, judge, autoais.premise) for file in runs]

@@ -99,6 +99,8 @@ def experiment_command(
     words = [word for word in re.split(r"[,\s]+", stress or "") if word]
     for word in words:
         one_of(PERTURBATIONS, stress=word)
+    if stress is not None and not words:
+        raise ConfigError(f"--stress names no perturbation: give some of {', '.join(PERTURBATIONS)}.")
     kinds = [kind for kind in PERTURBATIONS if kind in words]
     at_least(2, growth=growth)
     run = next((path for _, paths in named for path in paths if Path(path).is_file()), None)

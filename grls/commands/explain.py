@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def explain(
     *,
     retriever: str,
     data: str | None = None,
-    split: str = "test",
+    split: str | None = None,
     case: CaseOptions = USUAL_CASE,
     k: int | None = None,
     search: SearchOptions = USUAL_SEARCH,
@@ -56,8 +57,9 @@ def explain(
             Decoding steps are explained of those that decode whole passages: generative, with priors
             (hybrid), or either hop by hop (hops).
         data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
-            one of it.
-        split: The split whose qrels name the gold passages. It must judge the query, unless case.gold is set.
+            one of it; of answers, that of their manifest.
+        split: The split whose qrels name the gold passages; null: test, or that of the answers. It must judge
+            the query, unless case.gold is set.
         case: What is explained, and how far it is looked into.
         k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
             continue a chain (hops.branch, or 4). Where ranks are printed: the number of passages that are
@@ -106,7 +108,6 @@ def explain(
                 "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
                 "out, but for --case.propositions."
             )
-        data = _data_of_all(data)
         judged = judge_answers(retriever, data, split, limit, case.propositions)
         if query == EVERY:
             print(format_failures(judged))
@@ -115,10 +116,16 @@ def explain(
             return
         answer = next((answer for answer in judged if answer.query.id == query), None)
         if answer is None:
-            raise DataError(f"no query {query!r} among the {len(judged):,} with gold and answers.", data)
+            near = get_close_matches(query, [answer.query.id for answer in judged], 1)
+            raise DataError(
+                f"no query {query!r} among the {len(judged):,} with gold passages and accepted answers"
+                + (f"; did you mean {near[0]!r}?" if near else "; give a query id of the split, or all."),
+                retriever,
+            )
         print(parts_text(answer_parts(answer)))
         _write(output, plain_values(answer))
         return
+    split = split or "test"
     is_bm25 = names_bm25(retriever)
     if data is None and not is_bm25 and Path(retriever).is_dir():
         folder = data_beside(Path(retriever))

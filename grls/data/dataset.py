@@ -15,6 +15,7 @@ Passages: :mod:`grls.data.corpus`.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ from grls.io.files import atomic_folder, text_lines
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.io.resumable import object_of, read_jsonl, string_of, write_line
+
+log = logging.getLogger(__name__)
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""
@@ -97,6 +100,15 @@ def read_qrels(path: str | Path) -> Qrels:
                 line,
             )
     return qrels
+
+
+def warn_below_zero(folder: str | Path, split: str, qrels: Qrels) -> None:
+    """Warn of grades below zero, which count as the grade 0."""
+    if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
+        log.warning(
+            "%s: %s below zero; such passages are not relevant, as with the grade 0.",
+            Path(folder) / "qrels" / f"{split}.tsv", counted(len(below), "grade is", "grades are"),
+        )  # fmt: skip
 
 
 def _splits(file: Path) -> str:

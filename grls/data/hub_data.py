@@ -40,6 +40,8 @@ def local_folder(name: str) -> str:
     import datasets
 
     repository, _, chosen = name.removeprefix(HUB).partition(":")
+    if not repository:
+        raise ConfigError(f"{name}: expected {HUB}NAME, a data set of the hub (user/name) or a local folder.")
     key = re.sub(r"[^\w.-]+", "--", name.removeprefix(HUB)).strip("-")
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / HUB.strip(":") / key
     if Path(repository).is_dir() or not (folder / "corpus.jsonl").is_file():
@@ -47,10 +49,13 @@ def local_folder(name: str) -> str:
             names = datasets.get_dataset_config_names(repository)
             sets = {config: datasets.load_dataset(repository, config, streaming=True) for config in names}
             _write(folder, name, sets, chosen)
+        except DataError as error:  # of a row
+            raise DataError(error.text, name) from None
         except (OSError, ValueError) as error:  # of datasets and of the hub's client
-            if isinstance(error, ConfigError | DataError):
-                raise
-            raise ConfigError(f"{name}: datasets cannot read {repository!r} ({error}).") from error
+            raise ConfigError(
+                f"{name}: datasets cannot read {repository!r} ({error}). Correct the name, or, without the "
+                f"network, give {HUB}FOLDER with the files of the data set."
+            ) from error
         print(f"{name} is now in {folder}; remove it to read the hub again.", file=sys.stderr)
     return str(folder)
 

@@ -34,7 +34,7 @@ from grls.io.files import atomic_file
 from grls.io.progress import counted
 from grls.io.resumable import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
-from grls.runs.portions import read_info
+from grls.runs.portions import RunInfo, differ, read_info, split_asked
 from grls.runs.results import find_passages
 from grls.runs.run import Run
 
@@ -241,6 +241,16 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
+def refuse_other_corpus(file: str, info: RunInfo | None, corpus: Corpus) -> None:
+    """Refuse (DataError) answers whose manifest names another corpus."""
+    if info is not None and differ(info.corpus, corpus.fingerprint):
+        raise DataError(
+            f"these answers were retrieved from another corpus than {corpus.source}: give the "
+            f"{Option('data')} that they were retrieved from, or answer again.",
+            file,
+        )
+
+
 def score_file(
     file: str,
     queries: list[Query],
@@ -260,12 +270,7 @@ def score_file(
         raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
-    if info is not None and info.corpus not in ("", corpus.fingerprint):
-        raise DataError(
-            f"these answers were retrieved from another corpus than {corpus.source}: give the "
-            f"{Option('data')} that they were retrieved from, or answer again.",
-            file,
-        )
+    refuse_other_corpus(file, info, corpus)
     answered = read_answers(file)
     depth = WHOLE
     if info is not None:
@@ -282,25 +287,29 @@ def score_file(
     return {"file": file, "name": Path(run).name if info is None else info.name, **scores, "seconds": seconds}
 
 
-def split_and_limit(files: list[str], limit: int | None) -> tuple[str, int | None]:
-    """The split of answers (``test`` without a manifest), and the number of its first queries; None: all.
+def split_and_limit(files: list[str], split: str | None, limit: int | None) -> tuple[str, int | None]:
+    """The split of answers, and the number of its first queries; None: all.
 
     ``limit`` overrides the manifests.
 
     Raises:
         ConfigError: The answers were written for different splits or numbers of queries.
+        MismatchError: They were written for another split than ``split``.
     """
     infos = [read_info(file.removesuffix(ENDING)) for file in files]
-    splits = sorted({info.split for info in infos if info is not None and info.split is not None})
+    splits = {info.split: (file, info) for file, info in zip(files, infos, strict=True) if info is not None}
+    splits.pop(None, None)
     if len(splits) > 1:
-        raise ConfigError(f"the answers are of the splits {', '.join(splits)}; score each split by itself.")
+        named = ", ".join(sorted(map(str, splits)))
+        raise ConfigError(f"the answers are of the splits {named}; score each split by itself.")
     limits = [limit] if limit is not None else list(dict.fromkeys(info.limit for info in infos if info))
     if len(limits) > 1:
         counts = ", ".join("all queries" if n is None else f"the first {n:,}" for n in limits)
         raise ConfigError(
             f"the answers are of {counts}: give {Option('limit', 'N')}, or score each by itself."
         )
-    return splits[0] if splits else "test", limits[0] if limits else None
+    split = split_asked(*next(iter(splits.values()), ("", None)), split)
+    return split, limits[0] if limits else None
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:

@@ -30,9 +30,9 @@ from grls.data.dataset import (
     read_queries,
     read_split,
     relevant,
+    warn_below_zero,
 )
 from grls.data.types import Hit, Query
-from grls.errors import MismatchError, Option
 from grls.evaluation.graph import Reading
 from grls.evaluation.measures import MEASURES, RunDepth, mean_values, measure_names
 from grls.evaluation.metrics.answer_recall import answer_recall
@@ -50,6 +50,7 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.misses import miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
+from grls.runs.portions import split_asked
 from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import align, without_done
@@ -94,16 +95,11 @@ def evaluate_run(
     """
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     loaded = run if isinstance(run, Run) else Run.load(run)
-    made_for = None if loaded.info is None else loaded.info.split
-    if split is not None and made_for is not None and made_for != split:
-        raise MismatchError(
-            f"{loaded.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
-            f"leave {Option('split')} out, or give a run of that split."
-        )
-    split = split or made_for or "test"
+    split = split_asked(loaded.path, loaded.info, split)
     corpus = Corpus.read(data) if corpus is None else corpus
     limit = shared_limit([loaded])
     queries, qrels = read_split(data, split, corpus, limit)
+    warn_below_zero(data, split, qrels)
     every = read_queries(data)
     refuse_other_data(loaded, data, corpus, (queries, every))
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})

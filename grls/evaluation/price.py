@@ -27,7 +27,7 @@ from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.io.progress import counted
 from grls.runs.comparable import judged_queries, load_runs
-from grls.runs.portions import RunInfo, differ
+from grls.runs.portions import RunInfo, differ, split_asked
 from grls.runs.run import Run
 from grls.runs.trec import without_done
 
@@ -158,8 +158,7 @@ def price_of_run(
     """
     loaded = load_runs([run, unended])
     refuse_no_pair(*loaded)
-    made_for = None if loaded[0].info is None else loaded[0].info.split
-    split = split or made_for or "test"
+    split = split_asked(loaded[0].path, loaded[0].info, split)
     queries, qrels = judged_queries(loaded, data, split, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]

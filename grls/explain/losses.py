@@ -4,36 +4,38 @@ An answer is wrong if it does not match exactly. Its failure is the first that h
 
 =========== ==========================================================================================
 index       a gold passage has no key, or no key of the gold passages holds an accepted answer and stands
-            alone (begins with no pronoun)
+            alone (begins with no pronoun); a title or header stands for its passages: these have to hold it
 search      not every gold passage was quoted, or no quote holds an accepted answer
 attribution both were, and the answer is another one
 =========== ==========================================================================================
 
 Where all accepted answers are yes or no, no key has to hold them. The paper told failures by reading; the
-rules are ours. Answers of other programs are told as well: their keys are the passages.
+rules are ours. Answers of other programs are told as well: their keys are the passages with their titles,
+as they were read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from grls.answer.riches.keys import key_texts
+from grls.answer.riches.keys import SHARED, key_texts
 from grls.answer.riches.options import KeyKind
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option
-from grls.evaluation.answers import ENDING, Answered, read_answers
+from grls.evaluation.answers import ENDING, Answered, read_answers, refuse_other_corpus
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.explain.text import Part, facts_part, query_line, text_part
 from grls.io.progress import counted
-from grls.runs.portions import read_info
+from grls.runs.portions import read_info, split_asked
 
 FAILURES = {
-    "index": "a gold passage has no key, or none of their keys holds the answer and stands alone",
+    "index": "a gold passage has no key, or no key of theirs leads to the answer and stands alone",
     "search": "such keys exist, and were not quoted",
     "attribution": "they were quoted, and the answer is another one",
 }
@@ -61,36 +63,41 @@ class JudgedAnswer(NamedTuple):
 
 
 def judge_answers(
-    file: str, data: str, split: str, limit: int | None, propositions: str | None = None
+    file: str, data: str | None, split: str | None, limit: int | None, propositions: str | None = None
 ) -> list[JudgedAnswer]:
     """Judge the answers of a file to the queries that have accepted answers and gold passages.
 
-    The manifest of the run says the kind of the keys, the split and the limit, which override those given.
+    The manifest of the run says the kind of the keys, and the data set, split and limit that are None.
 
     Raises:
-        ConfigError: The keys are propositions, and their file is missing.
+        ConfigError: The keys are propositions, and their file is missing; or no data set is named.
         DataError: A file is missing or malformed, or no query has an answer and gold passages.
+        MismatchError: The answers are of another split.
     """
-    info, answered, corpus = (
-        read_info(f"{file.removesuffix(ENDING)}.jsonl"),
-        read_answers(file),
-        Corpus.read(data),
-    )
+    info, answered = read_info(f"{file.removesuffix(ENDING)}.jsonl"), read_answers(file)
     kind: Any = None if info is None else info.options.get("keys")
-    kind = kind if kind in get_args(KeyKind) else "paragraph"
+    kind = kind if kind in get_args(KeyKind) else "titled"
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError(
             f"the keys of {file} are of the kind {kind}: {Option('case.propositions', 'FILE')} is of "
             "propositions alone."
         )
-    if info is not None:
-        split, limit = info.split or split, info.limit if limit is None else limit
+    split = split_asked(file, info, split)
+    if data is None:
+        data = "" if info is None else info.data
+        if not data or not Path(data).is_dir():
+            why = f"their manifest names {data!r}, which is no folder here" if data else "no manifest says it"
+            raise ConfigError(
+                f"{file}: of which data set are these answers? {why}; give {Option('data', 'DIR')}."
+            )
+    corpus, limit = Corpus.read(data), limit if info is None or limit is not None else info.limit
+    refuse_other_corpus(file, info, corpus)
     queries, qrels = read_split(data, split, corpus, limit)
     golds = {query.id: gold for query in queries if query.answers and (gold := gold_passages(query, qrels))}
     if answered.keys().isdisjoint(golds):
         raise DataError(
             f"no query of the split {split} with accepted answers and gold passages stands in {file}: give "
-            "the data set and split that it was written for.",
+            f"the {Option('data')} and {Option('split')} that it was written for.",
             data,
         )
     names = {name for gold in golds.values() for name in gold}
@@ -99,6 +106,8 @@ def judge_answers(
     for text, number in key_texts(corpus, kind, propositions):
         if number in numbers:
             keys.setdefault(numbers[number], []).append(text)
+    found = corpus.passages(list(numbers)) if kind in SHARED else []
+    texts = {passage.id: passage.titled for passage in found}
     judged = []
     for query in (query for query in queries if query.id in golds):
         gold, written = golds[query.id], answered.get(query.id, Answered())
@@ -107,12 +116,15 @@ def judge_answers(
             key
             for name in gold
             for key in keys.get(name, ())
-            if contains_answer(key, query.answers) and key.split()[0].lower().strip(",") not in _PRONOUNS
+            if contains_answer(texts.get(name, key), query.answers)
+            and (name in texts or key.split()[0].lower().strip(",") not in _PRONOUNS)
         )
         closed = [quote for quote in written.evidence if quote.closed]
         quotes = tuple(quote.text for quote in closed)
         quoted = {passage for quote in closed for passage in quote.passages}
-        answer_is_quoted = needs_no_text or any(contains_answer(text, query.answers) for text in quotes)
+        answer_is_quoted = (
+            needs_no_text or kind in SHARED or any(contains_answer(text, query.answers) for text in quotes)
+        )
         failure: str | None = "attribution"
         if answer_scores(written.answer, query.answers)[0] == 1:
             failure = None

@@ -7,7 +7,6 @@ set; its ids, and in JSONL its query texts, are checked against the data set.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +14,14 @@ from pathlib import Path
 from typing import get_args
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_queries, read_split
+from grls.data.dataset import Qrels, read_queries, read_split, warn_below_zero
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import seen_gold
-from grls.io.progress import counted
 from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data, refuse_unknown_passages, refuse_unrelated
-from grls.runs.portions import RunInfo, Steps, difference, info_file
+from grls.runs.portions import RunInfo, Steps, difference, info_file, split_asked
 from grls.runs.run import Run, shared_limit
-
-log = logging.getLogger(__name__)
 
 SYSTEMS = {
     "biencoder": "bi-encoder",
@@ -214,18 +210,12 @@ def _group(
     if len(splits) > 1:
         (earlier, run_file), (later, file) = list(splits.items())[:2]
         raise MismatchError(f"{run_file} is of the split {earlier}, {file} of {later}; report on them apart.")
-    only = next(iter(splits), None)
-    if split is not None and only not in (None, split):
-        raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {split}.")
-    split = split or only or "test"
+    path, info = next(((path, info) for path, info in stated if info.split is not None), ("", None))
+    split = split_asked(str(path), info, split)
     corpus = Corpus.read(folder)
     limit = shared_limit(run for run, _ in placed)
     queries, qrels = read_split(folder, split, corpus, limit)
-    if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
-        log.warning(
-            "%s, split %s: %s below zero; such passages are not relevant, as with the grade 0.",
-            folder, split, counted(len(below), "grade is", "grades are"),
-        )  # fmt: skip
+    warn_below_zero(folder, split, qrels)
     every = read_queries(folder)
     for run, _ in placed:
         refuse_other_data(run, folder, corpus, (queries, every))

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.files import PartCounts, counting, read_json, refuse_unwritable, sha256, write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
@@ -183,6 +183,21 @@ def read_info(run: str | Path) -> RunInfo | None:
             file,
         )
     return info
+
+
+def split_asked(run: str, info: RunInfo | None, split: str | None) -> str:
+    """The split of a run: that of its manifest, else the one that is asked for, else ``test``.
+
+    Raises:
+        MismatchError: The manifest names another split than is asked for.
+    """
+    made_for = None if info is None else info.split
+    if None not in (split, made_for) and split != made_for:
+        raise MismatchError(
+            f"{run} is of the split {made_for}, and {Option('split')} asks for {split}; leave "
+            f"{Option('split')} out, or give one of that split."
+        )
+    return made_for or split or "test"
 
 
 PORTION = 512

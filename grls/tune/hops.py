@@ -27,7 +27,7 @@ from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.progress import Progress
 from grls.retrieve.hops.combine import expected_f1
-from grls.retrieve.hops.options import CHOICES, FEATURES, Choice, HopOptions
+from grls.retrieve.hops.options import CHOICES, FEATURES, UNLABELLED, Choice, HopOptions
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, RankedHops
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
@@ -39,6 +39,8 @@ _FOLDS = 5
 
 Model = tuple[float, ...]
 """A weight for each feature, then the bias."""
+
+_UNLABELLED = ", the second of the weight 0.4"
 
 
 def learn_onward(seen: Sequence[SeenHop], gold: Sequence[Collection[str]]) -> Model | None:
@@ -139,7 +141,7 @@ class TriedHops(NamedTuple):
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find number of hops, temperature and use of DONE; before is the single step."""
-    hops = replace(tuning.hops, onward=None)
+    hops = own = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
     grid = tuning.grid
@@ -147,8 +149,11 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     with Progress(len(grid.hop_temperatures) * len(dones), "tune with", "searches", shown=None) as bar:
         for factor in grid.hop_temperatures:
             for done in dones:
-                temperature = hops.temperature if factor == 1 else factor * usual.temperature
-                tried += _searched(tuning, usual.retriever, replace(hops, temperature=temperature, done=done))
+                temperature = own.temperature if factor == 1 else factor * usual.temperature
+                hops = replace(hops, temperature=temperature, done=done)
+                tried += _searched(tuning, usual.retriever, hops)
+                if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
+                    tried += _searched(tuning, usual.retriever, replace(hops, onward=UNLABELLED))
                 bar.update()
     several = [setting for setting in tried if setting.hops > 1]
     if grid.onward and several:
@@ -161,7 +166,8 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     words = "a single step" if best.hops == 1 else f"{best.hops} hops"
     words += "" if best.temperature is None else f", temperature {best.temperature:g}"
     until_done = best.done and usual.ends and best.hops > 1 and best.onward is None
-    words += ", until DONE" if until_done else "" if best.onward is None else ", with an onward model"
+    words += ", until DONE" if until_done else _UNLABELLED if best.onward == UNLABELLED else ""
+    words += "" if best.onward in (None, UNLABELLED) else ", with an onward model"
     return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, best.recall, words)
 
 
@@ -182,7 +188,7 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
 
 def _searched(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:
     """Search once with the most hops; the rankings after each number of them that is tried."""
-    counts = sorted(set(tuning.grid.hops))
+    counts = sorted(set(tuning.grid.hops)) if hops.onward is None else [2]
     hops = replace(hops, max=counts[-1])
 
     def measure() -> list[Any]:
@@ -191,7 +197,8 @@ def _searched(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHop
         return [_quality(tuning, rankings[count - 1]) for count in counts]
 
     qualities = tuning.journal.measured(_setting(tuning, hops, counts), measure)
-    return _tried(tuning, hops, counts, qualities, "" if hops.done else ", without DONE")
+    note = "" if hops.onward is None else _UNLABELLED
+    return _tried(tuning, hops, counts, qualities, note if hops.done else f"{note}, without DONE")
 
 
 def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:

@@ -45,7 +45,8 @@ class TuneOptions:
             alone where no chain has to end, always are tried.
         done_biases: Biases on DONE; null: those of the kind, -4 to 2 nats for a generator, 0 to 0.3 for a
             bi-encoder.
-        hops: Numbers of hops of a ranking by hops; 1 is a single step.
+        hops: Numbers of hops of a ranking by hops; 1 is a single step. Where DONE ends none, two hops are
+            tried with the weight 0.4 of the second, too, which they have without tuning.
         hop_temperatures: Factors of the usual temperature of a hop's scores, with each number of hops.
         onward: Learn an onward model for a ranking by hops: with what probability one more hop finds a gold
             passage, by its scores. It is taken where it finds more, cross-validated.

@@ -14,7 +14,8 @@ import grls
 from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage
+from grls.data.dataset import write_dataset
+from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
@@ -131,6 +132,23 @@ def test_the_runner_prints_the_figures_of_evaluate(steps: str, tmp_path: Path) -
     assert {name: found[name] for name in printed} == pytest.approx(printed, abs=1e-6)
     assert 0 < printed["recall_at_1"] < printed["recall_at_5"]
     raises(DataError, "no such file; there are", MTEBTask, data, "tests")
+
+
+def test_a_task_has_the_language_of_its_data(tmp_path: Path) -> None:
+    texts = [
+        "Der Fischotter lebt am Fluss und frisst Fische.",
+        "Die Eule jagt in der Nacht die Mäuse im Wald.",
+    ]
+    passages = [Passage(f"p{number}", text) for number, text in enumerate(texts)]
+    write_dataset(tmp_path / "de", passages, [Query("q", "Wer jagt nachts?")], {"test": {"q": {"p1": 1}}})
+    raises(
+        ConfigError, r"de is not English \(by its words: de\): give language as", MTEBTask, tmp_path / "de"
+    )
+    for code in ("de", "deu", "deu-latn", "xyz-Latn"):
+        expected = f"expected ISO 639-3 and script, as in eng-Latn or deu-Latn, got '{code}'"
+        raises(ConfigError, expected, MTEBTask, tmp_path / "de", language=code)
+    assert MTEBTask(tmp_path / "de", language="deu-Latn").metadata.languages == ["deu"]
+    assert MTEBTask(write_small(tmp_path / "animals"), "train").metadata.languages == ["eng"]
 
 
 def test_ranks_are_those_of_the_retriever_where_single_precision_has_no_difference(corpus: Corpus) -> None:

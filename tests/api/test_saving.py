@@ -12,6 +12,7 @@ from failing import raises
 
 import grls
 from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.retrieve.build import Building, build
 from grls.retrieve.hub import pack_folder
@@ -84,6 +85,21 @@ def test_a_corpus_elsewhere_is_copied_alone(kinds: Path, tmp_path: Path) -> None
         assert paths(saved) == []
         assert [path.name for path in (saved / "members").rglob("*") if path.is_file()] == ["corpus.jsonl"]
         assert load(saved).search(TEXTS, 4) == bm25.search(TEXTS, 4)
+
+
+def test_bm25_in_memory_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_to: list[Path] = []
+    write = Corpus.write
+    monkeypatch.setattr(
+        Corpus, "write", lambda corpus, path: (written_to.append(path), write(corpus, path))[1]
+    )
+    bm25 = grls.BM25(TEXTS)
+    saved = bm25.save(tmp_path / "saved")
+    assert len(written_to) == 1
+    assert "path" not in vars(bm25.held_folder)  # no temporary folder was made
+    assert load(saved).search("otter", 4) == bm25.search("otter", 4)
+    (tmp_path / "other" / "file").mkdir(parents=True)
+    raises(ConfigError, "holds no grls.json", bm25.save, tmp_path / "other")
 
 
 def test_a_link_is_packed_as_what_it_leads_to(kinds: Path, tmp_path: Path) -> None:

@@ -67,6 +67,14 @@ def test_no_two_commands_write_the_same(name: str, small: bool) -> None:
     assert len(set(outputs)) == len(outputs)
 
 
+def test_every_window_is_that_of_the_paper() -> None:
+    """Also that of the examples which train the reranker: the default window is cut coarser."""
+    lines = [line for name in ("ralm-1", "ralm-figures") for line in Study.read(name).lines()]
+    windows = [line for line in lines if line.startswith("ralm ")]
+    assert windows
+    assert [x for x in windows if "configs/paper/ralm.yaml" not in x and "--reader.cut 1" not in x] == []
+
+
 def test_every_table_has_its_form() -> None:
     for name in NAMES:
         for study in (Study.read(name), Study.read(name, small=True)):
@@ -118,8 +126,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "made-1.yaml").write_text(CONFIG)
     (tmp_path / "configs" / "made-2.yaml").write_text("title: t\nsource: s\nuses: [made-1]\ntabel: {}\n")
+    (tmp_path / "configs" / "made-3.yaml").write_text("title: t\nsource: s\nuses: [made-0]\n")
     monkeypatch.setattr(papers, "FOLDER", tmp_path / "configs")
-    monkeypatch.setattr(papers, "NAMES", ["made-1", "made-2"])
+    monkeypatch.setattr(papers, "NAMES", ["made-1", "made-2", "made-3"])
     for name in ("mine", "yours"):
         write_small(tmp_path / "the data" / name)
     return [f"--data={tmp_path / 'the data'}", f"--runs={tmp_path / 'the runs'}"]
@@ -151,12 +160,13 @@ def test_a_table_is_made_once_and_printed_in_form(
 
 def test_what_is_wrong_is_said(place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["riches"], "tables: expected one of made, made-1, made-2, got 'riches'"),
-        (["mad-2"], "tables: expected one of made-2, made-1, made, got 'mad-2'"),
+        (["riches"], "tables: expected one of made, made-1, made-2, made-3, got 'riches'"),
+        (["mad-2"], "tables: expected one of made-2, made-3, made-1, got 'mad-2'"),
         (["made-1", "--only", "sett=mine"], "--only: expected one of set, got 'sett'"),
         (["made-1", "--only", "set=mine,your"], "--only set: expected one of yours, got 'your'"),
         (["made-1", "--word", "dep="], "--word: expected one of deep, got 'dep'"),
         (["made-2"], "unexpected keyword argument 'tabel'"),
+        (["made-3"], "made-3.yaml: uses: expected one of made-3, made-2, made-1, got 'made-0'"),
         (["made-1", "--only", "set"], "--only expects NAME=VALUE, got set"),
         (["made-1", "--word", "out=RUNS/{nowhere}"], "names 'nowhere', no word and no variable"),
         (["made-1", "--word", "deep=--k 0"], "the command above failed"),

@@ -181,7 +181,7 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
     report = tmp_path / "report.json"
     assert main(["evaluate", f"{run}.jsonl", f"--data={data}", f"--output={report}"]) == 0
     assert json.loads(report.read_text())["split"] == "dev"
-    assert "was retrieved for the split dev, and --split asks for test" in fails(
+    assert "is of the split dev, and --split asks for test" in fails(
         capsys, "evaluate", f"{run}.jsonl", f"--data={data}", "--split=test"
     )
 

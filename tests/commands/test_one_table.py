@@ -143,6 +143,7 @@ def test_bad_input_is_one_line_with_the_remedy(
         (["--measures="], "--measures names no measure"),
         (["--baseline=word"], "--baseline 'word' is none of the systems; did you mean 'words'?"),
         (["--stress=typos"], "--stress must be one of typo, order, case"),
+        (["--stress=,"], "--stress names no perturbation: give some of typo, order, case"),
         (["--growth=1"], "--growth must be at least 2"),
         (["--quoted=none.json"], "none.json: no such file"),
     ):
@@ -164,7 +165,11 @@ def test_bad_input_is_one_line_with_the_remedy(
         assert main(["experiment", "bm25", f"--data={spam}", f"--output={tmp_path / 'a'}"]) == 0
         found.append(json.loads((tmp_path / "a.json").read_text())["tables"][0]["systems"]["bm25"]["means"])
     assert found[0] == found[1]
-    assert "1 grade is below zero; such passages are not relevant" in caplog.text
+    said = f"{spam / 'qrels' / 'test.tsv'}: 1 grade is below zero; such passages are not relevant"
+    assert said in caplog.text
+    caplog.clear()
+    assert main(["evaluate", str(tmp_path / "a-runs" / "bm25.jsonl"), f"--data={spam}"]) == 0
+    assert said in caplog.text
 
 
 def test_a_corpus_that_arrives_in_parts(place: Path) -> None:

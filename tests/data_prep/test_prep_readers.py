@@ -381,11 +381,13 @@ def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert read_qrels(folder / "qrels" / "test.tsv") == {"q": {"d1": 2}}
     assert (tmp_path / "run.trec").read_text().split()[2] == "d1"
     assert main([*run[:2], f"--data=hub:{tmp_path / 'nothing'}", *run[3:]]) == 1
-    assert "datasets cannot read" in capsys.readouterr().err
+    assert "without the network, give hub:FOLDER" in capsys.readouterr().err
+    assert main([*run[:2], "--data=hub:", *run[3:]]) == 1
+    assert "hub:: expected hub:NAME, a data set of the hub" in capsys.readouterr().err
     (hub / "corpus.jsonl").unlink()
     write(hub / "README.md", f"---\nconfigs:\n{card.replace('name: corpus', 'name: other')}---\n")
     write_lines(hub / "corpus.jsonl", [{"_id": "d", "words": "x"}])
     assert main([*run[:2], f"--data=hub:{hub}", *run[3:]]) == 1
     assert "hub:NAME:CONFIGURATION; there are" in capsys.readouterr().err
     assert main([*run[:2], f"--data=hub:{hub}:other", *run[3:]]) == 1
-    assert "has no text: looked for 'text'" in capsys.readouterr().err
+    assert f"hub:{hub}:other: corpus: row 0 has no text: looked for 'text'" in capsys.readouterr().err

@@ -279,7 +279,7 @@ def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split
     data = dataset(tmp_path / "data")
     run = _made(tmp_path, data)
     assert evaluate_run(run, data, split)["sequence_recall"]["recall@1"] == pytest.approx((0.5 + 0 + 1) / 3)
-    with pytest.raises(MismatchError, match="retrieved for the split test, and split asks for train"):
+    with pytest.raises(MismatchError, match="is of the split test, and split asks for train"):
         evaluate_run(run, data, "train")
     other = tmp_path / "other"
     write_dataset(other, [*PASSAGES, Passage("new", "new")], PLAIN, QRELS)

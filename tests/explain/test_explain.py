@@ -29,6 +29,7 @@ from grls.errors import ConfigError, DataError
 from grls.evaluation.answers import write_answers
 from grls.explain.beams import BeamTrace, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation
+from grls.explain.losses import judge_answers
 from grls.explain.page import drawn, facts, html_page
 from grls.explain.standing import format_ranks
 from grls.explain.text import (
@@ -806,7 +807,47 @@ def test_wrong_answers_fail_by_index_search_or_attribution(
     one = run(capsys, "beyond", *ours)
     assert "key      The goose is white." in one
     assert "ATTRIBUTION: they were quoted" in one
-    assert "no query 'none' among the 8" in refused(capsys, "none", *ours)
+    assert run(capsys, "all", ours[0], f"--output={tmp_path / 'why'}") == said  # the manifest names the data
+    assert "no query 'beyon' among the 8" in (near := refused(capsys, "beyon", *ours))
+    assert "did you mean 'beyond'?" in near
+    of_dev = "x.answers.jsonl is of the split test, and --split asks for dev; leave --split out"
+    assert of_dev in refused(capsys, "all", *ours, "--split=dev")
+    assert of_dev in fails(capsys, "evaluate", str(tmp_path / "x.answers.jsonl"), ours[1], "--split=dev")
+    alone = shutil.copy(tmp_path / "x.answers.jsonl", tmp_path / "alone.answers.jsonl")
+    unknown = refused(capsys, "beyond", f"--retriever={alone}")
+    assert (
+        "alone.answers.jsonl: of which data set are these answers? no manifest says it; give --data"
+        in unknown
+    )
     assert "but for --case.propositions" in refused(capsys, "all", *ours, "--k=3")
     assert "are of the kind sentence" in refused(capsys, "all", *ours, "--case.propositions=x")
-    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={folder}")
+    assert "from another corpus than" in refused(capsys, "all", *ours[:1], f"--data={folder}")
+    other = tmp_path / "other"
+    write_dataset(other, [GOOSE], [ASKED[0]._replace(id="new")], {"test": {"new": {"goose": 1}}})
+    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={other}")
+
+
+@pytest.mark.parametrize(
+    ("keys", "quote", "failure"),
+    [
+        ("title", "It", "attribution"), ("header", "It", "attribution"), ("title", None, "search"),
+        ("title", "", "index"), (None, "It: A goose is here.", "attribution"),
+    ],
+)  # fmt: skip
+def test_a_title_stands_for_its_passages(
+    tmp_path: Path, keys: str | None, quote: str | None, failure: str
+) -> None:
+    """A film may be called like a pronoun, and an answer may stand in the title alone that was read."""
+    answers = ("it",) if keys is None else ("goose",)
+    title = "" if quote == "" else "It"
+    goose = Passage("goose", "A goose is here.", title)
+    query = Query("q", "what is here", ("goose",), answers, json.dumps({"answers": answers}))
+    write_dataset(tmp_path / "data", [goose], [query], {"test": {"q": {"goose": 1}}})
+    quotes = [{"text": quote, "passages": ["goose"], "closed": True}] if quote else []
+    line = {"query_id": "q", "answer": "a swan", "ended": True, "quotes": quotes}
+    write_answers(tmp_path / "x.answers.jsonl", [line])
+    corpus, options = Corpus.read(tmp_path / "data"), {} if keys is None else {"keys": keys}
+    info = RunInfo("generator", "x", "single", corpus.fingerprint, "", "", "test", "", options=options)
+    write_info(tmp_path / "x", info)
+    (judged,) = judge_answers(str(tmp_path / "x.answers.jsonl"), str(tmp_path / "data"), None, None)
+    assert judged.failure == failure

@@ -17,7 +17,7 @@ from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.fusion.runs import RunFusion
-from grls.retrieve.hops.options import FEATURES, Choice, HopOptions
+from grls.retrieve.hops.options import FEATURES, UNLABELLED, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
@@ -203,7 +203,7 @@ class Mixed:
     finds both, ``c`` and ``d``, and the next two wrong passages that would stand above ``d``.
     """
 
-    kind, learned_done, done = "mixed", False, None
+    kind, learned_done, done, a = "mixed", False, None, 0.6
     corpus = Corpus.from_passages(
         [Passage(f"{letter}{n}", f"text {letter} {n}") for n in range(2 * PAIRS) for letter in "abcdxyz"]
     )
@@ -221,7 +221,7 @@ class Mixed:
         for query, passages in zip(queries, evidence, strict=True):
             n, after = int(query.id), bool(passages)
             if n % 2 == 0:
-                row = {f"b{n}": 0.97, f"y{n}": 0.03} if after else {f"a{n}": 0.6, f"x{n}": 0.4}
+                row = {f"b{n}": 0.97, f"y{n}": 0.03} if after else {f"a{n}": self.a, f"x{n}": 1 - self.a}
             else:
                 row = {f"y{n}": 0.5, f"z{n}": 0.5} if after else {f"c{n}": 0.55, f"d{n}": 0.45}
             steps.append(HopHits([Hit(name, math.log(p)) for name, p in row.items()], None))
@@ -266,6 +266,15 @@ def test_what_the_queries_cannot_tell_is_not_learned(
     tune_folder(folder, DEV, replace(GRID, onward=False), Opening(), "x")
     assert "onward" not in capsys.readouterr().out
     assert "onward" not in (folder / "grls.json").read_text()
+
+
+def test_two_hops_as_without_tuning_are_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mixed, "a", 0.9)  # 0.4 of the second hop is more than x has, and less than d
+    (chosen,) = tune_folder(folder, DEV, replace(GRID, onward=False), Opening(), "x")
+    assert chosen.after == 1.0
+    assert chosen.words == "2 hops, the second of the weight 0.4"
+    spec = json.loads((folder / "grls.json").read_text())["hops"]
+    assert (spec["max"], tuple(spec["onward"])) == (2, UNLABELLED)
 
 
 def test_a_tuned_folder_is_tuned_again_as_the_first_time(folder: Path) -> None:
