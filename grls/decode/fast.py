@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import continuations
+from grls.decode.beam import SearchRequest, continuations
 from grls.decode.first_step import Best
 from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.scope import Mask, finished
 from grls.decode.select import ScoreMode, log_probabilities
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
+from grls.decode.slots import SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.files import PartTimer

@@ -35,9 +35,10 @@ The module does not know texts: the weights of passages come from outside.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,13 +133,8 @@ class Prior:
         return Masses(self, index, scope, slots)
 
 
-class Masses:
-    """The masses of the queries in flight.
-
-    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
-        of the largest subset, or of the index; twice that for a negative weight.
-    Time: R additions when a query is loaded, and 2 log R additions per candidate.
-    """
+class PriorMasses(ABC):
+    """The masses of the queries in flight, however they are stored."""
 
     def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
         self._parts = [part for part in prior.parts if part.weight]
@@ -146,8 +142,6 @@ class Masses:
         self._index = index
         self._scope = scope
         self._queries = np.zeros(slots, dtype=np.int64)  # the query of each slot
-        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
-        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
 
     def within(self, scope: Scope) -> None:
         """Take another scope: what queries that are loaded from now on may find."""
@@ -174,50 +168,14 @@ class Masses:
             masses = [self._masses(part, own, *held) for own, held in zip(weights, rows, strict=True)]
             self._put(n, slots, masses, scoped)
 
+    @abstractmethod
     def _put(
         self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
     ) -> None:
         """Store the masses of a part for these slots; ``scoped`` is their rows (:meth:`Scope.rows`)."""
-        self._sums[part].put(slots, masses)
-        least = self._least[part]
-        if least is not None:
-            allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
-            least.put(slots, allowed)
 
-    def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` the score of each candidate (nats), including the scores of priors.
-
-        Args:
-            steps: ``[A]`` log-probability of each candidate among its siblings, from the generator.
-            slots: ``[A]`` the slot of each candidate's query.
-            states: ``[A]`` the state of each candidate in the index.
-            offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
-        """
-        scores = steps + self.gains(slots, states, offsets)
-        if self.normalized:
-            scores = scores - np.repeat(ragged_logsumexp(scores, offsets), np.diff(offsets))
-        return scores
-
-    def gains(self, slots: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` the scores of priors for each candidate (nats); 0 for a candidate without siblings.
-
-        The arguments are those of :meth:`with_priors`; the candidates are all that their query may find.
-        """
-        sizes = np.diff(offsets)
-        gains = np.zeros(len(states))
-        contested = np.repeat(sizes > 1, sizes)
-        if not contested.any() or not self._parts:
-            return gains
-        counts = sizes[sizes > 1]
-        bounds = np.concatenate(([0], np.cumsum(counts)))
-        owners = slots[contested]
-        low, high = self._between(owners, states[contested])
-        for part, sums in zip(self._parts, self._sums, strict=True):
-            logs = np.log(sums.over(owners, low, high))
-            gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
-        return gains
-
-    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:
+    @abstractmethod
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Any:
         """``[B, T]`` the scores of priors for each first token (nats); 0 if no passage under it may be found.
 
         Args:
@@ -225,63 +183,21 @@ class Masses:
             low: ``[T]`` the first row under each first token; the ranges are adjacent and ascending.
             high: ``[T]`` the end rows.
         """
-        table = np.zeros((len(slots), len(low)))
-        bounds = np.append(low, high[-1])
-        for row, slot in enumerate(slots.tolist()):
-            ranks = self._scope.ranks(np.full(len(bounds), self._queries[slot]), bounds)
-            held = np.flatnonzero(np.diff(ranks))  # first tokens of rows that the query may find
-            for part, sums in zip(self._parts, self._sums, strict=True):
-                masses = np.add.reduceat(sums.leaves(slot)[: ranks[-1]], ranks[held])
-                positive = masses > 0
-                logs = np.log(masses[positive] / masses.sum())
-                table[row, held[positive]] += part.weight * logs
-        return table
 
-    def shares(self, slot: int, rows: Ints) -> Floats:
-        """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
-        shares = np.empty((len(rows), len(self._sums)))
-        queries = np.full(len(rows), self._queries[slot])
-        ranks, found = self._scope.ranks(queries, rows), self._scope.remaining(queries, rows, rows + 1) > 0
-        for part, sums in enumerate(self._sums):
-            masses = sums.leaves(slot)
-            shares[:, part] = -np.inf
-            shares[found, part] = np.log(masses[ranks[found]]) - np.log(masses.sum())
-        return shares
-
+    @abstractmethod
     def added(self, slots: Ints, states: Ints) -> Floats:
         """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
 
         Zero for normalized scores, in which the parts cannot be separated.
         """
-        added = np.zeros(len(states))
-        if self.normalized or not len(states):
-            return added
-        low, high = self._between(slots, states)
-        for part, sums in zip(self._parts, self._sums, strict=True):
-            added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
-        return added
 
+    @abstractmethod
     def rise(self, slots: Ints, states: Ints) -> Floats:
         """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
 
         Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
         scores never rise.
         """
-        rise = np.zeros(len(states))
-        if not len(states) or self.normalized:
-            return rise
-        low, high = self._between(slots, states)
-        for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
-            if least is not None:
-                mass, bottom = sums.over(slots, low, high), least.over(slots, low, high)
-                rise -= part.weight * np.log(mass / bottom)
-        return rise
-
-    def _between(self, slots: Ints, states: Ints) -> tuple[Ints, Ints]:
-        """The rows under states, as numbers among those that each slot's query may find."""
-        queries = self._queries[slots]
-        low, high = self._index.span(states)
-        return self._scope.ranks(queries, low), self._scope.ranks(queries, high)
 
     def _log_weights(self, part: WeightedPrior, queries: Ints) -> Floats:
         """``[n, N]`` log-weights of passages."""
@@ -349,6 +265,112 @@ class Masses:
             rest = masses.sum()
             masses[fixed] = odds * (rest if rest > 0 else 1.0)
         return masses
+
+
+class Masses(PriorMasses):
+    """The masses of the queries in flight, for a search on the host.
+
+    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
+        of the largest subset, or of the index; twice that for a negative weight.
+    Time: R additions when a query is loaded, and 2 log R additions per candidate.
+    """
+
+    def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
+        super().__init__(prior, index, scope, slots)
+        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
+        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
+
+    def _put(
+        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
+    ) -> None:
+        self._sums[part].put(slots, masses)
+        least = self._least[part]
+        if least is not None:
+            allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
+            least.put(slots, allowed)
+
+    def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
+        """``[A]`` the score of each candidate (nats), including the scores of priors.
+
+        Args:
+            steps: ``[A]`` log-probability of each candidate among its siblings, from the generator.
+            slots: ``[A]`` the slot of each candidate's query.
+            states: ``[A]`` the state of each candidate in the index.
+            offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
+        """
+        scores = steps + self.gains(slots, states, offsets)
+        if self.normalized:
+            scores = scores - np.repeat(ragged_logsumexp(scores, offsets), np.diff(offsets))
+        return scores
+
+    def gains(self, slots: Ints, states: Ints, offsets: Ints) -> Floats:
+        """``[A]`` the scores of priors for each candidate (nats); 0 for a candidate without siblings.
+
+        The arguments are those of :meth:`with_priors`; the candidates are all that their query may find.
+        """
+        sizes = np.diff(offsets)
+        gains = np.zeros(len(states))
+        contested = np.repeat(sizes > 1, sizes)
+        if not contested.any() or not self._parts:
+            return gains
+        counts = sizes[sizes > 1]
+        bounds = np.concatenate(([0], np.cumsum(counts)))
+        owners = slots[contested]
+        low, high = self._between(owners, states[contested])
+        for part, sums in zip(self._parts, self._sums, strict=True):
+            logs = np.log(sums.over(owners, low, high))
+            gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
+        return gains
+
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:  # noqa: D102
+        table = np.zeros((len(slots), len(low)))
+        bounds = np.append(low, high[-1])
+        for row, slot in enumerate(slots.tolist()):
+            ranks = self._scope.ranks(np.full(len(bounds), self._queries[slot]), bounds)
+            held = np.flatnonzero(np.diff(ranks))  # first tokens of rows that the query may find
+            for part, sums in zip(self._parts, self._sums, strict=True):
+                masses = np.add.reduceat(sums.leaves(slot)[: ranks[-1]], ranks[held])
+                positive = masses > 0
+                logs = np.log(masses[positive] / masses.sum())
+                table[row, held[positive]] += part.weight * logs
+        return table
+
+    def shares(self, slot: int, rows: Ints) -> Floats:
+        """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
+        shares = np.empty((len(rows), len(self._sums)))
+        queries = np.full(len(rows), self._queries[slot])
+        ranks, found = self._scope.ranks(queries, rows), self._scope.remaining(queries, rows, rows + 1) > 0
+        for part, sums in enumerate(self._sums):
+            masses = sums.leaves(slot)
+            shares[:, part] = -np.inf
+            shares[found, part] = np.log(masses[ranks[found]]) - np.log(masses.sum())
+        return shares
+
+    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        added = np.zeros(len(states))
+        if self.normalized or not len(states):
+            return added
+        low, high = self._between(slots, states)
+        for part, sums in zip(self._parts, self._sums, strict=True):
+            added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
+        return added
+
+    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+        rise = np.zeros(len(states))
+        if not len(states) or self.normalized:
+            return rise
+        low, high = self._between(slots, states)
+        for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
+            if least is not None:
+                mass, bottom = sums.over(slots, low, high), least.over(slots, low, high)
+                rise -= part.weight * np.log(mass / bottom)
+        return rise
+
+    def _between(self, slots: Ints, states: Ints) -> tuple[Ints, Ints]:
+        """The rows under states, as numbers among those that each slot's query may find."""
+        queries = self._queries[slots]
+        low, high = self._index.span(states)
+        return self._scope.ranks(queries, low), self._scope.ranks(queries, high)
 
 
 class Ranges:

@@ -191,21 +191,16 @@ class _Reading(SlotMemory):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Attention of T tokens ``[T, H, 1, c]`` over the keys of prompt and slot; ``[T, 1, H, c]``."""
         count, heads, _, width = query.shape
-        laid = self._lay(query.reshape(count, -1)).view(self._slots, -1, heads, width)
-        if not self._prompt and laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
-            output = grouped_attention(laid, key, value, self._own_bias, scale)
-            return self._unlay(output.flatten(0, 1).flatten(1)).view(-1, 1, heads, width)
+        laid = self._lay(query.reshape(count, -1)).view(len(self._own_bias), -1, heads, width)
         if not self._prompt:
-            output = functional.scaled_dot_product_attention(
-                laid.transpose(1, 2),
-                key,
-                value,
-                attn_mask=self._own_bias.to(laid.dtype),
-                scale=scale,
-                enable_gqa=True,
-            )
-            output = self._unlay(output.transpose(1, 2).reshape(-1, heads * width))
-            return output.view(-1, 1, heads, width)
+            if laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
+                output = grouped_attention(laid, key, value, self._own_bias, scale)
+            else:
+                mask = self._own_bias.to(laid.dtype)
+                output = functional.scaled_dot_product_attention(
+                    laid.transpose(1, 2), key, value, attn_mask=mask, scale=scale, enable_gqa=True
+                ).transpose(1, 2)
+            return self._unlay(output.reshape(-1, heads * width)).view(-1, 1, heads, width)
         prompt = self._prompt[self._layer]
         groups = key.shape[1]
         factor = width**-0.5 if scale is None else scale
@@ -218,7 +213,7 @@ class _Reading(SlotMemory):
         weights = scores.float().softmax(-1).to(query.dtype)
         length = prompt.keys.shape[1]
         of_prompt = torch.einsum("thgl,hlc->thgc", weights[..., :length], prompt.values)
-        within = self._lay(weights[..., length:]).unflatten(0, (self._slots, -1))
+        within = self._lay(weights[..., length:]).unflatten(0, (len(laid), -1))
         inside = torch.einsum("smhgu,shuc->smhgc", within, value)
         return (of_prompt + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
 

@@ -179,7 +179,7 @@ class _Reading(SlotMemory):
         """Make room for inputs of this length, if there is too little."""
 
     def _cache(self, longest: int) -> _SlotCache:
-        return _SlotCache(self, [by_head(room, longest, self._heads) for room in self._inputs])
+        return _SlotCache(self, [by_head(room, longest, self._heads, self._laid) for room in self._inputs])
 
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):
@@ -195,8 +195,11 @@ class _Reading(SlotMemory):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         heads, width = query.shape[1], query.shape[3]
         laid = self._lay(query.reshape(len(query), -1))
-        laid = laid.view(self._slots, -1, heads, width).transpose(1, 2)
-        bias = self._own_bias if key is self._own_keys else self._input_bias[..., : key.shape[2]]
+        laid = laid.view(len(self._own_bias), -1, heads, width).transpose(1, 2)
+        bias = self._own_bias
+        if key is not self._own_keys:
+            bias = self._input_bias if self._laid is None else self._input_bias[self._laid]
+            bias = bias[..., : key.shape[2]]
         output = functional.scaled_dot_product_attention(
             laid, key, value, attn_mask=bias.to(laid.dtype).expand(-1, heads, laid.shape[2], -1), scale=scale
         )

@@ -51,9 +51,13 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-def by_head(room: KeysValues, used: int, heads: int) -> KeysValues:
-    """The first entries of a room ``[S, P, H c]`` shaped for attention, ``[S, H, used, c]``; no copy."""
-    return KeysValues(*[part[:, :used].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room])
+def by_head(room: KeysValues, used: int, heads: int, slots: Tensor | None = None) -> KeysValues:
+    """The first entries of a room ``[S, P, H c]`` shaped for attention, ``[S, H, used, c]``.
+
+    ``slots``: those that are copied; None: all, without a copy.
+    """
+    parts = [part[:, :used] if slots is None else part[:, :used].index_select(0, slots) for part in room]
+    return KeysValues(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
 
 class OwnCache(Cache):
@@ -210,6 +214,7 @@ class SlotMemory(HeadRows, ABC):
         self._lengths = np.zeros(slots, dtype=np.int64)  # tokens of the input of each slot
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
+        self._laid: Tensor | None = None  # the slots that attend; None: all
         # Set before tokens are fed:
         self._own_bias: Tensor  # [S, H or 1, m, used]
         self._write: Tensor  # [T] the entries of the new tokens in the flattened cache
@@ -231,25 +236,25 @@ class SlotMemory(HeadRows, ABC):
     def _used(self) -> int:
         """Entries of the fullest slot."""
 
-    @abstractmethod
     def _lay(self, rows: Tensor) -> Tensor:
-        """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``."""
+        """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``; in a grid, they are arranged so."""
+        return rows
 
-    @abstractmethod
     def _unlay(self, rows: Tensor) -> Tensor:
         """The inverse of :meth:`_lay`."""
+        return rows
 
     @property
     def _rooms(self) -> list[KeysValues]:
         """Keys and values of each layer, for the entries in use or more."""
         return self._own
 
-    def _make_room(self, capacity: int) -> None:
-        """Grow the memory to P = ``capacity``."""
+    def _make_room(self, capacity: int, ahead: int = 0) -> None:
+        """Grow the memory to P = ``capacity``, with ``ahead`` entries before those in use."""
         for layer, room in enumerate(self._own):
             grown = KeysValues(*(self._empty(part, capacity, part.shape[-1]) for part in room))
             for new, part in zip(grown, room, strict=True):
-                new[:, : self._capacity] = part
+                new[:, ahead : ahead + self._capacity] = part
             self._own[layer] = grown
         self._capacity = capacity
 
@@ -272,7 +277,7 @@ class SlotMemory(HeadRows, ABC):
         room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
-        return by_head(room, self._used, key.shape[1])
+        return by_head(room, self._used, key.shape[1], self._laid)
 
     def every(self) -> Tensor:
         """Logits of every token for every row, ``[R, V]`` in float32."""
@@ -362,8 +367,9 @@ class TreeMemory(SlotMemory):
     def feed(self, branches: Branches) -> Ints:
         """Feed the tokens of R branches; returns the node of the last token of each branch."""
         placed = self._place(branches)
-        gather, scatter = placed.by_slot(self._slots)
+        gather, scatter, laid = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
+        self._laid = None if laid is None else self._tensor(laid)
         # Position bias at entries that a token attends to, else minus infinity, [S, H or 1, m, used].
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
@@ -373,7 +379,8 @@ class TreeMemory(SlotMemory):
             distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
             bias = table[self._tensor(np.maximum(distance, 0))]
         bias = self._lay(bias.masked_fill(~visible, -torch.inf))
-        self._own_bias = bias.unflatten(0, (self._slots, -1)).permute(0, 3, 1, 2).contiguous()
+        rows = self._slots if laid is None else len(laid)
+        self._own_bias = bias.unflatten(0, (rows, -1)).permute(0, 3, 1, 2).contiguous()
         hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
         self._hidden = hidden[self._tensor(placed.last)]
         return placed.nodes[placed.last]
