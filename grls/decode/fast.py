@@ -165,9 +165,8 @@ class _FastRun(SlotRun):
 
     def drop(self, slots: Ints) -> None:
         super().drop(slots)
-        stay, old = ~np.isin(self.beams.slots, slots), self.beams
-        states, scores = old.states[stay], old.scores[stay]
-        self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
+        stay = ~np.isin(self.beams.slots, slots)
+        self.beams = _Beams._make(part[stay] for part in self.beams)
 
     def _release(self) -> None:
         """Free the slots of decided queries."""

@@ -53,6 +53,9 @@ from grls.models.base import Floats
 LogWeights = Callable[[Ints], Floats]
 """Numbers of n queries -> log-weights of all passages, ``[n, N]``. A constant per query has no effect."""
 
+Scoped = tuple[Ints | None, Mask]
+"""The rows of a query's subset, and whether each is not hidden (:meth:`Scope.rows`)."""
+
 LEAST = -600.0
 """Log of the least weight of a passage relative to the best passage, so that no passage is impossible."""
 
@@ -162,17 +165,14 @@ class PriorMasses(ABC):
         for held, _ in scoped:
             if id(held) not in members:
                 members[id(held)] = self._members(held)
-        rows = [(held, may, *members[id(held)]) for held, may in scoped]
         for n, part in enumerate(self._parts):
-            weights = self._log_weights(part, queries)
-            masses = [self._masses(part, own, *held) for own, held in zip(weights, rows, strict=True)]
+            pairs = zip(self._log_weights(part, queries), scoped, strict=True)
+            masses = [self._masses(part, own, rows, *members[id(rows[0])]) for own, rows in pairs]
             self._put(n, slots, masses, scoped)
 
     @abstractmethod
-    def _put(
-        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
-    ) -> None:
-        """Store the masses of a part for these slots; ``scoped`` is their rows (:meth:`Scope.rows`)."""
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
+        """Store the masses of a part for these slots; ``scoped`` has their rows."""
 
     @abstractmethod
     def table(self, slots: Ints, low: Ints, high: Ints) -> Any:
@@ -222,24 +222,14 @@ class PriorMasses(ABC):
         return every, np.cumsum(counts) - counts
 
     def _masses(
-        self,
-        part: WeightedPrior,
-        weights: Floats,
-        held: Ints | None,
-        allowed: Mask,
-        members: Ints,
-        first: Ints,
+        self, part: WeightedPrior, weights: Floats, scoped: Scoped, members: Ints, first: Ints
     ) -> Floats:
         """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
 
-        Args:
-            part: The prior.
-            weights: ``[N]`` the log-weights of passages.
-            held: ``[R]`` the rows of the subset; None: all.
-            allowed: ``[R]`` whether each is not hidden.
-            members: The passages (or pieces) of all these rows.
-            first: ``[R]`` the first of each row among them.
+        ``weights [N]`` are the log-weights of passages, ``members`` the passages (or pieces) of all these
+        rows, ``first [R]`` the first of each row among them.
         """
+        held, allowed = scoped
         if part.pieces is not None:
             owners = part.pieces.owners[members]
             logs: Floats = weights[owners] - part.pieces.log_counts[owners]
@@ -280,9 +270,7 @@ class Masses(PriorMasses):
         self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
         self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
 
-    def _put(
-        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
-    ) -> None:
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
         self._sums[part].put(slots, masses)
         least = self._least[part]
         if least is not None:

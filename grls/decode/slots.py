@@ -124,17 +124,14 @@ class SlotRun(BeamRun):
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
         self.queries[slots] = queries
-        gains, normalized = None, False
         first_steps, mode = self.options.first_steps, self.options.mode
         if self.masses is not None:
             self.masses.load(slots, queries)
-            normalized = self.masses.normalized
-            gains = first_steps.gains(self.masses, slots)
         # A frontier needs all first tokens, also tokens that are not continued.
         widest = int(self.widths[slots].max())
         most = widest if self.gathering is None else len(first_steps.tokens)
         with PartTimer("decoder", len(queries)):
-            best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)
+            best = first_steps.best(self.session, queries, self.scope, mode, most, self.masses, slots)
         self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:

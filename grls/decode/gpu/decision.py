@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from grls.decode.prior import Prior, PriorMasses
-from grls.decode.scope import Mask, Scope
+from grls.decode.prior import Prior, PriorMasses, Scoped
+from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
@@ -205,9 +205,7 @@ class NodeMasses(PriorMasses):
         first = index.nodes(index.allowed(np.array([index.start()])).states)
         self._first = tensors.place(torch.from_numpy(first).to(tensors.device))
 
-    def _put(
-        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
-    ) -> None:
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
         most = max(1, _PART // (8 * self._tensors.places))
         for part_of in (slice(at, at + most) for at in range(0, len(slots), most)):
             rows = np.zeros((len(slots[part_of]), len(self._array.rows)))

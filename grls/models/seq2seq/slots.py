@@ -142,7 +142,7 @@ class _Reading(SlotMemory):
         super().__init__(model, slots, longest, capacity)
         self._table: Tensor | None = None  # T5's bias by distance
         self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, held, H c]
-        self._held = longest  # tokens of an input for which there is room
+        self._held = 0  # tokens of an input for which there is room
         self._heads: int  # H of the cross-attention
         self._input_bias: Tensor  # [S, 1, 1, L]
         self._own_keys: Tensor
@@ -176,7 +176,22 @@ class _Reading(SlotMemory):
         return np.zeros_like(slots)
 
     def _hold(self, length: int) -> None:
-        """Make room for inputs of this length, if there is too little."""
+        """Make room for inputs of this length, if there is too little.
+
+        A search that queries join opens a session for the longest possible input, and most inputs are short:
+        to zero the memory of that would take longer than to answer them. So it grows.
+        """
+        if length <= self._held:
+            return
+        held = self._held
+        self._held = max(length, min(self._longest, -(-length // _INPUTS) * _INPUTS))
+        if not self._inputs:
+            return
+        more = self._held - held
+        self._inputs = [
+            KeysValues(*(functional.pad(part, (0, 0, 0, more)) for part in room)) for room in self._inputs
+        ]
+        self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
 
     def _cache(self, longest: int) -> _SlotCache:
         return _SlotCache(self, [by_head(room, longest, self._heads, self._laid) for room in self._inputs])
@@ -208,31 +223,10 @@ class _Reading(SlotMemory):
 
 
 class Seq2SeqTreeSession(TreeMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
-
-    A search that queries join opens a session for the longest possible input, and most inputs are short: to
-    zero the memory of that would take longer than to answer them. So it grows.
-    """
-
-    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int):
-        super().__init__(model, slots, longest)
-        self._held = 0
+    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
 
     def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
         return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
-
-    def _hold(self, length: int) -> None:
-        if length <= self._held:
-            return
-        held = self._held
-        self._held = max(length, min(self._longest, -(-length // _INPUTS) * _INPUTS))
-        if not self._inputs:
-            return
-        more = self._held - held
-        self._inputs = [
-            KeysValues(*(functional.pad(part, (0, 0, 0, more)) for part in room)) for room in self._inputs
-        ]
-        self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):
@@ -240,6 +234,9 @@ class Seq2SeqGridSession(GridMemory, _Reading):
 
     def _entries_of(self, length: int) -> int:
         return 1  # the start token
+
+    def _hold(self, length: int) -> None:
+        super()._hold(self._longest if self._fixed else length)
 
     def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
         return self._model.logits(tokens, depths, self._cache(longest))

@@ -65,7 +65,6 @@ class GridMemory(SlotMemory):
         self._beams = beams
         self._fixed = fixed
         self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, counted by the host
-        self._open = np.zeros(slots, dtype=bool)  # whether a slot has a query
         device = model.device
         self.written = torch.zeros(slots, dtype=torch.long, device=device)
         """``[S]`` tokens that every beam of a slot has written, on the device of the model."""
@@ -79,8 +78,7 @@ class GridMemory(SlotMemory):
 
     def begin(self) -> None:
         """Drop all queries, and compute again what depends on the weights of the model."""
-        self._steps[:] = 0
-        self._open[:] = False
+        self._steps[:] = self._lengths[:] = 0
         for tensor in (self.written, self._busy, self.visible):
             tensor.zero_()
         self._cut = None
@@ -95,7 +93,6 @@ class GridMemory(SlotMemory):
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots; every beam continues the input, or the start token."""
         self._steps[slots] = 0
-        self._open[slots] = True
         into = self._tensor(slots)
         before = np.array([self._entries_of(len(tokens)) for tokens in inputs])
         self.written[into] = 0
@@ -114,14 +111,13 @@ class GridMemory(SlotMemory):
     def release(self, slots: Ints) -> None:
         """Drop the queries of these slots."""
         self._steps[slots] = self._lengths[slots] = 0
-        self._open[slots] = False
         into = self._tensor(slots)
         self.written[into] = self._busy[into] = 0
 
     @torch.inference_mode()
     def room(self) -> Room:
         """Count a step and allocate memory for it."""
-        self._steps[self._open] += 1
+        self._steps[self._lengths > 0] += 1
         steps = max(1, int(self._steps.max()))
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
         if self._first + fitting * self._beams > self._capacity:
