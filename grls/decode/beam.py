@@ -268,6 +268,7 @@ class BeamRun(ABC):
     def __init__(self, options: BeamSearch, request: SearchRequest, slots: int):
         self.options: Any = options
         self.index, self.scope, self.gathering = options.index, request.scope, request.gathering
+        self.inputs, self.observer = [*request.inputs], request.observer
         self.queries = np.arange(slots)
         self.k_of_slot = [request.k] * slots
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]
@@ -347,10 +348,6 @@ class BeamRun(ABC):
 class _PlainRun(BeamRun):
     """One run of the search over one batch."""
 
-    def __init__(self, decoder: Decoder, request: SearchRequest, slots: int):
-        super().__init__(decoder, request, slots)
-        self.inputs, self.k, self.observer = request.inputs, request.k, request.observer
-
     def run(self) -> list[list[ScoredPassage]]:
         queries, alone = self.undecided(self.queries)
         for query in alone.tolist():
@@ -369,7 +366,8 @@ class _PlainRun(BeamRun):
                     break
                 with PartTimer("decoder", len(tokens)):
                     session.step(parents, tokens)
-        return [self.passages_of(query, results, self.k) for query, results in enumerate(self.results)]
+        found = zip(self.results, self.k_of_slot, strict=True)
+        return [self.passages_of(query, *both) for query, both in enumerate(found)]
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: the new beams, the row that each continues, and its token."""

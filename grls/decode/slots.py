@@ -22,8 +22,6 @@ from grls.models.base import SlotSession
 _SHARE, _GROUP = 4, 8
 """Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
 that reads two queries at a time takes up to twice as long as one that reads eight."""
-
-
 _SHORT = 64
 """The length up to which inputs are read together, whatever their lengths."""
 
@@ -32,7 +30,6 @@ class SlotDecoder(BeamSearch):
     """Finds the passages that a model gives the highest probability, by slots."""
 
     slots: int
-    threshold: float | None
     first_steps: FirstSteps
 
     def check(self) -> None:
@@ -60,8 +57,6 @@ class SlotRun(BeamRun):
     def __init__(self, options: SlotDecoder, request: SearchRequest):
         lengths = list(map(len, request.inputs))
         super().__init__(options, request, options.slots_for(len(lengths)))
-        self.observer = request.observer
-        self.inputs: list[Sequence[int]] = [*request.inputs]
         self.k_of_query = [request.k] * len(lengths)  # the number of passages that each query wants
         self.hits: list[list[ScoredPassage]] = [[] for _ in lengths]
         self.waiting = np.argsort(lengths, kind="stable").tolist()  # the longest is taken first

@@ -159,15 +159,6 @@ class CausalTrees(SlotModel):
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
         return self._read[1]
 
-    def run(self, session: SlotMemory, tokens: Tensor, depths: Tensor) -> Any:
-        """The output of the model for T tokens, each after the prompt and ``depths`` tokens."""
-        return self.model(
-            input_ids=tokens[:, None],
-            position_ids=depths[:, None] + len(self.prompt),
-            use_cache=True,
-            **{self.cache_name: OwnCache(session)},
-        )
-
 
 class _Reading(SlotMemory):
     """A memory whose inputs are read as prefixes, after the prompt."""
@@ -182,6 +173,14 @@ class _Reading(SlotMemory):
 
     def _distances(self, deepest: int) -> Tensor | None:
         return None
+
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        return self._model.model(
+            input_ids=tokens[:, None],
+            position_ids=depths[:, None] + len(self._model.prompt),
+            use_cache=True,
+            **{self._model.cache_name: OwnCache(self)},
+        )
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
@@ -273,11 +272,6 @@ class CausalTreeSession(TreeMemory, _Reading):
         for part, new in zip((part for room in self._own for part in room), parts, strict=True):
             self._put(part, new)
         return placed.nodes[placed.last]
-
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        with self._model.attention(self), self._model.head.catch() as caught:
-            self._model.run(self, tokens, depths - 1)  # node 0 is no token
-        return caught[0][:, 0]
 
 
 class _InputCache(Cache):
@@ -379,10 +373,6 @@ class CausalGridSession(GridMemory, _Reading):
                 shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
                 before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
         return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
-
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        logits: Tensor = self._model.run(self, tokens, depths).logits[:, 0].float()
-        return logits
 
     def _entries_of(self, length: int) -> int:
         return length

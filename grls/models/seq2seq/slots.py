@@ -109,18 +109,8 @@ class Seq2SeqTrees(SlotModel):
         bias: Tensor = self._biased.compute_bias(1, length, past_seen_tokens=length - 1)
         return bias[0, :, 0].flip(-1).T.contiguous()
 
-    def forward(self, session: SlotMemory, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """The input of the head, ``[T, d]``, for T decoder inputs at their positions."""
-        with self.attention(session), self.generator.head.catch() as caught:
-            self._run(tokens, positions, cache)
-        return caught[0][:, 0]
-
-    def logits(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """The logits of the model, ``[T, V]`` in float32, within :meth:`attention`; it can be compiled."""
-        logits: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
-        return logits
-
-    def _run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
+    def run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
+        """The output of the model for T decoder inputs at their positions, within :meth:`attention`."""
         arguments = {
             # The cache holds the inputs, but the model requires this argument.
             "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
@@ -193,8 +183,9 @@ class _Reading(SlotMemory):
         ]
         self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
 
-    def _cache(self, longest: int) -> _SlotCache:
-        return _SlotCache(self, [by_head(room, longest, self._heads, self._laid) for room in self._inputs])
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        inputs = [by_head(room, longest, self._heads, self._laid) for room in self._inputs]
+        return self._model.run(tokens, depths, _SlotCache(self, inputs))
 
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):
@@ -225,9 +216,6 @@ class _Reading(SlotMemory):
 class Seq2SeqTreeSession(TreeMemory, _Reading):
     """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
 
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
-
 
 class Seq2SeqGridSession(GridMemory, _Reading):
     """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
@@ -237,9 +225,6 @@ class Seq2SeqGridSession(GridMemory, _Reading):
 
     def _hold(self, length: int) -> None:
         super()._hold(self._longest if self._fixed else length)
-
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        return self._model.logits(tokens, depths, self._cache(longest))
 
     def _distances(self, deepest: int) -> Tensor | None:
         return self._model.distances(deepest + 1)

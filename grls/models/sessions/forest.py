@@ -58,11 +58,11 @@ class Placed(NamedTuple):
 
         Returns:
             ``[S m]`` the token at each position (token 0 at unused ones), ``[T]`` the position of each, and
-            the slots of the layout: None for all, or those with tokens where these are at most half (one long
-            input would have all slots attend over as many positions).
+            the slots of the layout: None for all, or those with tokens where these are at most a quarter (one
+            long input would have all slots attend from as many positions).
         """
         busy, row = np.unique(self.slots, return_inverse=True)
-        few = 2 * len(busy) <= slots
+        few = 4 * len(busy) <= slots
         row, rows = (row, len(busy)) if few else (self.slots, slots)
         most = int(np.bincount(row).max())
         positions = row * most + np.arange(len(row)) - np.searchsorted(row, row)

@@ -130,6 +130,7 @@ class GridMemory(SlotMemory):
         """Take the parts of the memory that a step with this room reads."""
         first = self._entries_of(room.longest)
         used = slice(self._first - first, self._first + room.steps * self._beams)
+        self._used = first + room.steps * self._beams
         self._now = _InUse(
             first,
             self.visible[used],
@@ -153,22 +154,13 @@ class GridMemory(SlotMemory):
         self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
         depths = (self._before[:, None] + clock - 1).expand(-1, self._beams)
-        logits = self._logits(tokens.flatten(), depths.flatten(), room.longest)
+        logits: Tensor = self._run(tokens.flatten(), depths.flatten(), room.longest).logits[:, 0].float()
         del self._own_bias, self._write  # release the tensors of the step
-        by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
-        return by_slot
-
-    @abstractmethod
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        """Feed T tokens, each after ``depths`` tokens; returns the logits, ``[T, V]`` in float32."""
+        return logits.unflatten(0, (self._slots, self._beams))
 
     @abstractmethod
     def _entries_of(self, length: int) -> int:
         """The entries that all beams of a slot see, for an input of ``length`` tokens."""
-
-    @property
-    def _used(self) -> int:
-        return len(self._now.visible)
 
     @property
     def _rooms(self) -> list[KeysValues]:

@@ -216,6 +216,7 @@ class SlotMemory(HeadRows, ABC):
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
         self._laid: Tensor | None = None  # the slots that attend; None: all
         # Set before tokens are fed:
+        self._used: int  # entries of the fullest slot
         self._own_bias: Tensor  # [S, H or 1, m, used]
         self._write: Tensor  # [T] the entries of the new tokens in the flattened cache
 
@@ -228,13 +229,12 @@ class SlotMemory(HeadRows, ABC):
         """Attention of T tokens ``[T, H, 1, c]``, each over the keys of its slot; ``[T, 1, H, c]``."""
 
     @abstractmethod
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        """The output of the model for T tokens, each after ``depths`` tokens; ``longest`` input."""
+
+    @abstractmethod
     def _distances(self, deepest: int) -> Tensor | None:
         """Bias of attention scores by distance, ``[more than deepest, H]``; None if the model has none."""
-
-    @property
-    @abstractmethod
-    def _used(self) -> int:
-        """Entries of the fullest slot."""
 
     def _lay(self, rows: Tensor) -> Tensor:
         """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``; in a grid, they are arranged so."""
@@ -354,7 +354,6 @@ class TreeMemory(SlotMemory):
     def __init__(self, model: SlotModel, slots: int, longest: int):
         self._forest = Forest(slots)
         super().__init__(model, slots, longest, self._forest.capacity)
-        self._most: int  # entries of the fullest slot
         self._gather: Tensor  # [S m], see Placed.by_slot
         self._scatter: Tensor  # [T]
 
@@ -381,26 +380,20 @@ class TreeMemory(SlotMemory):
         bias = self._lay(bias.masked_fill(~visible, -torch.inf))
         rows = self._slots if laid is None else len(laid)
         self._own_bias = bias.unflatten(0, (rows, -1)).permute(0, 3, 1, 2).contiguous()
-        hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
-        self._hidden = hidden[self._tensor(placed.last)]
+        depths = placed.depths if self._root_is_seen else placed.depths - 1  # else node 0 is no token
+        with self._model.attention(self), self._head.catch() as caught:
+            self._run(self._tensor(branches.tokens), self._tensor(depths), int(self._lengths.max()))
+        self._hidden = caught[0][:, 0][self._tensor(placed.last)]
         return placed.nodes[placed.last]
-
-    @abstractmethod
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """Feed T tokens, each after ``depths`` tokens; returns the input of the head, ``[T, d]``."""
 
     def _place(self, branches: Branches) -> Placed:
         """Make room for the tokens of R branches in the trees."""
         placed = self._forest.grow(branches)
-        self._most = int(self._forest.counts.max())
+        self._used = int(self._forest.counts.max())
         if self._forest.capacity > self._capacity:
             self._make_room(self._forest.capacity)
         self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
         return placed
-
-    @property
-    def _used(self) -> int:
-        return self._most
 
     def _lay(self, rows: Tensor) -> Tensor:
         return rows.index_select(0, self._gather)

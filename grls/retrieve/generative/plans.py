@@ -280,22 +280,17 @@ class _PlanRun:
         check_positions(generator.model, max(map(len, inputs)), rows.longest)
         prior: Prior | None = None
         if self._priors_of is not None:
-            evidence = [
-                generator.corpus.passages(numbers) if numbers else []
-                for numbers in (decoding.passages for decoding in decodings)
-            ]
-            prior = self._priors_of(queries, evidence)
-        over_spans = None if prior is None or spans is None else prior_over_spans(prior, spans)
+            read = generator.corpus.passages
+            prior = self._priors_of(
+                queries, [read(each.passages) if each.passages else [] for each in decodings]
+            )
+        over = prior if prior is None or spans is None else prior_over_spans(prior, spans)
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
             k, hidden = max(request.decoding.k, options.rescore), request.decoding.hidden
-            request.tokens, beams = tokens, self._width(request)
-            if spans is None:
-                query = JoiningQuery(tokens, k, hidden, subset, request, beams, prior, row)
-            else:
-                without = hidden_spans(spans, rows, hidden, subset)
+            request.tokens, beams, ranked = tokens, self._width(request), None
+            if spans is not None:
                 ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
-                rest = subset, request, beams, over_spans, row, ranked
-                query = JoiningQuery(tokens, beams, without, *rest)
-            joining.append(query)
+                k, hidden = beams, hidden_spans(spans, rows, hidden, subset)
+            joining.append(JoiningQuery(tokens, k, hidden, subset, request, beams, over, row, ranked))
         return joining
