@@ -154,9 +154,10 @@ class GridMemory(SlotMemory):
         self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
         depths = (self._before[:, None] + clock - 1).expand(-1, self._beams)
-        logits: Tensor = self._run(tokens.flatten(), depths.flatten(), room.longest).logits[:, 0].float()
+        logits = self._run(tokens.flatten(), depths.flatten(), room.longest).logits[:, 0].float()
         del self._own_bias, self._write  # release the tensors of the step
-        return logits.unflatten(0, (self._slots, self._beams))
+        by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
+        return by_slot
 
     @abstractmethod
     def _entries_of(self, length: int) -> int:
