@@ -287,7 +287,7 @@ class _PlanRun:
         over = prior if prior is None or spans is None else prior_over_spans(prior, spans)
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
-            k, hidden = max(request.decoding.k, options.rescore), request.decoding.hidden
+            k, hidden = max(request.decoding.k, options.rescore), [*request.decoding.hidden]
             request.tokens, beams, ranked = tokens, self._width(request), None
             if spans is not None:
                 ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
