@@ -119,7 +119,7 @@ class Device:
         padding = logits.new_full((*logits.shape[:-1], RESERVED), NOTHING)
         self._logits = torch.cat((padding, logits), -1)
         written = torch.zeros(batch, dtype=torch.long, device=logits.device)
-        session = SimpleNamespace(written=written, begin=written.zero_, moved=0)
+        session = SimpleNamespace(written=written, begin=written.zero_, visible=written)
         model = SimpleNamespace(device=logits.device, addresses=tuple, open_grid=lambda *_: session)
         self._board = Board(model, batch, logits.shape[2], 1, logits.shape[0], True)
 

@@ -11,15 +11,16 @@ It approximates :mod:`grls.decode.score_all`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from grls.decode.frontier import Frontier, Gathering
-from grls.decode.prior import Masses, Prior
+from grls.decode.prior import Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, Selection, check_mode, log_probabilities, select
 from grls.errors import ConfigError, at_least
@@ -70,13 +71,15 @@ class BeamStep(NamedTuple):
     worst: Floats
 
 
-Observer = Callable[[BeamStep], None]
+class SearchRequest(NamedTuple):
+    """The arguments of :meth:`BeamSearch.search`, and what collects the frontiers of the search."""
 
-
-def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
-    """Refuse (ValueError) model inputs without a token."""
-    if not all(map(len, inputs)):
-        raise ValueError("an input needs at least one token")
+    inputs: Sequence[Sequence[int]]
+    k: int
+    scope: Scope
+    observer: Callable[[Any], object] | None = None
+    prior: Prior | None = None
+    gathering: Gathering | None = None
 
 
 class _Beams(NamedTuple):
@@ -87,8 +90,8 @@ class _Beams(NamedTuple):
     scores: Floats
 
 
-class BeamSearch:
-    """The common options of the plain and the fast search."""
+class BeamSearch(ABC):
+    """Finds the passages that a model gives the highest probability; what all searches have in common."""
 
     index: ConstraintIndex
     beams: int
@@ -124,6 +127,70 @@ class BeamSearch:
             raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
         return k
 
+    @abstractmethod
+    def prepare(self, request: SearchRequest) -> BeamRun:
+        """One run of the search."""
+
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int | None = None,
+        exclude: Sequence[Sequence[int]] = (),
+        subsets: Sequence[Subset | None] = (),
+        observer: Callable[[Any], object] | None = None,
+        prior: Prior | None = None,
+    ) -> list[list[ScoredPassage]]:
+        """Decode a batch; a search by slots decodes any number of queries.
+
+        Args:
+            inputs: B model inputs as token ids.
+            k: Distinct passages per query, at most the beam width; None: the beam width. Passages with equal
+                tokens have equal scores, and each of them counts.
+            exclude: For each query, the numbers of passages that it may not find.
+            subsets: For each query, the passages that it may find; None: all. Probabilities are then relative
+                to these passages.
+            observer: In the plain search, called with every step (:class:`BeamStep`), after its decisions. In
+                a search by slots, called with the number of queries decided since the last call.
+            prior: Priors, whose scores are added to those of the model at every token (see
+                :mod:`grls.decode.prior`). Scores are then no log-probabilities any more, unless they are
+                normalized.
+
+        Returns:
+            For each query at most k passages, best first; fewer if the beam ran out of passages.
+
+        Raises:
+            ConfigError: k is not between 1 and the beam width.
+            ValueError: An input has no token, or ``exclude`` or ``subsets`` name a passage that is not in the
+                index.
+        """
+        k, scope = self.checked_k(k), self._scope(inputs, exclude, subsets)
+        return self.prepare(SearchRequest(inputs, k, scope, observer, prior)).run() if inputs else []
+
+    def frontier(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]] = (),
+        subsets: Sequence[Subset | None] = (),
+        observer: Callable[[Any], object] | None = None,
+        prior: Prior | None = None,
+    ) -> list[Frontier]:
+        """The frontier of the search for each query; the arguments are those of :meth:`search`."""
+        scope = self._scope(inputs, exclude, subsets)
+        gathering = Gathering(self.index, scope, len(inputs))
+        if inputs:
+            self.prepare(SearchRequest(inputs, self.beams, scope, observer, prior, gathering)).run()
+        return gathering.frontier()
+
+    def _scope(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]],
+        subsets: Sequence[Subset | None],
+    ) -> Scope:
+        if not all(map(len, inputs)):
+            raise ValueError("an input needs at least one token")
+        return Scope(self.index, len(inputs), exclude, subsets)
+
 
 @dataclass
 class Decoder(BeamSearch):
@@ -154,60 +221,8 @@ class Decoder(BeamSearch):
     def __post_init__(self) -> None:
         self.check()
 
-    def search(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int | None = None,
-        exclude: Sequence[Sequence[int]] = (),
-        subsets: Sequence[Subset | None] = (),
-        observer: Observer | None = None,
-        prior: Prior | None = None,
-    ) -> list[list[ScoredPassage]]:
-        """Decode a batch.
-
-        Args:
-            inputs: B model inputs as token ids.
-            k: Distinct passages per query, at most the beam width; None: the beam width. Passages with equal
-                tokens have equal scores, and each of them counts.
-            exclude: For each query, the numbers of passages that it may not find.
-            subsets: For each query, the passages that it may find; None: all. Probabilities are then relative
-                to these passages.
-            observer: Called with every step, after its decisions (see :mod:`grls.decode.trace`).
-            prior: Priors, whose scores are added to those of the model at every token (see
-                :mod:`grls.decode.prior`). Scores are then no log-probabilities any more, unless they are
-                normalized.
-
-        Returns:
-            For each query at most k passages, best first; fewer if the beam ran out of passages.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or ``exclude`` or ``subsets`` name a passage that is not in the
-                index.
-        """
-        k = self.checked_k(k)
-        if not inputs:
-            return []
-        refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, subsets)
-        return _PlainRun(self, inputs, k, scope, observer, prior).run()
-
-    def frontier(
-        self,
-        inputs: Sequence[Sequence[int]],
-        exclude: Sequence[Sequence[int]] = (),
-        subsets: Sequence[Subset | None] = (),
-        observer: Observer | None = None,
-        prior: Prior | None = None,
-    ) -> list[Frontier]:
-        """The frontier of the search for each query; the arguments are those of :meth:`search`."""
-        if not inputs:
-            return []
-        refuse_empty(inputs)
-        scope = Scope(self.index, len(inputs), exclude, subsets)
-        gathering = Gathering(self.index, scope, len(inputs))
-        _PlainRun(self, inputs, self.beams, scope, observer, prior, gathering).run()
-        return gathering.frontier()
+    def prepare(self, request: SearchRequest) -> BeamRun:  # noqa: D102
+        return _PlainRun(self, request, len(request.inputs))
 
 
 def continuations(
@@ -235,13 +250,12 @@ def continuations(
     return Allowed(allowed.tokens[keep], allowed.states[keep], offsets), rows[keep], remaining[keep]
 
 
-class BeamRun:
-    """What one run of the plain search and one of the fast search share: the cut of the beams.
+class BeamRun(ABC):
+    """What one run of every search does in the same way; S slots.
 
     In the plain search, a query has the slot of its number.
 
     Attributes:
-        threshold: See :class:`Decoder`.
         queries: ``[S]`` the query of each slot.
         k_of_slot: ``[S]`` the number of passages that each slot's query wants.
         results: ``[S]`` the finished prefixes of each slot's query, (score, state), best first.
@@ -249,12 +263,41 @@ class BeamRun:
         gathering: Collects the candidates that are not continued; None: nobody wants them.
     """
 
-    threshold: float | None
-    queries: Ints
-    k_of_slot: list[int]
-    results: list[list[tuple[float, int]]]
-    masses: Masses | None
-    gathering: Gathering | None
+    masses: Any
+
+    def __init__(self, options: BeamSearch, request: SearchRequest, slots: int):
+        self.options: Any = options
+        self.index, self.scope, self.gathering = options.index, request.scope, request.gathering
+        self.inputs, self.observer = [*request.inputs], request.observer
+        self.queries = np.arange(slots)
+        self.k_of_slot = [request.k] * slots
+        self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]
+        self.masses = None if request.prior is None else self.open_masses(request.prior)
+
+    def open_masses(self, prior: Prior) -> PriorMasses:
+        """The masses of priors for the queries in the slots."""
+        return prior.open(self.index, self.scope, len(self.queries))
+
+    @abstractmethod
+    def run(self) -> list[list[ScoredPassage]]:
+        """Decode all queries."""
+
+    def undecided(self, queries: Ints) -> tuple[Ints, Ints]:
+        """The queries that may find several passages, and those whose only passage is their result."""
+        states, early = np.full(len(queries), self.index.start(), dtype=np.int64), self.options.stops_early
+        remaining = self.scope.remaining(queries, *self.index.span(states))
+        alone = queries[remaining == 1] if early else queries[:0]
+        if self.gathering is not None:
+            nothing = np.zeros(len(alone))
+            self.gathering.add(alone, states[: len(alone)], nothing, nothing)
+        return queries[remaining > (1 if early else 0)], alone
+
+    def passages_of(self, query: int, results: Sequence[tuple[float, int]], k: int) -> list[ScoredPassage]:
+        """The k best passages of a query from its finished prefixes, (score, state), best first."""
+        states = np.array([state for _, state in results], dtype=np.int64)
+        passages = self.scope.passages(np.full(len(states), query), states, k)
+        scored = zip(results, passages, strict=True)
+        return [ScoredPassage(number, score) for (score, _), same in scored for number in same][:k]
 
     def cut(
         self, slots: Ints, states: Ints, scores: Floats, complete: Mask, beams: int | Ints
@@ -288,10 +331,10 @@ class BeamRun:
         if self.masses is not None:  # except with a prior of negative weight
             best_possible = best_possible + self.masses.rise(slots[live], states[live])
         exceeds = best_possible > worst[slots[live]]
-        if self.gathering is not None and self.threshold is not None:
+        if self.gathering is not None and self.options.threshold is not None:
             best = np.array([results[0][0] if results else -np.inf for results in self.results])
             np.maximum.at(best, slots[live], best_possible)
-            exceeds &= best_possible >= best[slots[live]] - self.threshold
+            exceeds &= best_possible >= best[slots[live]] - self.options.threshold
         live = live[exceeds]
         if self.gathering is not None:  # the candidates that are not continued
             left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
@@ -305,65 +348,26 @@ class BeamRun:
 class _PlainRun(BeamRun):
     """One run of the search over one batch."""
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        scope: Scope,
-        observer: Observer | None,
-        prior: Prior | None,
-        gathering: Gathering | None = None,
-    ):
-        self.gathering = gathering
-        self.decoder = decoder
-        self.threshold = decoder.threshold
-        self.index = decoder.index
-        self.inputs = inputs
-        self.k = k
-        self.scope = scope
-        self.observer = observer
-        self.queries = np.arange(len(inputs))
-        self.k_of_slot = [k] * len(inputs)
-        self.masses = None if prior is None else prior.open(self.index, scope, len(inputs))
-        self.results = [[] for _ in inputs]
-
     def run(self) -> list[list[ScoredPassage]]:
-        beams = self._begin()
+        queries, alone = self.undecided(self.queries)
+        for query in alone.tolist():
+            self.results[query].append((0.0, self.index.start()))
         if self.masses is not None:
-            self.masses.load(beams.queries, beams.queries)
-        if len(beams.queries):
-            inputs = [self.inputs[q] for q in beams.queries]
+            self.masses.load(queries, queries)
+        if len(queries):
+            inputs = [self.inputs[q] for q in queries]
             with PartTimer("encoder", sum(map(len, inputs))):
-                session = self.decoder.generator.open(inputs)
+                session = self.options.generator.open(inputs)
                 session.first()
+            beams = _Beams(queries, np.full(len(queries), self.index.start()), np.zeros(len(queries)))
             while True:
                 beams, parents, tokens = self._advance(beams, session)
                 if not len(parents):
                     break
                 with PartTimer("decoder", len(tokens)):
                     session.step(parents, tokens)
-        rankings: list[list[ScoredPassage]] = []
-        for query, results in enumerate(self.results):
-            states = np.array([state for _, state in results], dtype=np.int64)
-            passages = self.scope.passages(np.full(len(states), query), states, self.k)
-            scored = zip(results, passages, strict=True)
-            rankings.append([ScoredPassage(p, score) for (score, _), same in scored for p in same][: self.k])
-        return rankings
-
-    def _begin(self) -> _Beams:
-        """One beam for each query that is not decided yet."""
-        queries = self.queries
-        states = np.full(len(queries), self.index.start(), dtype=np.int64)
-        remaining = self.scope.remaining(queries, *self.index.span(states))
-        if self.decoder.stops_early:
-            alone = np.flatnonzero(remaining == 1)
-            for query in alone.tolist():
-                self.results[query].append((0.0, int(states[query])))
-            if self.gathering is not None:
-                self.gathering.add(alone, states[alone], np.zeros(len(alone)), np.zeros(len(alone)))
-        undecided = remaining > (1 if self.decoder.stops_early else 0)
-        return _Beams(queries[undecided], states[undecided], np.zeros(int(undecided.sum())))
+        found = zip(self.results, self.k_of_slot, strict=True)
+        return [self.passages_of(query, *both) for query, both in enumerate(found)]
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: the new beams, the row that each continues, and its token."""
@@ -372,12 +376,12 @@ class _PlainRun(BeamRun):
             block.tokens = len(rows)
         queries = beams.queries[rows]
         with PartTimer("decoder"):
-            steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
+            steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.options.mode)
         if self.masses is not None:
             steps = self.masses.with_priors(steps, queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
-        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
-        chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.decoder.beams)
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
+        chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.options.beams)
         if self.observer is not None:
             self.observer(
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)

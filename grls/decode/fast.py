@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import continuations
+from grls.decode.beam import SearchRequest, continuations
 from grls.decode.first_step import Best
 from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.scope import Mask, finished
 from grls.decode.select import ScoreMode, log_probabilities
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
+from grls.decode.slots import SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.files import PartTimer
@@ -165,9 +165,8 @@ class _FastRun(SlotRun):
 
     def drop(self, slots: Ints) -> None:
         super().drop(slots)
-        stay, old = ~np.isin(self.beams.slots, slots), self.beams
-        states, scores = old.states[stay], old.scores[stay]
-        self.beams = _Beams(old.slots[stay], states, scores, old.nodes[stay], old.fed[stay])
+        stay = ~np.isin(self.beams.slots, slots)
+        self.beams = _Beams._make(part[stay] for part in self.beams)
 
     def _release(self) -> None:
         """Free the slots of decided queries."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from grls.decode.prior import Masses
+from grls.decode.prior import PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, refuse_nan
 from grls.index import ConstraintIndex
@@ -61,8 +61,8 @@ class FirstSteps:
         scope: Scope,
         mode: ScoreMode,
         beams: int,
-        gains: Floats | None = None,
-        normalized: bool = False,
+        masses: PriorMasses | None,
+        slots: Ints,
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
@@ -72,8 +72,8 @@ class FirstSteps:
             scope: The passages that each query may find.
             mode: Score mode.
             beams: K.
-            gains: ``[B, N]`` scores of priors for each token (:meth:`gains`).
-            normalized: Whether to normalize the sums.
+            masses: The priors, with these queries; None: there is none.
+            slots: ``[B]`` the slots of the queries.
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)
@@ -88,9 +88,10 @@ class FirstSteps:
                 logits.logsumexp(-1) if mode == "renormalized"
                 else torch.from_numpy(session.log_normalizer()).to(logits.device)
             )  # fmt: skip
-            if gains is not None:
+            if masses is not None:
+                gains = masses.table(slots, *self._spans)[:, self._order]
                 logits = logits.double() + torch.as_tensor(gains, device=logits.device)
-                if normalized:
+                if masses.normalized:
                     normalizer = logits.logsumexp(-1)
             tables = [logits[:, : self._live], logits[:, self._live :]]
             if scoped:
@@ -108,7 +109,3 @@ class FirstSteps:
         row, number, score = row[order], number[order], score[order]
         ends = complete[row, number] if scoped else number >= self._live
         return Best(row, self.tokens[number], self.states[number], score, ends)
-
-    def gains(self, masses: Masses, slots: Ints) -> Floats:
-        """The scores of priors for each token, for the queries in these slots, ``[B, N]``."""
-        return masses.table(slots, *self._spans)[:, self._order]

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from grls.decode.beam import ScoredPassage
+from grls.decode.beam import ScoredPassage, SearchRequest
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
+from grls.decode.slots import SlotDecoder, SlotRun
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.models.base import Floats
@@ -86,7 +86,7 @@ class JoinedRun(SlotRun):
         self.entered: list[JoiningQuery | None] = [None] * slots
         # Each slot begins with a stand-in of the greatest length, for which the session makes room.
         stand_ins = [[0] * longest] * slots
-        super().__init__(decoder, SearchRequest(stand_ins, decoder.beams, Scope(decoder.index, slots), None))
+        super().__init__(decoder, SearchRequest(stand_ins, decoder.beams, Scope(decoder.index, slots)))
         self.k_of_query = self.k_of_slot  # the number of a query is that of its slot
         self.waiting = []  # the stand-ins are not searched
         self._open: set[int] = set()  # slots whose queries have no result yet

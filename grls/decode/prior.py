@@ -35,9 +35,10 @@ The module does not know texts: the weights of passages come from outside.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +52,9 @@ from grls.models.base import Floats
 
 LogWeights = Callable[[Ints], Floats]
 """Numbers of n queries -> log-weights of all passages, ``[n, N]``. A constant per query has no effect."""
+
+Scoped = tuple[Ints | None, Mask]
+"""The rows of a query's subset, and whether each is not hidden (:meth:`Scope.rows`)."""
 
 LEAST = -600.0
 """Log of the least weight of a passage relative to the best passage, so that no passage is impossible."""
@@ -132,13 +136,8 @@ class Prior:
         return Masses(self, index, scope, slots)
 
 
-class Masses:
-    """The masses of the queries in flight.
-
-    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
-        of the largest subset, or of the index; twice that for a negative weight.
-    Time: R additions when a query is loaded, and 2 log R additions per candidate.
-    """
+class PriorMasses(ABC):
+    """The masses of the queries in flight, however they are stored."""
 
     def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
         self._parts = [part for part in prior.parts if part.weight]
@@ -146,8 +145,6 @@ class Masses:
         self._index = index
         self._scope = scope
         self._queries = np.zeros(slots, dtype=np.int64)  # the query of each slot
-        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
-        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
 
     def within(self, scope: Scope) -> None:
         """Take another scope: what queries that are loaded from now on may find."""
@@ -168,16 +165,112 @@ class Masses:
         for held, _ in scoped:
             if id(held) not in members:
                 members[id(held)] = self._members(held)
-        rows = [(held, may, *members[id(held)]) for held, may in scoped]
         for n, part in enumerate(self._parts):
-            weights = self._log_weights(part, queries)
-            masses = [self._masses(part, own, *held) for own, held in zip(weights, rows, strict=True)]
+            pairs = zip(self._log_weights(part, queries), scoped, strict=True)
+            masses = [self._masses(part, own, rows, *members[id(rows[0])]) for own, rows in pairs]
             self._put(n, slots, masses, scoped)
 
-    def _put(
-        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
-    ) -> None:
-        """Store the masses of a part for these slots; ``scoped`` is their rows (:meth:`Scope.rows`)."""
+    @abstractmethod
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
+        """Store the masses of a part for these slots; ``scoped`` has their rows."""
+
+    @abstractmethod
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Any:
+        """``[B, T]`` the scores of priors for each first token (nats); 0 if no passage under it may be found.
+
+        Args:
+            slots: ``[B]`` the slots of the queries.
+            low: ``[T]`` the first row under each first token; the ranges are adjacent and ascending.
+            high: ``[T]`` the end rows.
+        """
+
+    @abstractmethod
+    def added(self, slots: Ints, states: Ints) -> Floats:
+        """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
+
+        Zero for normalized scores, in which the parts cannot be separated.
+        """
+
+    @abstractmethod
+    def rise(self, slots: Ints, states: Ints) -> Floats:
+        """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
+
+        Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
+        scores never rise.
+        """
+
+    def _log_weights(self, part: WeightedPrior, queries: Ints) -> Floats:
+        """``[n, N]`` log-weights of passages."""
+        weights = np.asarray(part.log_weights(queries), dtype=np.float64)
+        count = len(self._index) if part.pieces is None else len(part.pieces.log_counts)
+        if weights.shape != (len(queries), count):
+            raise ValueError(
+                f"expected log-weights of {counted(len(queries), 'query')} and {counted(count, 'passage')}, "
+                f"got {weights.shape}"
+            )
+        if np.isnan(weights).any() or (weights == np.inf).any():
+            raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
+        return weights
+
+    def _members(self, held: Ints | None) -> tuple[Ints, Ints]:
+        """The passages (or pieces) of rows (None: all) in their order, and the first one of each row."""
+        rows = self._index.rows
+        numbers = np.arange(len(rows)) if held is None else held
+        before = rows.members_before(numbers)
+        counts = rows.members_before(numbers + 1) - before
+        every = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
+        return every, np.cumsum(counts) - counts
+
+    def _masses(
+        self, part: WeightedPrior, weights: Floats, scoped: Scoped, members: Ints, first: Ints
+    ) -> Floats:
+        """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
+
+        ``weights [N]`` are the log-weights of passages, ``members`` the passages (or pieces) of all these
+        rows, ``first [R]`` the first of each row among them.
+        """
+        held, allowed = scoped
+        if part.pieces is not None:
+            owners = part.pieces.owners[members]
+            logs: Floats = weights[owners] - part.pieces.log_counts[owners]
+        else:
+            logs = weights[members]
+        if len(members) > len(first):  # some passages share a row
+            logs = np.logaddexp.reduceat(logs, first)
+        fixed = None
+        if part.fixed is not None:
+            row = int(self._index.rows.row_of[part.fixed.passage])
+            fixed = row if held is None else int(np.searchsorted(held, row))
+            if held is not None and (fixed == len(held) or held[fixed] != row):
+                fixed = None  # its subset is without the passage
+        weighed = allowed
+        if fixed is not None:
+            weighed = allowed.copy()
+            weighed[fixed] = False
+        top = np.where(weighed, logs, -np.inf).max(initial=-np.inf)
+        logs = logs - (top if top > -np.inf else 0.0)
+        masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
+        if fixed is not None and part.fixed is not None and allowed[fixed]:
+            odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
+            rest = masses.sum()
+            masses[fixed] = odds * (rest if rest > 0 else 1.0)
+        return masses
+
+
+class Masses(PriorMasses):
+    """The masses of the queries in flight, for a search on the host.
+
+    Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
+        of the largest subset, or of the index; twice that for a negative weight.
+    Time: R additions when a query is loaded, and 2 log R additions per candidate.
+    """
+
+    def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
+        super().__init__(prior, index, scope, slots)
+        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
+        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
+
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
         self._sums[part].put(slots, masses)
         least = self._least[part]
         if least is not None:
@@ -217,14 +310,7 @@ class Masses:
             gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
         return gains
 
-    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:
-        """``[B, T]`` the scores of priors for each first token (nats); 0 if no passage under it may be found.
-
-        Args:
-            slots: ``[B]`` the slots of the queries.
-            low: ``[T]`` the first row under each first token; the ranges are adjacent and ascending.
-            high: ``[T]`` the end rows.
-        """
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:  # noqa: D102
         table = np.zeros((len(slots), len(low)))
         bounds = np.append(low, high[-1])
         for row, slot in enumerate(slots.tolist()):
@@ -248,11 +334,7 @@ class Masses:
             shares[found, part] = np.log(masses[ranks[found]]) - np.log(masses.sum())
         return shares
 
-    def added(self, slots: Ints, states: Ints) -> Floats:
-        """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
-
-        Zero for normalized scores, in which the parts cannot be separated.
-        """
+    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
         added = np.zeros(len(states))
         if self.normalized or not len(states):
             return added
@@ -261,12 +343,7 @@ class Masses:
             added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
         return added
 
-    def rise(self, slots: Ints, states: Ints) -> Floats:
-        """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
-
-        Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
-        scores never rise.
-        """
+    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
         rise = np.zeros(len(states))
         if not len(states) or self.normalized:
             return rise
@@ -282,73 +359,6 @@ class Masses:
         queries = self._queries[slots]
         low, high = self._index.span(states)
         return self._scope.ranks(queries, low), self._scope.ranks(queries, high)
-
-    def _log_weights(self, part: WeightedPrior, queries: Ints) -> Floats:
-        """``[n, N]`` log-weights of passages."""
-        weights = np.asarray(part.log_weights(queries), dtype=np.float64)
-        count = len(self._index) if part.pieces is None else len(part.pieces.log_counts)
-        if weights.shape != (len(queries), count):
-            raise ValueError(
-                f"expected log-weights of {counted(len(queries), 'query')} and {counted(count, 'passage')}, "
-                f"got {weights.shape}"
-            )
-        if np.isnan(weights).any() or (weights == np.inf).any():
-            raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
-        return weights
-
-    def _members(self, held: Ints | None) -> tuple[Ints, Ints]:
-        """The passages (or pieces) of rows (None: all) in their order, and the first one of each row."""
-        rows = self._index.rows
-        numbers = np.arange(len(rows)) if held is None else held
-        before = rows.members_before(numbers)
-        counts = rows.members_before(numbers + 1) - before
-        every = rows.members_in(0, len(rows)) if held is None else rows.members_of(held)
-        return every, np.cumsum(counts) - counts
-
-    def _masses(
-        self,
-        part: WeightedPrior,
-        weights: Floats,
-        held: Ints | None,
-        allowed: Mask,
-        members: Ints,
-        first: Ints,
-    ) -> Floats:
-        """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
-
-        Args:
-            part: The prior.
-            weights: ``[N]`` the log-weights of passages.
-            held: ``[R]`` the rows of the subset; None: all.
-            allowed: ``[R]`` whether each is not hidden.
-            members: The passages (or pieces) of all these rows.
-            first: ``[R]`` the first of each row among them.
-        """
-        if part.pieces is not None:
-            owners = part.pieces.owners[members]
-            logs: Floats = weights[owners] - part.pieces.log_counts[owners]
-        else:
-            logs = weights[members]
-        if len(members) > len(first):  # some passages share a row
-            logs = np.logaddexp.reduceat(logs, first)
-        fixed = None
-        if part.fixed is not None:
-            row = int(self._index.rows.row_of[part.fixed.passage])
-            fixed = row if held is None else int(np.searchsorted(held, row))
-            if held is not None and (fixed == len(held) or held[fixed] != row):
-                fixed = None  # its subset is without the passage
-        weighed = allowed
-        if fixed is not None:
-            weighed = allowed.copy()
-            weighed[fixed] = False
-        top = np.where(weighed, logs, -np.inf).max(initial=-np.inf)
-        logs = logs - (top if top > -np.inf else 0.0)
-        masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
-        if fixed is not None and part.fixed is not None and allowed[fixed]:
-            odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
-            rest = masses.sum()
-            masses[fixed] = odds * (rest if rest > 0 else 1.0)
-        return masses
 
 
 class Ranges:

@@ -70,7 +70,7 @@ class GeneratorModel(Protocol):
         """Begin to decode a batch of B inputs (token ids)."""
 
 
-class SlotSession(Protocol):
+class SlotSession(StepRows, Protocol):
     """The memory of S queries in flight."""
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -86,11 +86,8 @@ class SlotSession(Protocol):
         The part of the head for ``tokens`` is cached for the next call with the same array object.
         """
 
-    def log_normalizer(self) -> Floats:
-        """Log of the sum of exponentials of all V logits of each row, ``[R]``."""
 
-
-class TreeSession(SlotSession, StepRows, Protocol):
+class TreeSession(SlotSession, Protocol):
     """The memory of S queries in flight, each a tree of tokens."""
 
     def feed(self, branches: Branches) -> Ints:

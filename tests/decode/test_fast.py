@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from models_small import END, small_bert2bert, small_llama, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.slots import SlotRun
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
@@ -93,6 +94,27 @@ def test_weights_that_change_are_noticed() -> None:
     assert [f.passage for f in after] == [f.passage for f in expected]
     assert [f.score for f in after] == pytest.approx([f.score for f in expected], abs=1e-4)
     assert [f.passage for f in after] != [f.passage for f in before]
+
+
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
+@pytest.mark.parametrize("model", [small_llama(), small_t5(0, scale=2.0)])
+def test_a_long_input_is_read_apart_from_short_ones(
+    model: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together, the short ones would be padded to its length."""
+    read, load = list[int](), SlotRun._load
+
+    def counted(self: SlotRun, numbers: Any, slots: Any) -> None:
+        read.append(len(numbers))
+        load(self, numbers, slots)
+
+    monkeypatch.setattr(SlotRun, "_load", counted)
+    index = index_sequences([np.array([a, b, c, END]) for a in (3, 4) for b in (3, 5) for c in (4, 6)], END)
+    inputs = [*queries(5), [*range(3, 13)] * 20, *queries(6, seed=3)]
+    found = kind(trees(model), index, 3, slots=12).search(inputs)
+    assert read == [1, 11]
+    for hits, expected in zip(found, Decoder(plain(model), index, 3).search(inputs), strict=True):
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])

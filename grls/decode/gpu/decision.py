@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from grls.decode.prior import Masses, Prior
-from grls.decode.scope import Mask, Scope
+from grls.decode.prior import Prior, PriorMasses, Scoped
+from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
@@ -88,8 +88,6 @@ class Count:
 
     def __init__(self, device: torch.device, fixed: bool = False):
         self._fixed = fixed
-        self.moved = 0
-        """A count of how often tensors were replaced."""
         self._stride = 0
         self._loaded: tuple[Subset, ...] = ()  # the subsets whose rows are in _held
         self._hidden, self._subsets, self._held = (
@@ -99,7 +97,6 @@ class Count:
     def read(self, scope: Scope) -> None:
         """Read the lists of a scope."""
         hidden, subsets, self._stride = scope.hidden_and_subsets()
-        moved = self._hidden, self._subsets, self._held
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._stored(self._hidden, hidden, _BEYOND)
         self._subsets = self._stored(self._subsets, subsets, -1)
@@ -107,8 +104,10 @@ class Count:
         if [*map(id, scope.subsets)] != [*map(id, self._loaded)]:
             self._held = self._stored(self._held, scope.held(), _BEYOND)
             self._loaded = scope.subsets
-        now = self._hidden, self._subsets, self._held
-        self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that :meth:`remaining` reads."""
+        return [self._hidden, self._subsets, self._held]
 
     def _stored(self, room: Tensor, values: Ints, padding: int) -> Tensor:
         """The values as a tensor, in ``room`` if they fit."""
@@ -144,26 +143,23 @@ class Left:
 
     def __init__(self, slots: int, device: torch.device):
         self.counts = torch.zeros(slots, dtype=torch.long, device=device)
-        self.moved = 0
-        """A count of how often tensors were replaced."""
-        self._nodes = torch.zeros((slots, 1), dtype=torch.long, device=device)  # the last column: of no one
-        self._scores = torch.zeros((2, slots, 1), dtype=torch.float64, device=device)
+        self.nodes = torch.zeros((slots, 1), dtype=torch.long, device=device)  # the last column: of no one
+        self.scores = torch.zeros((2, slots, 1), dtype=torch.float64, device=device)
 
     def room(self, most: int) -> None:
         """Make room for ``most`` candidates a slot."""
-        missing = most + 1 - self._nodes.shape[1]
+        missing = most + 1 - self.nodes.shape[1]
         if missing > 0:
             missing = max(missing, 1 << most.bit_length())
-            self._nodes = functional.pad(self._nodes, (0, missing))
-            self._scores = functional.pad(self._scores, (0, missing))
-            self.moved += 1
+            self.nodes = functional.pad(self.nodes, (0, missing))
+            self.scores = functional.pad(self.scores, (0, missing))
 
     def add(self, chosen: Tensor, nodes: Tensor, scores: Tensor, own: Tensor) -> None:
         """Add the chosen ones of the candidates, ``[S, C]`` each."""
         place = self.counts[:, None] + chosen.cumsum(1) - 1
-        place = torch.where(chosen, place, self._nodes.shape[1] - 1)
-        self._nodes.scatter_(1, place, nodes)
-        self._scores.scatter_(2, place.expand(2, -1, -1), torch.stack((scores, own)))
+        place = torch.where(chosen, place, self.nodes.shape[1] - 1)
+        self.nodes.scatter_(1, place, nodes)
+        self.scores.scatter_(2, place.expand(2, -1, -1), torch.stack((scores, own)))
         self.counts.add_(chosen.sum(1))
 
     def of(self, slots: Tensor) -> tuple[Ints, Ints, Floats, Floats]:
@@ -171,11 +167,11 @@ class Left:
         counts = self.counts[slots].cpu().numpy()
         most = int(counts.max())
         rows, columns = np.nonzero(np.arange(most) < counts[:, None])
-        scores, own = (part.cpu().numpy()[rows, columns] for part in self._scores[:, slots, :most])
-        return rows, self._nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
+        scores, own = (part.cpu().numpy()[rows, columns] for part in self.scores[:, slots, :most])
+        return rows, self.nodes[slots, :most].cpu().numpy()[rows, columns], scores, own
 
 
-class NodeMasses(Masses):
+class NodeMasses(PriorMasses):
     """The masses of the queries in flight, as a table on the device: by prior, slot and node of the index.
 
     A prefix is a node here, so the masses of all nodes are summed up once a query, and a step looks them up.
@@ -209,9 +205,7 @@ class NodeMasses(Masses):
         first = index.nodes(index.allowed(np.array([index.start()])).states)
         self._first = tensors.place(torch.from_numpy(first).to(tensors.device))
 
-    def _put(
-        self, part: int, slots: Ints, masses: list[Floats], scoped: list[tuple[Ints | None, Mask]]
-    ) -> None:
+    def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
         most = max(1, _PART // (8 * self._tensors.places))
         for part_of in (slice(at, at + most) for at in range(0, len(slots), most)):
             rows = np.zeros((len(slots[part_of]), len(self._array.rows)))
@@ -224,7 +218,7 @@ class NodeMasses(Masses):
                 self.bottom[part, into] = self._tensors.under(leaves, least=True).log_()
 
     def with_masses(self, steps: Tensor, nodes: Tensor, beams: Tensor, valid: Tensor, count: int) -> Tensor:
-        """``[S, C]`` the scores of candidates including those of priors, as :meth:`Masses.with_priors`."""
+        """``[S, C]`` the scores of candidates, including those of priors (``Masses.with_priors``)."""
         places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
         logs = self.logs.gather(2, places).masked_fill(~valid, NOTHING)
         of_all = _log_sums(logs, beams.expand_as(logs), count).gather(2, beams.expand_as(logs))
@@ -235,14 +229,14 @@ class NodeMasses(Masses):
         return scores - _log_sums(scores, beams, count).gather(1, beams)
 
     def rises(self, nodes: Tensor) -> Tensor | float:
-        """``[S, K]`` the most by which the score of each beam can rise, as :meth:`Masses.rise`."""
+        """``[S, K]`` the most by which the score of each beam can rise, as :meth:`rise`."""
         if self.bottom is None or self.normalized:
             return 0.0
         places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
         spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
         return (-self.weights * spans).masked_fill(self.weights >= 0, 0.0).sum(0)
 
-    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # type: ignore[override]  # noqa: D102
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # noqa: D102
         into = torch.from_numpy(slots).to(self.logs.device)[:, None]
         shares = self.logs[:, into, self._first] - self.logs[:, into, 0]
         return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
@@ -312,12 +306,11 @@ class Board:
         self.standing.result_scores.fill_(NOTHING)
         self._weights = self._generator.addresses()
 
-    def serve(self, scope: Scope, masses: Masses | None, frontier: bool) -> None:
+    def serve(self, scope: Scope, masses: NodeMasses | None, frontier: bool) -> None:
         """Take the scope and the priors of the queries, and whether their frontiers are wanted."""
         if scope is not self._scope:
             self.count.read(scope)
             self._scope = scope
-        assert masses is None or isinstance(masses, NodeMasses)
         self.masses = masses
         if frontier and self._left is None:
             self._left = Left(len(self.flags) - 1, self.flags.device)
@@ -332,11 +325,13 @@ class Board:
     @property
     def layout(self) -> Hashable:
         """A value that does not change as long as all tensors of a step keep their addresses."""
-        left, masses = self.left, self.masses
-        return (
-            self.session.moved, self.count.moved, self._weights, left and left.moved,
-            masses and (masses.logs.data_ptr(), masses.normalized),
-        )  # fmt: skip
+        tensors = [self.session.visible, *self.count.tensors()]
+        if self.left is not None:
+            tensors += [self.left.counts, self.left.nodes, self.left.scores]
+        if self.masses is not None:
+            tensors.append(self.masses.logs)
+        normalized = self.masses is not None and self.masses.normalized
+        return self._weights, normalized, *((tensor.data_ptr(), tensor.shape) for tensor in tensors)
 
 
 def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:

@@ -23,12 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from grls.decode.beam import SearchRequest
 from grls.decode.first_step import Best
 from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
 from grls.decode.joining import JoinedRun, QuerySource
-from grls.decode.prior import Masses, Prior
+from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode, refuse_nan
-from grls.decode.slots import SearchRequest, SlotDecoder, SlotRun
+from grls.decode.slots import SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
@@ -156,7 +157,7 @@ class _DeviceRun(SlotRun):
         self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens of each slot, counted by the host
         self.left = 0  # the most candidates of a slot that were not continued, as far as the host knows
 
-    def open_masses(self, prior: Prior) -> Masses:
+    def open_masses(self, prior: Prior) -> NodeMasses:
         decoder = self.options
         masses = NodeMasses(prior, self.index, self.scope, len(self.queries), decoder.tensors, decoder.masses)
         decoder.masses = masses if decoder.compiled else None

@@ -159,15 +159,6 @@ class CausalTrees(SlotModel):
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
         return self._read[1]
 
-    def run(self, session: SlotMemory, tokens: Tensor, depths: Tensor) -> Any:
-        """The output of the model for T tokens, each after the prompt and ``depths`` tokens."""
-        return self.model(
-            input_ids=tokens[:, None],
-            position_ids=depths[:, None] + len(self.prompt),
-            use_cache=True,
-            **{self.cache_name: OwnCache(session)},
-        )
-
 
 class _Reading(SlotMemory):
     """A memory whose inputs are read as prefixes, after the prompt."""
@@ -183,6 +174,14 @@ class _Reading(SlotMemory):
     def _distances(self, deepest: int) -> Tensor | None:
         return None
 
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        return self._model.model(
+            input_ids=tokens[:, None],
+            position_ids=depths[:, None] + len(self._model.prompt),
+            use_cache=True,
+            **{self._model.cache_name: OwnCache(self)},
+        )
+
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
         self._layer, self._model.heads = layer, key.shape[1]
@@ -191,21 +190,16 @@ class _Reading(SlotMemory):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Attention of T tokens ``[T, H, 1, c]`` over the keys of prompt and slot; ``[T, 1, H, c]``."""
         count, heads, _, width = query.shape
-        laid = self._lay(query.reshape(count, -1)).view(self._slots, -1, heads, width)
-        if not self._prompt and laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
-            output = grouped_attention(laid, key, value, self._own_bias, scale)
-            return self._unlay(output.flatten(0, 1).flatten(1)).view(-1, 1, heads, width)
+        laid = self._lay(query.reshape(count, -1)).view(len(self._own_bias), -1, heads, width)
         if not self._prompt:
-            output = functional.scaled_dot_product_attention(
-                laid.transpose(1, 2),
-                key,
-                value,
-                attn_mask=self._own_bias.to(laid.dtype),
-                scale=scale,
-                enable_gqa=True,
-            )
-            output = self._unlay(output.transpose(1, 2).reshape(-1, heads * width))
-            return output.view(-1, 1, heads, width)
+            if laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
+                output = grouped_attention(laid, key, value, self._own_bias, scale)
+            else:
+                mask = self._own_bias.to(laid.dtype)
+                output = functional.scaled_dot_product_attention(
+                    laid.transpose(1, 2), key, value, attn_mask=mask, scale=scale, enable_gqa=True
+                ).transpose(1, 2)
+            return self._unlay(output.reshape(-1, heads * width)).view(-1, 1, heads, width)
         prompt = self._prompt[self._layer]
         groups = key.shape[1]
         factor = width**-0.5 if scale is None else scale
@@ -218,7 +212,7 @@ class _Reading(SlotMemory):
         weights = scores.float().softmax(-1).to(query.dtype)
         length = prompt.keys.shape[1]
         of_prompt = torch.einsum("thgl,hlc->thgc", weights[..., :length], prompt.values)
-        within = self._lay(weights[..., length:]).unflatten(0, (self._slots, -1))
+        within = self._lay(weights[..., length:]).unflatten(0, (len(laid), -1))
         inside = torch.einsum("smhgu,shuc->smhgc", within, value)
         return (of_prompt + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
 
@@ -278,11 +272,6 @@ class CausalTreeSession(TreeMemory, _Reading):
         for part, new in zip((part for room in self._own for part in room), parts, strict=True):
             self._put(part, new)
         return placed.nodes[placed.last]
-
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        with self._model.attention(self), self._model.head.catch() as caught:
-            self._model.run(self, tokens, depths - 1)  # node 0 is no token
-        return caught[0][:, 0]
 
 
 class _InputCache(Cache):
@@ -384,10 +373,6 @@ class CausalGridSession(GridMemory, _Reading):
                 shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
                 before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
         return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
-
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        logits: Tensor = self._model.run(self, tokens, depths).logits[:, 0].float()
-        return logits
 
     def _entries_of(self, length: int) -> int:
         return length

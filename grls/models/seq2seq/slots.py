@@ -109,18 +109,8 @@ class Seq2SeqTrees(SlotModel):
         bias: Tensor = self._biased.compute_bias(1, length, past_seen_tokens=length - 1)
         return bias[0, :, 0].flip(-1).T.contiguous()
 
-    def forward(self, session: SlotMemory, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """The input of the head, ``[T, d]``, for T decoder inputs at their positions."""
-        with self.attention(session), self.generator.head.catch() as caught:
-            self._run(tokens, positions, cache)
-        return caught[0][:, 0]
-
-    def logits(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """The logits of the model, ``[T, V]`` in float32, within :meth:`attention`; it can be compiled."""
-        logits: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
-        return logits
-
-    def _run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
+    def run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
+        """The output of the model for T decoder inputs at their positions, within :meth:`attention`."""
         arguments = {
             # The cache holds the inputs, but the model requires this argument.
             "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
@@ -142,7 +132,7 @@ class _Reading(SlotMemory):
         super().__init__(model, slots, longest, capacity)
         self._table: Tensor | None = None  # T5's bias by distance
         self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, held, H c]
-        self._held = longest  # tokens of an input for which there is room
+        self._held = 0  # tokens of an input for which there is room
         self._heads: int  # H of the cross-attention
         self._input_bias: Tensor  # [S, 1, 1, L]
         self._own_keys: Tensor
@@ -176,10 +166,26 @@ class _Reading(SlotMemory):
         return np.zeros_like(slots)
 
     def _hold(self, length: int) -> None:
-        """Make room for inputs of this length, if there is too little."""
+        """Make room for inputs of this length, if there is too little.
 
-    def _cache(self, longest: int) -> _SlotCache:
-        return _SlotCache(self, [by_head(room, longest, self._heads) for room in self._inputs])
+        A search that queries join opens a session for the longest possible input, and most inputs are short:
+        to zero the memory of that would take longer than to answer them. So it grows.
+        """
+        if length <= self._held:
+            return
+        held = self._held
+        self._held = max(length, min(self._longest, -(-length // _INPUTS) * _INPUTS))
+        if not self._inputs:
+            return
+        more = self._held - held
+        self._inputs = [
+            KeysValues(*(functional.pad(part, (0, 0, 0, more)) for part in room)) for room in self._inputs
+        ]
+        self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
+
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        inputs = [by_head(room, longest, self._heads, self._laid) for room in self._inputs]
+        return self._model.run(tokens, depths, _SlotCache(self, inputs))
 
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):
@@ -195,8 +201,11 @@ class _Reading(SlotMemory):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         heads, width = query.shape[1], query.shape[3]
         laid = self._lay(query.reshape(len(query), -1))
-        laid = laid.view(self._slots, -1, heads, width).transpose(1, 2)
-        bias = self._own_bias if key is self._own_keys else self._input_bias[..., : key.shape[2]]
+        laid = laid.view(len(self._own_bias), -1, heads, width).transpose(1, 2)
+        bias = self._own_bias
+        if key is not self._own_keys:
+            bias = self._input_bias if self._laid is None else self._input_bias[self._laid]
+            bias = bias[..., : key.shape[2]]
         output = functional.scaled_dot_product_attention(
             laid, key, value, attn_mask=bias.to(laid.dtype).expand(-1, heads, laid.shape[2], -1), scale=scale
         )
@@ -205,31 +214,7 @@ class _Reading(SlotMemory):
 
 
 class Seq2SeqTreeSession(TreeMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
-
-    A search that queries join opens a session for the longest possible input, and most inputs are short: to
-    zero the memory of that would take longer than to answer them. So it grows.
-    """
-
-    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int):
-        super().__init__(model, slots, longest)
-        self._held = 0
-
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
-
-    def _hold(self, length: int) -> None:
-        if length <= self._held:
-            return
-        held = self._held
-        self._held = max(length, min(self._longest, -(-length // _INPUTS) * _INPUTS))
-        if not self._inputs:
-            return
-        more = self._held - held
-        self._inputs = [
-            KeysValues(*(functional.pad(part, (0, 0, 0, more)) for part in room)) for room in self._inputs
-        ]
-        self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
+    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):
@@ -238,8 +223,8 @@ class Seq2SeqGridSession(GridMemory, _Reading):
     def _entries_of(self, length: int) -> int:
         return 1  # the start token
 
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        return self._model.logits(tokens, depths, self._cache(longest))
+    def _hold(self, length: int) -> None:
+        super()._hold(self._longest if self._fixed else length)
 
     def _distances(self, deepest: int) -> Tensor | None:
         return self._model.distances(deepest + 1)

@@ -53,18 +53,22 @@ class Placed(NamedTuple):
     visible: Mask
     last: Ints
 
-    def by_slot(self, slots: int) -> tuple[Ints, Ints]:
+    def by_slot(self, slots: int) -> tuple[Ints, Ints, Ints | None]:
         """The layout of the T tokens by slot, ``[S, m]``, where m is the most tokens of one slot.
 
         Returns:
-            ``[S m]`` the token at each position (token 0 at unused ones), and ``[T]`` the position of each.
+            ``[S m]`` the token at each position (token 0 at unused ones), ``[T]`` the position of each, and
+            the slots of the layout: None for all, or those with tokens where these are at most a quarter (one
+            long input would have all slots attend from as many positions).
         """
-        most = int(np.bincount(self.slots).max())
-        within = np.arange(len(self.slots)) - np.searchsorted(self.slots, self.slots)
-        positions = self.slots * most + within
-        tokens = np.zeros(slots * most, dtype=np.int64)
+        busy, row = np.unique(self.slots, return_inverse=True)
+        few = 4 * len(busy) <= slots
+        row, rows = (row, len(busy)) if few else (self.slots, slots)
+        most = int(np.bincount(row).max())
+        positions = row * most + np.arange(len(row)) - np.searchsorted(row, row)
+        tokens = np.zeros(rows * most, dtype=np.int64)
         tokens[positions] = np.arange(len(positions))
-        return tokens, positions
+        return tokens, positions, busy if few else None
 
 
 class Forest:

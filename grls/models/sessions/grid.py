@@ -11,7 +11,7 @@ entries in use.
 
 A step takes two calls. :meth:`GridMemory.room` is the part of the host: it counts and allocates memory.
 :meth:`GridMemory.write` uses only tensors, which keep their addresses: it can be compiled, or captured once
-and replayed, as long as :attr:`GridMemory.moved` does not change.
+and replayed, as long as :attr:`GridMemory.visible` is the same tensor.
 """
 
 from __future__ import annotations
@@ -59,20 +59,18 @@ class GridMemory(SlotMemory):
     """
 
     def __init__(self, model: SlotModel, slots: int, longest: int, beams: int, fixed: bool):
-        self._first = self._entries_of(longest)  # F
+        # F. A search that queries join opens a session for the longest possible input, and most are short.
+        self._first = self._entries_of(longest if fixed else 1)
         super().__init__(model, slots, longest, self._first + _STEPS * beams)
         self._beams = beams
         self._fixed = fixed
         self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, counted by the host
-        self._open = np.zeros(slots, dtype=bool)  # whether a slot has a query
         device = model.device
         self.written = torch.zeros(slots, dtype=torch.long, device=device)
         """``[S]`` tokens that every beam of a slot has written, on the device of the model."""
-        self.moved = 0
-        """A count of how often tensors of the memory were replaced."""
         self._busy = torch.zeros_like(self.written)  # 1 if a slot has a query
         self._before = torch.ones_like(self.written)  # the tokens before the first one that a slot writes
-        self._visible = torch.zeros((self._capacity, slots, beams), dtype=torch.bool, device=device)
+        self.visible = torch.zeros((self._capacity, slots, beams), dtype=torch.bool, device=device)
         self._owner = torch.arange(slots * beams, device=device) // beams  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
         self._bias_table = self._distances(_STEPS)
@@ -80,9 +78,8 @@ class GridMemory(SlotMemory):
 
     def begin(self) -> None:
         """Drop all queries, and compute again what depends on the weights of the model."""
-        self._steps[:] = 0
-        self._open[:] = False
-        for tensor in (self.written, self._busy, self._visible):
+        self._steps[:] = self._lengths[:] = 0
+        for tensor in (self.written, self._busy, self.visible):
             tensor.zero_()
         self._cut = None
         self._learn()
@@ -96,14 +93,16 @@ class GridMemory(SlotMemory):
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots; every beam continues the input, or the start token."""
         self._steps[slots] = 0
-        self._open[slots] = True
         into = self._tensor(slots)
         before = np.array([self._entries_of(len(tokens)) for tokens in inputs])
         self.written[into] = 0
         self._busy[into] = 1
         self._before[into] = self._tensor(before)
+        if before.max() > self._first:
+            first = min(self._entries_of(self._longest), 1 << int(before.max() - 1).bit_length())
+            self._make_room(self._capacity + first - self._first, first - self._first)
         entries = np.arange(self._capacity)[:, None]
-        self._visible[:, into] = self._tensor((entries >= self._first - before) & (entries < self._first))[
+        self.visible[:, into] = self._tensor((entries >= self._first - before) & (entries < self._first))[
             ..., None
         ]
         return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
@@ -112,14 +111,13 @@ class GridMemory(SlotMemory):
     def release(self, slots: Ints) -> None:
         """Drop the queries of these slots."""
         self._steps[slots] = self._lengths[slots] = 0
-        self._open[slots] = False
         into = self._tensor(slots)
         self.written[into] = self._busy[into] = 0
 
     @torch.inference_mode()
     def room(self) -> Room:
         """Count a step and allocate memory for it."""
-        self._steps[self._open] += 1
+        self._steps[self._lengths > 0] += 1
         steps = max(1, int(self._steps.max()))
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
         if self._first + fitting * self._beams > self._capacity:
@@ -132,9 +130,10 @@ class GridMemory(SlotMemory):
         """Take the parts of the memory that a step with this room reads."""
         first = self._entries_of(room.longest)
         used = slice(self._first - first, self._first + room.steps * self._beams)
+        self._used = first + room.steps * self._beams
         self._now = _InUse(
             first,
-            self._visible[used],
+            self.visible[used],
             None if self._bias_table is None else self._bias_table[: room.steps + 1],
             [KeysValues(*(part[:, used] for part in layer)) for layer in self._own],
         )
@@ -143,9 +142,8 @@ class GridMemory(SlotMemory):
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
 
         Returns the logits of every token that may follow, ``[S, K, V]`` in float32. ``room`` is the result
-        of :meth:`room`. Only tensors are used, which keep their addresses as long as :attr:`moved` does not
-        change. A dead beam has any parent. Slots without a query also write tokens, to entries that no beam
-        sees.
+        of :meth:`room`. Only tensors are used, which keep their addresses as long as :attr:`visible` does.
+        A dead beam has any parent. Slots without a query also write tokens, to entries that no beam sees.
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]
@@ -156,32 +154,18 @@ class GridMemory(SlotMemory):
         self._write = entry.flatten()
         self._own_bias = self._bias(clock, seen)
         depths = (self._before[:, None] + clock - 1).expand(-1, self._beams)
-        logits = self._logits(tokens.flatten(), depths.flatten(), room.longest)
+        logits = self._run(tokens.flatten(), depths.flatten(), room.longest).logits[:, 0].float()
         del self._own_bias, self._write  # release the tensors of the step
         by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
         return by_slot
-
-    @abstractmethod
-    def _logits(self, tokens: Tensor, depths: Tensor, longest: int) -> Tensor:
-        """Feed T tokens, each after ``depths`` tokens; returns the logits, ``[T, V]`` in float32."""
 
     @abstractmethod
     def _entries_of(self, length: int) -> int:
         """The entries that all beams of a slot see, for an input of ``length`` tokens."""
 
     @property
-    def _used(self) -> int:
-        return len(self._now.visible)
-
-    @property
     def _rooms(self) -> list[KeysValues]:
         return self._now.rooms
-
-    def _lay(self, rows: Tensor) -> Tensor:
-        return rows
-
-    def _unlay(self, rows: Tensor) -> Tensor:
-        return rows
 
     def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
         """The axis of entries comes first, so that the layout of the used entries does not depend on P."""
@@ -190,13 +174,13 @@ class GridMemory(SlotMemory):
     def _put(self, part: Tensor, new: Tensor) -> None:
         part.index_put_((self._owner, self._write), new)
 
-    def _make_room(self, capacity: int) -> None:
-        grown = self._visible.new_zeros((capacity, *self._visible.shape[1:]))
-        grown[: self._capacity] = self._visible
-        self._visible = grown
-        super()._make_room(capacity)
+    def _make_room(self, capacity: int, ahead: int = 0) -> None:
+        grown = self.visible.new_zeros((capacity, *self.visible.shape[1:]))
+        grown[ahead : ahead + self._capacity] = self.visible
+        self.visible = grown
+        super()._make_room(capacity, ahead)
+        self._first += ahead
         self._learn()
-        self.moved += 1
 
     def _learn(self) -> None:
         """Read the bias by distance from the model, into the same tensor if it fits."""

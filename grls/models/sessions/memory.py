@@ -51,9 +51,13 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-def by_head(room: KeysValues, used: int, heads: int) -> KeysValues:
-    """The first entries of a room ``[S, P, H c]`` shaped for attention, ``[S, H, used, c]``; no copy."""
-    return KeysValues(*[part[:, :used].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room])
+def by_head(room: KeysValues, used: int, heads: int, slots: Tensor | None = None) -> KeysValues:
+    """The first entries of a room ``[S, P, H c]`` shaped for attention, ``[S, H, used, c]``.
+
+    ``slots``: those that are copied; None: all, without a copy.
+    """
+    parts = [part[:, :used] if slots is None else part[:, :used].index_select(0, slots) for part in room]
+    return KeysValues(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
 
 class OwnCache(Cache):
@@ -210,7 +214,9 @@ class SlotMemory(HeadRows, ABC):
         self._lengths = np.zeros(slots, dtype=np.int64)  # tokens of the input of each slot
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
+        self._laid: Tensor | None = None  # the slots that attend; None: all
         # Set before tokens are fed:
+        self._used: int  # entries of the fullest slot
         self._own_bias: Tensor  # [S, H or 1, m, used]
         self._write: Tensor  # [T] the entries of the new tokens in the flattened cache
 
@@ -223,33 +229,32 @@ class SlotMemory(HeadRows, ABC):
         """Attention of T tokens ``[T, H, 1, c]``, each over the keys of its slot; ``[T, 1, H, c]``."""
 
     @abstractmethod
+    def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
+        """The output of the model for T tokens, each after ``depths`` tokens; ``longest`` input."""
+
+    @abstractmethod
     def _distances(self, deepest: int) -> Tensor | None:
         """Bias of attention scores by distance, ``[more than deepest, H]``; None if the model has none."""
 
-    @property
-    @abstractmethod
-    def _used(self) -> int:
-        """Entries of the fullest slot."""
-
-    @abstractmethod
     def _lay(self, rows: Tensor) -> Tensor:
-        """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``."""
+        """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``; in a grid, they are arranged so."""
+        return rows
 
-    @abstractmethod
     def _unlay(self, rows: Tensor) -> Tensor:
         """The inverse of :meth:`_lay`."""
+        return rows
 
     @property
     def _rooms(self) -> list[KeysValues]:
         """Keys and values of each layer, for the entries in use or more."""
         return self._own
 
-    def _make_room(self, capacity: int) -> None:
-        """Grow the memory to P = ``capacity``."""
+    def _make_room(self, capacity: int, ahead: int = 0) -> None:
+        """Grow the memory to P = ``capacity``, with ``ahead`` entries before those in use."""
         for layer, room in enumerate(self._own):
             grown = KeysValues(*(self._empty(part, capacity, part.shape[-1]) for part in room))
             for new, part in zip(grown, room, strict=True):
-                new[:, : self._capacity] = part
+                new[:, ahead : ahead + self._capacity] = part
             self._own[layer] = grown
         self._capacity = capacity
 
@@ -272,7 +277,7 @@ class SlotMemory(HeadRows, ABC):
         room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
-        return by_head(room, self._used, key.shape[1])
+        return by_head(room, self._used, key.shape[1], self._laid)
 
     def every(self) -> Tensor:
         """Logits of every token for every row, ``[R, V]`` in float32."""
@@ -349,7 +354,6 @@ class TreeMemory(SlotMemory):
     def __init__(self, model: SlotModel, slots: int, longest: int):
         self._forest = Forest(slots)
         super().__init__(model, slots, longest, self._forest.capacity)
-        self._most: int  # entries of the fullest slot
         self._gather: Tensor  # [S m], see Placed.by_slot
         self._scatter: Tensor  # [T]
 
@@ -362,8 +366,9 @@ class TreeMemory(SlotMemory):
     def feed(self, branches: Branches) -> Ints:
         """Feed the tokens of R branches; returns the node of the last token of each branch."""
         placed = self._place(branches)
-        gather, scatter = placed.by_slot(self._slots)
+        gather, scatter, laid = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
+        self._laid = None if laid is None else self._tensor(laid)
         # Position bias at entries that a token attends to, else minus infinity, [S, H or 1, m, used].
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
@@ -373,27 +378,22 @@ class TreeMemory(SlotMemory):
             distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
             bias = table[self._tensor(np.maximum(distance, 0))]
         bias = self._lay(bias.masked_fill(~visible, -torch.inf))
-        self._own_bias = bias.unflatten(0, (self._slots, -1)).permute(0, 3, 1, 2).contiguous()
-        hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
-        self._hidden = hidden[self._tensor(placed.last)]
+        rows = self._slots if laid is None else len(laid)
+        self._own_bias = bias.unflatten(0, (rows, -1)).permute(0, 3, 1, 2).contiguous()
+        depths = placed.depths if self._root_is_seen else placed.depths - 1  # else node 0 is no token
+        with self._model.attention(self), self._head.catch() as caught:
+            self._run(self._tensor(branches.tokens), self._tensor(depths), int(self._lengths.max()))
+        self._hidden = caught[0][:, 0][self._tensor(placed.last)]
         return placed.nodes[placed.last]
-
-    @abstractmethod
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """Feed T tokens, each after ``depths`` tokens; returns the input of the head, ``[T, d]``."""
 
     def _place(self, branches: Branches) -> Placed:
         """Make room for the tokens of R branches in the trees."""
         placed = self._forest.grow(branches)
-        self._most = int(self._forest.counts.max())
+        self._used = int(self._forest.counts.max())
         if self._forest.capacity > self._capacity:
             self._make_room(self._forest.capacity)
         self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
         return placed
-
-    @property
-    def _used(self) -> int:
-        return self._most
 
     def _lay(self, rows: Tensor) -> Tensor:
         return rows.index_select(0, self._gather)

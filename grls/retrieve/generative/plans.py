@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
@@ -107,24 +107,19 @@ class _Retrieval:
     ended: bool = False  # with a result or an error
 
 
-class _Request(NamedTuple):
-    """One of the last requests of a retrieval."""
+@dataclass(eq=False)
+class _Request:
+    """One of the last requests of a retrieval; ``tokens`` is its model input, once it has entered."""
 
     retrieval: _Retrieval
     number: int
     decoding: Decoding
+    tokens: Sequence[int] = ()
 
     @property
     def later(self) -> bool:
         """Whether it is a later hop."""
         return bool(self.decoding.passages)
-
-
-class _Entered(NamedTuple):
-    """A request with its model input."""
-
-    request: _Request
-    tokens: Sequence[int]
 
 
 class _PlanRun:
@@ -142,7 +137,7 @@ class _PlanRun:
         self._requests: deque[_Request] = deque()  # without a slot
         self._inside: list[_Request] = []  # in slots
         self._turns = 0  # since later hops entered
-        self._decided: list[tuple[_Entered, list[ScoredPassage]]] = []  # before any rescoring
+        self._decided: list[tuple[_Request, list[ScoredPassage]]] = []  # before any rescoring
         self._subsets: dict[Filter | None, Subset | None] = {}
         self._slots = 0
         self._widest = 0.0  # the widest beams that the search takes
@@ -190,25 +185,25 @@ class _PlanRun:
                     queries += self._queries([request])
                 except GrlsError as error:
                     self._fail(request.retrieval, error)
-        self._inside += [query.owner.request for query in queries]
+        self._inside += [query.owner for query in queries]
         return queries
 
     def _may_enter(self) -> int:
         """The number of later hops that may enter now."""
-        self._inside = [request for request in self._inside if not self._unwanted(request)]
+        self._inside = [request for request in self._inside if not self.gone(request)]
         inside = sum(request.later for request in self._inside)
         first = inside < len(self._inside) or self._source.waiting() > 0
         if first and self._turns < _PATIENCE:
             return 0
         return max(0, min(len(self._requests), _LATER, self._slots - self._slots // _RESERVED - inside))
 
-    def gone(self, owner: _Entered) -> bool:
-        """Whether the result of a query is no longer wanted."""
-        return self._unwanted(owner.request)
+    def gone(self, owner: _Request) -> bool:
+        """Whether a retrieval has failed, or its result is no longer wanted."""
+        return owner.retrieval.ended or self._source.gone(owner.retrieval.owner)
 
-    def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
+    def answer(self, owner: _Request, passages: list[ScoredPassage]) -> None:
         """The result of a query."""
-        self._inside = [request for request in self._inside if request is not owner.request]
+        self._inside = [request for request in self._inside if request is not owner]
         self._decided.append((owner, passages))
 
     def _wanted(self) -> int:
@@ -216,7 +211,7 @@ class _PlanRun:
         options = self._generator.options
         while self._decided:
             decided, self._decided = self._decided, []
-            decided = [(owner, ranking) for owner, ranking in decided if not self._unwanted(owner.request)]
+            decided = [pair for pair in decided if not self.gone(pair[0])]
             rankings = [ranking for _, ranking in decided]
             if options.rescore and decided:
                 first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
@@ -224,14 +219,14 @@ class _PlanRun:
                 weight = options.rescore_weight
                 rankings = [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
             for (owner, _), ranking in zip(decided, rankings, strict=True):
-                retrieval, number, decoding = owner.request
-                retrieval.rankings[number] = ranking[: decoding.k]
+                retrieval = owner.retrieval
+                retrieval.rankings[owner.number] = ranking[: owner.decoding.k]
                 retrieval.missing -= 1
                 if not retrieval.missing:
                     self._requests += self._go_on(retrieval)
-        if any(self._unwanted(request) for request in (*self._requests, *self._wide)):
-            self._requests = deque(request for request in self._requests if not self._unwanted(request))
-            self._wide = [request for request in self._wide if not self._unwanted(request)]
+        if any(map(self.gone, (*self._requests, *self._wide))):
+            self._requests = deque(request for request in self._requests if not self.gone(request))
+            self._wide = [request for request in self._wide if not self.gone(request)]
         return len(self._requests) + len(self._wide) + self._source.waiting()
 
     def _width(self, request: _Request) -> int:
@@ -240,10 +235,6 @@ class _PlanRun:
         if self._generator.spans is not None:
             return self._decoder.beams
         return max(request.decoding.k, options.rescore, options.beams)
-
-    def _unwanted(self, request: _Request) -> bool:
-        """Whether a retrieval has failed, or its result is no longer wanted."""
-        return request.retrieval.ended or self._source.gone(request.retrieval.owner)
 
     def _go_on(self, retrieval: _Retrieval) -> list[_Request]:
         """Let a retrieval go on; returns its next requests, none where it ends."""
@@ -289,22 +280,17 @@ class _PlanRun:
         check_positions(generator.model, max(map(len, inputs)), rows.longest)
         prior: Prior | None = None
         if self._priors_of is not None:
-            evidence = [
-                generator.corpus.passages(numbers) if numbers else []
-                for numbers in (decoding.passages for decoding in decodings)
-            ]
-            prior = self._priors_of(queries, evidence)
-        over_spans = None if prior is None or spans is None else prior_over_spans(prior, spans)
+            read = generator.corpus.passages
+            prior = self._priors_of(
+                queries, [read(each.passages) if each.passages else [] for each in decodings]
+            )
+        over = prior if prior is None or spans is None else prior_over_spans(prior, spans)
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
-            k, hidden = max(request.decoding.k, options.rescore), request.decoding.hidden
-            owner, beams = _Entered(request, tokens), self._width(request)
-            if spans is None:
-                query = JoiningQuery(tokens, k, hidden, subset, owner, beams, prior, row)
-            else:
-                without = hidden_spans(spans, rows, hidden, subset)
+            k, hidden = max(request.decoding.k, options.rescore), [*request.decoding.hidden]
+            request.tokens, beams, ranked = tokens, self._width(request), None
+            if spans is not None:
                 ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
-                rest = subset, owner, beams, over_spans, row, ranked
-                query = JoiningQuery(tokens, beams, without, *rest)
-            joining.append(query)
+                k, hidden = beams, hidden_spans(spans, rows, hidden, subset)
+            joining.append(JoiningQuery(tokens, k, hidden, subset, request, beams, over, row, ranked))
         return joining

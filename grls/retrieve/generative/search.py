@@ -342,7 +342,7 @@ class DecodedPassages:
             if trees is not None:
                 slots = self._slot_decoder(trees, k)
                 decode = partial(slots.search, k=k) if self.spans is None else slots.frontier
-                return decode(inputs, exclude=hidden, subsets=subsets, decided=bar.update, prior=prior)
+                return decode(inputs, exclude=hidden, subsets=subsets, observer=bar.update, prior=prior)
             decoder, size = self.decoder(k), self.options.batch_size
             decode = partial(decoder.search, k=k) if self.spans is None else decoder.frontier
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length

@@ -38,6 +38,7 @@ from grls.data.spans import Spans
 from grls.decode import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import LEAST, Fixed, Pieces, Prior, WeightedPrior
+from grls.decode.select import ragged_logsumexp
 from grls.index.rows import Ints, SortedRows
 from grls.index.subset import Subset
 from grls.models.base import Floats
@@ -187,7 +188,10 @@ class SpanRanking:
         """The scores of the candidates, with those of the prior."""
         added = None
         if self.prior is not None and self.prior.parts and not self.prior.normalized:
-            added = prior_scores(self.prior, self.query, self.reach.every())
+            allowed = self.reach.every()  # the others have no probability
+            every = [part.weight * log_shares(part, self.query, allowed) for part in self.prior.parts]
+            added = np.full(len(every[0]), -np.inf)
+            added[allowed] = np.sum(every, axis=0)[allowed]
         chosen = candidates(frontier, self.reach, self.k, added)
         scores = passage_scores(frontier, chosen, self.reach, self.temperature)
         return scores if added is None else scores._replace(prior=added[chosen.passages])
@@ -206,9 +210,10 @@ def passage_scores(
     where = np.asarray(rows.row_of)[spans.of(passages)].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
     counts = np.append(np.diff(spans.offsets), 1)[passages]
-    plain = mean = _summed(scores, counts)
+    bounds = np.concatenate(([0], np.cumsum(counts)))
+    plain = mean = ragged_logsumexp(scores, bounds)
     if temperature != 1:
-        mean = _summed(scores / temperature, counts) - (1 - 1 / temperature) * np.log(counts)
+        mean = ragged_logsumexp(scores / temperature, bounds) - (1 - 1 / temperature) * np.log(counts)
     return PassageScores(passages, plain, mean, np.zeros(len(passages)), chosen.tiers)
 
 
@@ -255,31 +260,6 @@ def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list
         lowered[of_tier] = np.minimum(beneath, lowest)  # where rounding lifts the best one
     order = np.lexsort((-lowered, scores.tiers))[:k]
     return [ScoredPassage(int(scores.passages[n]), float(lowered[n])) for n in order]
-
-
-def _summed(scores: Floats, counts: Ints) -> Floats:
-    """``[C]`` log of the sum of exp over consecutive groups of ``scores``; ``counts`` (at least 1) each."""
-    if not len(counts):
-        return np.empty(0)
-    starts = np.cumsum(counts) - counts
-    best = np.maximum.reduceat(scores, starts)
-    masses = np.add.reduceat(np.exp(scores - np.repeat(best, counts)), starts)
-    sums: Floats = best + np.log(masses)
-    return sums
-
-
-def prior_scores(prior: Prior, query: int, allowed: Ints) -> Floats:
-    """``[N + 1]`` weighted log-probabilities of priors for passages and DONE (nats); -inf if not allowed.
-
-    Args:
-        prior: A prior over passages, with at least one part.
-        query: The number of the query.
-        allowed: Numbers of allowed passages, with N if DONE is allowed.
-    """
-    every = np.sum([part.weight * log_shares(part, query, allowed) for part in prior.parts], axis=0)
-    scores: Floats = np.full(len(every), -np.inf)
-    scores[allowed] = every[allowed]
-    return scores
 
 
 def log_shares(part: WeightedPrior, query: int, allowed: Ints) -> Floats:

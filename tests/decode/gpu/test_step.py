@@ -92,8 +92,8 @@ def taping(board: search.Board) -> Callable[[Callable[[], None]], Callable[[], N
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         session: Any = board.session
         rooms = [part for room in session._own for part in room]
-        left = [] if board.left is None else [board.left.counts, board.left._nodes, board.left._scores]
-        touched = [*board.standing, board.flags, session.written, session._visible, *rooms, *left]
+        left = [] if board.left is None else [board.left.counts, board.left.nodes, board.left.scores]
+        touched = [*board.standing, board.flags, session.written, session.visible, *rooms, *left]
         with torch.inference_mode():
             before = [some.clone() for some in touched]
             with Tape() as tape:

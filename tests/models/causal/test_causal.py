@@ -197,6 +197,21 @@ def test_an_input_that_continues_others_gets_the_logits_of_one_that_is_read_anew
         known += rows
 
 
+@torch.inference_mode()
+def test_a_grid_makes_room_for_a_longer_input_beside_others() -> None:
+    trees, rows = plant_causal(small_llama(1)), ([13, 4, 5], [*range(3, 12)] * 8)
+    session: Any = trees.open_grid(2, 1, 90)
+    session.load(np.array([0]), rows[:1])
+    assert session._capacity < len(rows[1])  # none is kept for what might come
+    session.load(np.array([1]), rows[1:])
+    room, same = session.room(), torch.zeros((2, 1), dtype=torch.long)
+    with session.attending():
+        logits = session.write(same, same + 5, room)[:, 0]
+    for found, row in zip(logits, rows, strict=True):
+        expected = trees.model(input_ids=torch.tensor([[*row, 5]])).logits[0, -1]
+        assert torch.allclose(found, expected, atol=1e-4)
+
+
 def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = plant_causal(small_llama(1))
     fed: list[int] = []
