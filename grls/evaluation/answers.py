@@ -308,8 +308,8 @@ def split_and_limit(files: list[str], split: str | None, limit: int | None) -> t
         raise ConfigError(
             f"the answers are of {counts}: give {Option('limit', 'N')}, or score each by itself."
         )
-    split = split_asked(*next(iter(splits.values()), ("", None)), split)
-    return split, limits[0] if limits else None
+    file, info = next(iter(splits.values()), ("", None))
+    return split_asked(file, info, split), limits[0] if limits else None
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:

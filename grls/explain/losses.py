@@ -101,7 +101,8 @@ def judge_answers(
             data,
         )
     names = {name for gold in golds.values() for name in gold}
-    numbers = dict(zip(corpus.numbers(sorted(names)), sorted(names), strict=True))
+    numbered = zip(corpus.numbers(sorted(names)), sorted(names), strict=True)
+    numbers = {number: name for number, name in numbered if number is not None}
     keys: dict[str, list[str]] = {}
     for text, number in key_texts(corpus, kind, propositions):
         if number in numbers:

@@ -210,8 +210,8 @@ def _group(
     if len(splits) > 1:
         (earlier, run_file), (later, file) = list(splits.items())[:2]
         raise MismatchError(f"{run_file} is of the split {earlier}, {file} of {later}; report on them apart.")
-    path, info = next(((path, info) for path, info in stated if info.split is not None), ("", None))
-    split = split_asked(str(path), info, split)
+    bound = next(((str(path), info) for path, info in stated if info.split is not None), None)
+    split = split_asked(*bound, split) if bound else split or "test"
     corpus = Corpus.read(folder)
     limit = shared_limit(run for run, _ in placed)
     queries, qrels = read_split(folder, split, corpus, limit)

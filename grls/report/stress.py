@@ -166,7 +166,7 @@ def grow(
             for part in ([*old.values()], [first[q] - value for q, value in old.items()], [*new.values()])
         ]
         label = f"{step} of {parts}" if step <= parts else "the last part removed"
-        cells = (label, f"{len(retriever.corpus):,}", f"{len(old):,}", *means[:2], f"{len(new):,}", means[2])
+        cells = (label, f"{ends[here - 1] + 1:,}", f"{len(old):,}", *means[:2], f"{len(new):,}", means[2])
         rows.append((*map(Cell, cells), Cell(f"{seconds:.1f}" if step > 1 else NONE), Cell(gone)))
         first |= new
     return rows

@@ -211,6 +211,15 @@ def test_what_a_part_pushes_from_the_first_place_is_forgotten(tmp_path: Path) ->
     assert shown[1][2:7] == ["1", "0.0", "100.0", "1", "100.0"]
 
 
+def test_what_a_generator_lost_is_not_counted(kinds: Path, tmp_path: Path) -> None:
+    """Its passages keep their numbers, so its corpus still has those that were removed."""
+    split = read_split(kinds / "data", "test")
+    rows = grow(
+        kinds / "generative", Corpus.read(kinds / "data"), *split, 2, "R@1", 2, tmp_path, Opening("cpu")
+    )
+    assert [row[1].text for row in rows] == ["5", "10", "5"]
+
+
 def test_what_perturbed_queries_lose(place: Path, capsys: Capsys, caplog: pytest.LogCaptureFixture) -> None:
     command = ("bm25", "--stress=typo,case,order,language", "--measures=R@1")
     experiment(place, *command, output="first")
