@@ -15,7 +15,6 @@ from grls.data.filters import Filter
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
-from grls.retrieve.spec import read_spec
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
@@ -152,13 +151,9 @@ def serving_to_load(options: ServerOptions) -> Serving:
 
     Raises:
         ConfigError: A name cannot be used, or an extra is missing.
-        DataError: A folder is no retriever, or a file of queries or the token of the administrator cannot be
-            used.
+        DataError: A folder is no retriever, or a file of queries or of the token cannot be used.
     """
-    named = named_folders(options.folders)
-    for folder in named.values():
-        read_spec(folder)
-    names = tuple(named)
+    names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
     tracer: Any = None
