@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -283,16 +284,18 @@ class Command:
         if self.verb.training:
             function(self.verb.training, arguments)
             return
-        from grls.index.array import verifying
         from grls.io.progress import showing
-        from grls.retrieve.options import stored_options
 
         parser = self.parser(all_options)
         lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
         arguments = _with_lists(arguments, lists)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
-        sections = stored_options(folder) if isinstance(folder, str) else {}
+        sections: Mapping[str, Mapping[str, Any]] = {}
+        if isinstance(folder, str):
+            from grls.retrieve.options import stored_options  # it needs NumPy, and not every verb does
+
+            sections = stored_options(folder)
         stored = {
             f"{section}.{name}": value
             for section, values in sections.items()
@@ -314,7 +317,12 @@ class Command:
                 from grls.data.hub_data import local_folder
 
                 options[name] = local_folder(options[name])
-        with verifying(options.pop("verify", None)), showing():
+        checks: AbstractContextManager[None] = nullcontext()
+        if "verify" in options:
+            from grls.index.array import verifying
+
+            checks = verifying(options.pop("verify"))
+        with checks, showing():
             function(**options)
 
     def parser(self, all_options: bool = False) -> ArgumentParser:

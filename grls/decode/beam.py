@@ -15,15 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
-from grls.decode.select import ScoreMode, Selection, check_mode, log_probabilities, select
-from grls.errors import ConfigError, at_least
+from grls.decode.select import ScoreMode, Selection, log_probabilities, select
+from grls.errors import ConfigError, at_least, one_of
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
@@ -106,7 +106,7 @@ class BeamSearch(ABC):
             ConfigError: The beam width is not positive, the score mode is unknown, or the index holds only
                 unique prefixes and the search needs whole passages.
         """
-        check_mode(self.mode)
+        one_of(get_args(ScoreMode), "search.", mode=self.mode)
         at_least(1, beams=self.beams)
         if not self.stops_early:
             self.index.rows.refuse_prefixes("decoding without early stop")

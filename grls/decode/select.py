@@ -10,13 +10,13 @@ results, and the K best unfinished candidates stay alive, however many have fini
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
 from grls.data.types import ScoreMode as ScoreMode
 from grls.decode.scope import Mask
-from grls.errors import NOT_NUMBERS, ConfigError, one_of
+from grls.errors import NOT_NUMBERS, ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats, StepRows
 
@@ -78,11 +78,6 @@ def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int
                 chosen = chosen[scores[chosen] >= kth]
             parts.append(chosen)
     return np.unique(np.concatenate(parts))
-
-
-def check_mode(mode: str) -> None:
-    """Refuse (ConfigError) a score mode that is neither ``renormalized`` nor ``full``."""
-    one_of(get_args(ScoreMode), "search.", mode=mode)
 
 
 def log_probabilities(

@@ -193,12 +193,15 @@ def quiet() -> None:
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # We pass arguments to LightningCLI on purpose, and our data modules resume within an epoch, though their
-    # loaders cannot. The other two warnings concern the inside of Lightning and small machines.
+    # loaders cannot. A bi-encoder is set to train mode by each batch, and a short training has lines of its
+    # own. The other two warnings concern the inside of Lightning and small machines.
     for message in (
         "LightningCLI's args parameter",
         "You're resuming from a checkpoint that ended before the epoch ended",
         ".*LeafSpec.* is deprecated",
         ".*does not have many workers.*",
+        "Found .* eval mode at the start of training",
+        "The number of training batches .* is smaller than the logging interval",
     ):
         warnings.filterwarnings("ignore", message)
 

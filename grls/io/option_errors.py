@@ -136,7 +136,7 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     """The error of an unknown option, with the options that may be meant; ``written`` writes an option."""
     names = [name for name in options if not name.endswith(".help")]
     last = wrong.rpartition(".")[2]
-    elsewhere = [name for name in names if name.rpartition(".")[2] == last]
+    elsewhere = [name for name in names if name.rpartition(".")[2] in (last, *last.split("_"))]  # top_k: k
     near = [name for name in names if wrong and name.startswith(wrong)][:_SHOWN]
     near = near or get_close_matches(wrong, elsewhere, 1, 0.0) or get_close_matches(wrong, names, 1, 0.75)
     meant = f"; did you mean {' or '.join(f'{written(name)}' for name in near)}?" if near else "."

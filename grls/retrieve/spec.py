@@ -21,12 +21,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
+
+if TYPE_CHECKING:
+    from grls.data.corpus import Corpus
 
 MANIFEST = "grls.json"
 FORMAT = 1
@@ -67,6 +69,8 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
     """
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
+        if os.path.isfile(folder):  # noqa: PTH113 (as in is_retriever)
+            raise DataError("a retriever is a folder; give the one that holds this file.", folder)
         remedy = "make one with `grls index`"
         if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
             named = Option("corpus", Path(folder))

@@ -107,7 +107,9 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError("no such file; expected a TREC run (query Q0 passage rank score tag).", file)
+        beside = file.with_name(f"{file.name}.jsonl")
+        hint = "expected a TREC run (query Q0 passage rank score tag)."
+        raise DataError(f"no such file; {f'did you mean {beside}?' if beside.is_file() else hint}", file)
     scores: dict[str, dict[str, float]] = {}
     for line, text in text_lines(file):
         if text.strip():

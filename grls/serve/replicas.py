@@ -22,7 +22,7 @@ from grls.cluster.options import LOCAL, WorkerOptions, workers_of
 from grls.cluster.ray_data import Cluster
 from grls.errors import ConfigError, GrlsError, Option
 from grls.io.ending import needing, quiet
-from grls.retrieve.spec import MANIFEST, read_spec
+from grls.retrieve.spec import MANIFEST
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, guards, log_lines
 from grls.serve.options import ServerOptions, most_requests
@@ -96,9 +96,6 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     named, options = options.folders, with_absolute_paths(options)
     serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
     guards(options.limits, options.access, hosts, serving.metrics.requests, 1)  # reads the keys
-    folders = [Path(folder) for folder in named_folders(options.folders).values()]
-    for folder in folders:
-        read_spec(folder)
     listeners = bound(host, port)
     port = listeners[0].getsockname()[1]
     for listener in listeners:
@@ -111,8 +108,8 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
                 f"{Option('replicas', count)}: the cluster has room for {room} of {cpus} processors: start "
                 "fewer, or add machines."
             )
-        for folder in folders:
-            cluster.check_sees(folder / MANIFEST)
+        for folder in named_folders(options.folders).values():
+            cluster.check_sees(Path(folder) / MANIFEST)
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         if serve.status().proxies:
             raise ConfigError(

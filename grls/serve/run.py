@@ -144,6 +144,8 @@ class HttpServer(uvicorn.Server):
         for _ in range(_ROUNDS):
             await asyncio.sleep(0)
         await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn would cancel the application, and log a traceback
+            await self.lifespan.shutdown()
 
 
 def most_connections(wanted: int) -> int:

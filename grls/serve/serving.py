@@ -151,7 +151,7 @@ def serving_to_load(options: ServerOptions) -> Serving:
 
     Raises:
         ConfigError: A name cannot be used, or an extra is missing.
-        DataError: A file of queries or the token of the administrator cannot be used.
+        DataError: A folder is no retriever, or a file of queries or of the token cannot be used.
     """
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)

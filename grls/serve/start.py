@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from grls.errors import ConfigError
+from grls.retrieve.spec import read_spec
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -19,6 +20,7 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
 
     Raises:
         ConfigError: A name cannot be used, or stands for two folders.
+        DataError: A folder is no retriever.
     """
     named: dict[str, str] = {}
     for text in folders:
@@ -35,6 +37,8 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
         named[name] = folder
     if not named:
         raise ConfigError("there is no retriever to serve: name at least one folder.")
+    for folder in named.values():
+        read_spec(folder)
     return named
 
 

@@ -43,7 +43,7 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
     ((["otter", " \n"],), DataError, "query 1: its text is empty"),
     (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
     ((None,), DataError, "queries: expected a list of texts or objects"),
-    ((5,), DataError, "queries: expected a list of texts or objects"),
+    ((5,), DataError, "queries: expected a list of texts or objects, .* got int 5; a query is a text: '5'"),
     ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
     (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
     ((["\ud800"],), DataError, "without half characters"),

@@ -93,6 +93,7 @@ def test_values_of_other_libraries_become_plain() -> None:
             "ids must be a list of texts or whole numbers, got x 0 1.",
         ),
         (("a",), {"depth": 0}, "call: depth must be at least 1, got 0."),
+        (("a",), {"top_k": 1}, "call has no argument 'top_k'; did you mean k?"),
         (
             ("a",),
             {"dept": 1},

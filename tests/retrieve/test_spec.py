@@ -90,6 +90,7 @@ def test_a_folder_without_the_file_is_no_retriever(tmp_path: Path, name: str) ->
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_spec(tmp_path / "r", "cut", {"retriever": "../a", "depth": 3})
     assert read_spec(tmp_path / "r") == {"format": 1, "kind": "cut", "retriever": "../a", "depth": 3}
+    raises(DataError, "give the one that holds this file", read_spec, tmp_path / "r" / "grls.json")
     write_spec(tmp_path / "r", "cut", {"retriever": "../b"})
     assert read_spec(tmp_path / "r")["retriever"] == "../b"
     (tmp_path / "other").mkdir()

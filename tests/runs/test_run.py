@@ -235,7 +235,9 @@ def test_a_malformed_line_names_file_and_line(tmp_path, bad):
 
 
 def test_a_missing_run_is_named(tmp_path):
-    raises(DataError, r"nowhere\.trec: no such file", read_run, tmp_path / "nowhere.trec")
+    raises(DataError, r"nowhere\.trec: no such file; expected", read_run, tmp_path / "nowhere.trec")
+    (tmp_path / "test.jsonl").touch()
+    raises(DataError, r"did you mean \S*test\.jsonl\?", read_run, tmp_path / "test")
 
 
 def test_a_foreign_run_is_ordered_as_trec_eval_orders_it(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from small_data import small_retriever, write_small
 from starlette.testclient import TestClient
 
 from grls.cli import main
+from grls.commands.serve import serve
 from grls.serve import run
 from grls.serve.options import AccessOptions, FileOptions, RequestLimits, read_options
 
@@ -30,6 +32,7 @@ def test_the_file_of_options_has_every_one_with_its_default(tmp_path: Path) -> N
     file = tmp_path / "server.yaml"
     file.write_text(dict(FILES)["server.yaml"])
     assert read_options(str(file)) == FileOptions()
+    assert len(signature(serve).parameters) <= 20, "further options belong into the file"
     for options in (RequestLimits(), AccessOptions()):
         assert all(re.search(rf"^  {name}: ", file.read_text(), re.M) for name in vars(options))
 

@@ -131,6 +131,11 @@ def test_a_folder_that_cannot_be_loaded_ends_it(tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr()
     assert f"error: {folder}" in said.err
     assert "Ready" not in said.out
+    assert "Traceback" not in said.err
+    assert main(["serve", str(tmp_path / "none"), "--port=0"]) == 1
+    said = capsys.readouterr()
+    assert "no retriever here" in said.err
+    assert not said.out, "it is refused before it listens"
 
 
 def reached(address: str) -> bool:

@@ -225,9 +225,21 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": os.enviro
 
 
 def test_over_standard_input_and_output(tmp_path: Path) -> None:
-    """A line on standard output that is no message would reach the client as an error."""
+    """A line on standard output that is no message would reach the client as an error.
+
+    Before the first answer nothing is imported that takes time.
+    """
     folder = hostile_folder(tmp_path / "one")
-    code = "import sys; print('STRAY', file=sys.stderr); from grls.cli import main; sys.exit(main())"
+    code = """
+import sys
+from grls.cli import main
+from grls.serve.tools import stdio
+def first_answer(*asked, answer=stdio.first_answer):
+    print({"numpy", "regex", "torch", "mcp", "fastapi"} & set(sys.modules), file=sys.stderr)
+    return answer(*asked)
+stdio.first_answer = first_answer
+sys.exit(main())
+"""
     command = ["-c", code, "serve", f"named={folder}", "--mcp", "stdio"]
     log = (tmp_path / "log").open("w+")
     heard: list[Any] = []
@@ -245,7 +257,7 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
     assert not [message for message in heard if isinstance(message, Exception)]
     log.seek(0)
     said = log.read().splitlines()  # nothing failed, and nothing of the client is logged
-    assert said[:2] == ["STRAY", f"Loading named={folder} for standard input and output"]
+    assert said[:2] == [f"Loading named={folder} for standard input and output", "set()"]
     assert said[2].startswith("named: bm25, 5 passages, loaded in ")
     assert said[3:] == ["Ready: an agent may ask"]
 

@@ -160,9 +160,10 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
     values = list_from(value)
     if values is not None:
         return [(None, content) for content in values]
+    text = f"; a query is a text: {str(value)!r}" if form is _QUERY_FORM and isinstance(value, int) else ""
     raise DataError(
         f"expected a list of texts or objects, a dict from ids to texts, a data frame, a data set or a path; "
-        f"got {type(value).__name__} {short_repr(value)}.",
+        f"got {type(value).__name__} {short_repr(value)}{text}.",
         form.source,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from grls.decode.select import ScoreMode, check_mode
+from grls.data.types import ScoreMode
 from grls.errors import at_least, one_of
 from grls.io.recipes import rare
 
@@ -44,7 +44,7 @@ class InterleaveOptions:
     max_keys: int = rare(100)
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
+        one_of(get_args(ScoreMode), "search.", mode=self.mode)
         one_of(get_args(Beam), "search.", beam=self.beam)
         counts = ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys")
         at_least(1, "search.", **{name: getattr(self, name) for name in counts})

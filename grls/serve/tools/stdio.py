@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import grls
-from grls.retrieve.spec import read_spec
 from grls.serve.options import ServerOptions
 from grls.serve.start import loading, named_folders, say
 
@@ -52,9 +51,7 @@ def connect(options: ServerOptions) -> LineClient:
         DataError: A folder is no retriever.
         MismatchError: A folder is damaged.
     """
-    names = named_folders(options.folders)
-    for folder in names.values():
-        read_spec(folder)  # a folder that is none ends the server at once
+    names = named_folders(options.folders)  # a folder that is none ends the server at once
     aside(loading(options.folders, "standard input and output"))
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes

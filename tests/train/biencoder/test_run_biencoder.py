@@ -44,7 +44,7 @@ def test_the_result_and_the_reports(
 
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     place: Path, tmp_path: Path, whole: tuple[TrainingResult, list[TrainingStep]],
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder,
 ) -> None:  # fmt: skip
     time = [0.0]
     monkeypatch.setattr(run, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
@@ -58,6 +58,7 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     assert ended.best == max(logged(tmp_path, "dev_recall").values())
     assert BiEncoderModel.load(str(ended.model), device="cpu").stages[-1] == "biencoder"
     assert capsys.readouterr().out == ""  # the meter's reports are the only ones
+    assert not [warning for warning in recwarn if "eval mode" in str(warning.message)]
 
     rest = trained(place, tmp_path, resume=True)
     assert (rest.steps, rest.time_is_up) == (24, False)
