@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import re
 import shlex
@@ -65,6 +66,26 @@ def test_no_two_commands_write_the_same(name: str, small: bool) -> None:
     lines = list(dict.fromkeys(Study.read(name, small).lines()))
     outputs = [words[words.index("--output") + 1] for words in map(shlex.split, lines) if "--output" in words]
     assert len(set(outputs)) == len(outputs)
+
+
+def test_what_a_command_reads_is_written_before() -> None:
+    """In every config, and where one value of one variable is kept, which trains nothing for the others."""
+    for name, small in itertools.product(NAMES, (False, True)):
+        each = {v: values for used in Study.read(name, small).used() for v, values in used.each.items()}
+        for only in ({}, *({v: [str(values[-1])]} for v, values in each.items())):
+            written: list[str] = []
+            for line in Study.read(name, small, only).lines():
+                output = (re.findall(r"--output (\S+)", line) or [""])[0]
+                for file in {*re.findall(r"RUNS/[^\s=]+", line)} - {output}:
+                    assert any(re.match(rf"{re.escape(w)}(?![\w-])", file) for w in written), (only, line)
+                written += [output] if output else []
+    trained = [line for line in Study.read("grls-5", True, {"run": ["s-grls"]}).lines() if "train" in line]
+    assert len(trained) == 1
+    lines = Study.read("grls-figures", True, {"set": ["strategyqa"], "system": ["s-be"]}).lines()
+    assert lines[-1].split()[:4] == [
+        "experiment",
+        *(f"RUNS/strategyqa/{run}-run.jsonl" for run in ("s-be", "s-be-2", "bm25")),
+    ]
 
 
 def test_every_table_has_its_form() -> None:
