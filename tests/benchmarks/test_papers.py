@@ -57,6 +57,8 @@ def test_every_command_of_every_config_exists(monkeypatch: pytest.MonkeyPatch) -
             assert options <= {*inspect.signature(importlib.import_module(words[1]).main).parameters}, words
         else:
             assert grls(words) == 0, words
+            if words[:2] == ["answer", "dsp"]:
+                assert ("--retriever" in words) == (words[2] != "vanilla"), words
 
 
 @pytest.mark.parametrize("small", [False, True])
