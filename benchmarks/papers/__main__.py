@@ -27,7 +27,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -148,16 +148,42 @@ class Study:
         return template
 
     def lines(self) -> list[str]:
-        """The commands, behind those of the configs that it uses and those that prepare its data sets."""
+        """The commands, behind those of the configs that it uses and those that prepare its data sets.
+
+        Values that are not kept leave out what reads their results; an experiment has the other systems.
+        """
         filled = (self.filled(line, values).split() for line in self.commands for values in self.values())
         own = [" ".join(words) for words in filled if words]
         sets = dict.fromkeys(name for line in own for name in re.findall(r"DATA/([\w-]+)", line))
         prepared = [f"prepare {SETS[name]} --out DATA/{name}" for name in sets if name in SETS]
-        return list(dict.fromkeys([line for used in self.uses for line in used.lines()] + prepared + own))
+        before = [line for used in self.uses for line in used.lines()]
+        return _closed(dict.fromkeys(before + prepared + own))
 
     def parts(self) -> list[Work]:
         """The parts of the estimate, of the configs that it uses as well."""
         return [part for used in self.uses for part in used.parts()] + [Work(**part) for part in self.work]
+
+
+def _closed(lines: Iterable[str]) -> list[str]:
+    """The commands whose inputs in RUNS are written by commands before them."""
+    kept: list[str] = []
+    written = "(?!)"
+    for line in lines:
+        words = line.split()
+        output = next((file for option, file in itertools.pairwise(words) if option == "--output"), "")
+        missing = [
+            word
+            for word in words
+            if (file := re.search(r"RUNS/\S+", word)) and word != output and not re.search(written, file[0])
+        ]
+        if words[0] == "experiment":
+            words = [word for word in words if word not in missing]
+            missing = [] if any("RUNS/" in word and word != output for word in words) else missing
+        if not missing:
+            kept.append(" ".join(words))
+            if output.startswith("RUNS/"):
+                written += f"|^{re.escape(output)}(?![\\w-])"
+    return kept
 
 
 class Runner:

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import re
 import shlex
@@ -56,6 +57,8 @@ def test_every_command_of_every_config_exists(monkeypatch: pytest.MonkeyPatch) -
             assert options <= {*inspect.signature(importlib.import_module(words[1]).main).parameters}, words
         else:
             assert grls(words) == 0, words
+            if words[:2] == ["answer", "dsp"]:
+                assert ("--retriever" in words) == (words[2] != "vanilla"), words
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -73,6 +76,26 @@ def test_every_window_is_that_of_the_paper() -> None:
     windows = [line for line in lines if line.startswith("ralm ")]
     assert windows
     assert [x for x in windows if "configs/paper/ralm.yaml" not in x and "--reader.cut 1" not in x] == []
+
+
+def test_what_a_command_reads_is_written_before() -> None:
+    """In every config, and where one value of one variable is kept, which trains nothing for the others."""
+    for name, small in itertools.product(NAMES, (False, True)):
+        each = {v: values for used in Study.read(name, small).used() for v, values in used.each.items()}
+        for only in ({}, *({v: [str(values[-1])]} for v, values in each.items())):
+            written: list[str] = []
+            for line in Study.read(name, small, only).lines():
+                output = (re.findall(r"--output (\S+)", line) or [""])[0]
+                for file in {*re.findall(r"RUNS/[^\s=]+", line)} - {output}:
+                    assert any(re.match(rf"{re.escape(w)}(?![\w-])", file) for w in written), (only, line)
+                written += [output] if output else []
+    trained = [line for line in Study.read("grls-5", True, {"run": ["s-grls"]}).lines() if "train" in line]
+    assert len(trained) == 1
+    lines = Study.read("grls-figures", True, {"set": ["strategyqa"], "system": ["s-be"]}).lines()
+    assert lines[-1].split()[:4] == [
+        "experiment",
+        *(f"RUNS/strategyqa/{run}-run.jsonl" for run in ("s-be", "s-be-2", "bm25")),
+    ]
 
 
 def test_every_table_has_its_form() -> None:
