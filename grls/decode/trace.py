@@ -124,7 +124,7 @@ def trace(
     exclude: Sequence[int] = (),
     prior: Prior | None = None,
 ) -> SearchTrace:
-    """Run :meth:`Decoder.search` and record every step.
+    """Run :meth:`grls.decode.beam.BeamSearch.search` and record every step.
 
     Raises:
         ConfigError: k is not between 1 and the beam width.

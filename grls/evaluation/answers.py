@@ -241,7 +241,7 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def refuse_other_corpus(file: str, info: RunInfo | None, corpus: Corpus) -> None:
+def refuse_foreign_answers(file: str, info: RunInfo | None, corpus: Corpus) -> None:
     """Refuse (DataError) answers whose manifest names another corpus."""
     if info is not None and differ(info.corpus, corpus.fingerprint):
         raise DataError(
@@ -270,7 +270,7 @@ def score_file(
         raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
-    refuse_other_corpus(file, info, corpus)
+    refuse_foreign_answers(file, info, corpus)
     answered = read_answers(file)
     depth = WHOLE
     if info is not None:

@@ -27,7 +27,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option
-from grls.evaluation.answers import ENDING, Answered, read_answers, refuse_other_corpus
+from grls.evaluation.answers import ENDING, Answered, read_answers, refuse_foreign_answers
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.explain.text import Part, facts_part, query_line, text_part
@@ -91,7 +91,7 @@ def judge_answers(
                 f"{file}: of which data set are these answers? {why}; give {Option('data', 'DIR')}."
             )
     corpus, limit = Corpus.read(data), limit if info is None or limit is not None else info.limit
-    refuse_other_corpus(file, info, corpus)
+    refuse_foreign_answers(file, info, corpus)
     queries, qrels = read_split(data, split, corpus, limit)
     golds = {query.id: gold for query in queries if query.answers and (gold := gold_passages(query, qrels))}
     if answered.keys().isdisjoint(golds):
