@@ -56,8 +56,8 @@ def by_head(room: KeysValues, used: int, heads: int, slots: Tensor | None = None
 
     ``slots``: those that are copied; None: all, without a copy.
     """
-    parts = [part[:, :used] if slots is None else part[:, :used].index_select(0, slots) for part in room]
-    return KeysValues(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
+    rows = slice(None) if slots is None else slots
+    return KeysValues(*[part[rows, :used].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room])
 
 
 class OwnCache(Cache):
