@@ -249,6 +249,7 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
         (("retrieve", "r", "--search.k=3"), "there is no option --search.k; did you mean --k?"),
         (("retrieve", "r", "--hop.max=3"), "there is no option --hop.max; did you mean --hops.max?"),
         (("search", "r", "q", "--top_k=3"), "there is no option --top_k; did you mean --k?"),
+        (("tune", "r", "--grid.hops_max=3"), "there is no option --grid.hops_max; did you mean --grid.hops?"),
         (("search", "r", "q", "--conf=c"), "there is no option --conf; did you mean --config?"),
         (("retrieve", "bm25"), "--data and --output must be given."),
         (("retrieve",), "the argument retriever and --data and --output must be given."),

@@ -136,9 +136,11 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     """The error of an unknown option, with the options that may be meant; ``written`` writes an option."""
     names = [name for name in options if not name.endswith(".help")]
     last = wrong.rpartition(".")[2]
-    elsewhere = [name for name in names if name.rpartition(".")[2] in (last, *last.split("_"))]  # top_k: k
+    ends = [(name, name.rpartition(".")[2]) for name in names]
     near = [name for name in names if wrong and name.startswith(wrong)][:_SHOWN]
-    near = near or get_close_matches(wrong, elsewhere, 1, 0.0) or get_close_matches(wrong, names, 1, 0.75)
+    near = near or get_close_matches(wrong, [name for name, end in ends if end == last], 1, 0.0)
+    near = near or get_close_matches(wrong, names, 1, 0.75)
+    near = near or [name for name, end in ends if end in last.split("_")][:1]  # top_k: k
     meant = f"; did you mean {' or '.join(f'{written(name)}' for name in near)}?" if near else "."
     return f"there is no option {written(wrong)}{meant}"
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Event, Thread
 from time import monotonic
@@ -145,7 +145,8 @@ class HttpServer(uvicorn.Server):
             await asyncio.sleep(0)
         await super().shutdown(sockets)
         if self.force_exit:  # uvicorn would cancel the application, and log a traceback
-            await self.lifespan.shutdown()
+            with suppress(TimeoutError):  # a search may run on
+                await asyncio.wait_for(self.lifespan.shutdown(), _LAST)
 
 
 def most_connections(wanted: int) -> int:

@@ -204,8 +204,8 @@ def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[
     """
     for name in names:
         if name not in known:
-            near = [one for one in known if one in name.split("_")]  # top_k: k
-            near = near or get_close_matches(name, known, 2)
+            near = get_close_matches(name, known, 2)
+            near = near or [one for one in known if one in name.split("_")]  # top_k: k
             meant = f"; did you mean {' or '.join(near)}?" if near else "."
             listed = ", ".join([*near, *(other for other in known if other not in near)])
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
