@@ -218,7 +218,7 @@ PROGRAMS = {
         "written_queries": 10,
         "branches": 5,
         "summary": "likeliest",
-        "passages": 5,
+        "passages_read": 5,
     },
     "conversational": {"written_queries": 10, "fuse_question": True, "own_replies": True, "keep": "overlap"},
 }
