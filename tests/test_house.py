@@ -29,9 +29,9 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(73_048, 66_000),
+    "lines of grls": Bound(73_046, 66_000),
     "modules of grls": Bound(360, 360),
-    "lines of tests": Bound(53_752, 48_000),
+    "lines of tests": Bound(53_753, 48_000),
     "functions": Bound(3_799, 3_600),
     "private functions called once": Bound(254, 450),
     "modules with one importer": Bound(50, 50),

@@ -425,9 +425,7 @@ class Searcher:
         from grls.retrieve.hub import pack_folder
 
         held = self.held_folder
-        if held.fill is not None and "path" not in vars(
-            held
-        ):  # it is in memory alone: nothing is to be copied
+        if held.fill is not None and "path" not in vars(held):  # in memory alone
             held.fill(Path(folder))
             return Path(folder)
         with held.named("this retriever", self._named()):

@@ -51,7 +51,7 @@ _SPELLINGS = {
 }  # a measure's names in other tools, without capitals and underscores -> its name here
 _NAME_AND_CUTOFF = re.compile(r"([A-Za-z_]+?)(?:_cut)?[@_.:-]*(\d*)")
 _WITH_CUTOFF = re.compile(r"(.+)@([1-9]\d*)")
-_RANK = re.compile(r"[1-9]\d*|[01]?\.\d+")  # or a level of recall (IPrec)
+_RANK = re.compile(r"[1-9]\d*")
 _TO_LAST_GOLD = ("f1_known_number", "path_match", "miss_", "Rprec")  # as deep as a query has gold passages
 
 Measure = Callable[[Sequence[str], Mapping[str, int]], float]
@@ -216,7 +216,7 @@ def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) ->
 
 def _parsed(name: str) -> ir_measures.measures.Measure:
     measure_name, at, rank = name.rpartition("@") if isinstance(name, str) else ("", "", "")
-    if at and not _RANK.fullmatch(rank):
+    if at and not _RANK.fullmatch(rank) and measure_name != "IPrec":  # at a level of recall
         raise ConfigError(
             f"measures: {name!r} is no measure: behind @ stands a rank from 1 on, as in '{measure_name}@10'."
         )

@@ -141,7 +141,7 @@ class TriedHops(NamedTuple):
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find number of hops, temperature and use of DONE; before is the single step."""
-    hops = own = replace(tuning.hops, onward=None)
+    hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
     grid = tuning.grid
@@ -149,11 +149,11 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     with Progress(len(grid.hop_temperatures) * len(dones), "tune with", "searches", shown=None) as bar:
         for factor in grid.hop_temperatures:
             for done in dones:
-                temperature = own.temperature if factor == 1 else factor * usual.temperature
-                hops = replace(hops, temperature=temperature, done=done)
-                tried += _searched(tuning, usual.retriever, hops)
+                temperature = hops.temperature if factor == 1 else factor * usual.temperature
+                options = replace(hops, temperature=temperature, done=done)
+                tried += _searched(tuning, usual.retriever, options)
                 if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
-                    tried += _searched(tuning, usual.retriever, replace(hops, onward=UNLABELLED))
+                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED))
                 bar.update()
     several = [setting for setting in tried if setting.hops > 1]
     if grid.onward and several:

@@ -77,6 +77,7 @@ def test_ids_of_any_signs_are_told_apart():
     ("RR(rel=0)", "cannot be computed here"),
     ("P@0", "behind @ stands a rank from 1 on, as in 'P@10'"),
     ("complete@05", "behind @ stands a rank from 1 on, as in 'complete@10'"),
+    ("IPrec@0", "invalid param recall=0"),
     ("nDCG@ten", "behind @ stands a rank from 1 on, as in 'nDCG@10'"),
     ("nDCG(gains={1:3000000000})@10", "cannot be computed here"),
 ])  # fmt: skip
