@@ -50,9 +50,9 @@ def main(
     """
     print(machine())
     index = fixed_length_index(random_ids(count, LENGTH, VOCABULARY))
-    model: TreeGenerator | None
-    model = plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(random_t5()))
-    assert model is not None
+    model: TreeGenerator = (
+        plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(random_t5()))
+    )
     rows = []
     for length in inputs:
         for batch in batches:

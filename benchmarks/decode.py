@@ -146,8 +146,6 @@ def compare(setting: Setting, name: str, rows: Sequence[Ints]) -> Rates:
     batches = [inputs[i : i + BATCH] for i in range(0, len(inputs), BATCH)]
     generator = Seq2SeqGenerator(setting.model)
     trees = plant(generator)
-    if trees is None:
-        raise SystemExit("error: the model cannot be driven as trees; nothing to measure.")
     plain = Decoder(generator, index, BEAMS)
     fast = FastDecoder(trees, index, BEAMS, slots=BATCH)
     rival = partial(generate, setting.model, trie, longest=max(len(row) for row in rows))

@@ -69,7 +69,6 @@ def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: 
     rows = synthetic_passages(passages, tokens, VOCABULARY)
     index = index_sequences(rows, END)
     trees = plant(Seq2SeqGenerator(random_t5(VOCABULARY + 128)))
-    assert trees is not None
     rng = np.random.default_rng(2)
     inputs = [[*rng.integers(RESERVED, VOCABULARY, 23).tolist(), END] for _ in range(queries)]
     bare = rate(trees, index, inputs, [], repeats)

@@ -29,6 +29,7 @@ from benchmarks.common import machine, print_table
 def search(folder: str, data: str, split: str, limit: int, k: int, together: int, precision: str) -> None:
     """Search in this process and print a line of JSON: seconds, tokens and rankings."""
     from grls.data.dataset import read_split
+    from grls.models.causal.slots import CausalTreeSession
     from grls.models.sessions import memory
     from grls.retrieve.registry import Opening, load_retriever
 
@@ -43,6 +44,14 @@ def search(folder: str, data: str, split: str, limit: int, k: int, together: int
         return feed(session, branches)
 
     memory.TreeMemory.feed = counted  # type: ignore[assignment, method-assign]
+    if reader := getattr(CausalTreeSession, "_forward", None):  # earlier code feeds inputs, too
+
+        def read(session: Any, inputs: Any, known: Any, new: Any) -> Any:
+            nonlocal fed
+            fed += int(new.sum())
+            return reader(session, inputs, known, new)
+
+        CausalTreeSession._forward = read  # type: ignore[method-assign]
     retriever.retrieve(queries[:1], k)  # what is computed once is not timed
     fed, rankings = 0, []
     wall, cpu = time.perf_counter(), time.process_time()

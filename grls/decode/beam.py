@@ -77,7 +77,7 @@ class SearchRequest(NamedTuple):
     inputs: Sequence[Sequence[int]]
     k: int
     scope: Scope
-    observer: Callable[[Any], object] | None = None
+    decided: Callable[[int], object] | None = None
     prior: Prior | None = None
     gathering: Gathering | None = None
 
@@ -137,7 +137,7 @@ class BeamSearch(ABC):
         k: int | None = None,
         exclude: Sequence[Sequence[int]] = (),
         subsets: Sequence[Subset | None] = (),
-        observer: Callable[[Any], object] | None = None,
+        decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
         """Decode a batch; a search by slots decodes any number of queries.
@@ -149,8 +149,7 @@ class BeamSearch(ABC):
             exclude: For each query, the numbers of passages that it may not find.
             subsets: For each query, the passages that it may find; None: all. Probabilities are then relative
                 to these passages.
-            observer: In the plain search, called with every step (:class:`BeamStep`), after its decisions. In
-                a search by slots, called with the number of queries decided since the last call.
+            decided: Called with the number of queries decided since the last call.
             prior: Priors, whose scores are added to those of the model at every token (see
                 :mod:`grls.decode.prior`). Scores are then no log-probabilities any more, unless they are
                 normalized.
@@ -164,21 +163,21 @@ class BeamSearch(ABC):
                 index.
         """
         k, scope = self.checked_k(k), self._scope(inputs, exclude, subsets)
-        return self.prepare(SearchRequest(inputs, k, scope, observer, prior)).run() if inputs else []
+        return self.prepare(SearchRequest(inputs, k, scope, decided, prior)).run() if inputs else []
 
     def frontier(
         self,
         inputs: Sequence[Sequence[int]],
         exclude: Sequence[Sequence[int]] = (),
         subsets: Sequence[Subset | None] = (),
-        observer: Callable[[Any], object] | None = None,
+        decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[Frontier]:
         """The frontier of the search for each query; the arguments are those of :meth:`search`."""
         scope = self._scope(inputs, exclude, subsets)
         gathering = Gathering(self.index, scope, len(inputs))
         if inputs:
-            self.prepare(SearchRequest(inputs, self.beams, scope, observer, prior, gathering)).run()
+            self.prepare(SearchRequest(inputs, self.beams, scope, decided, prior, gathering)).run()
         return gathering.frontier()
 
     def _scope(
@@ -206,6 +205,7 @@ class Decoder(BeamSearch):
             tokens.
         threshold: Where a frontier is gathered, drop a beam that is so many nats below the best prefix of
             its query (relative threshold pruning: Freitag and Al-Onaizan 2017, arXiv 1702.01806); None: none.
+        observer: Called with every step, after its decisions; None: nobody observes.
 
     Raises:
         ConfigError: The beam width is not positive, or the score mode is unknown.
@@ -217,6 +217,7 @@ class Decoder(BeamSearch):
     mode: ScoreMode = "renormalized"
     early_stop: bool | None = None
     threshold: float | None = None
+    observer: Callable[[BeamStep], object] | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -268,7 +269,7 @@ class BeamRun(ABC):
     def __init__(self, options: BeamSearch, request: SearchRequest, slots: int):
         self.options: Any = options
         self.index, self.scope, self.gathering = options.index, request.scope, request.gathering
-        self.inputs, self.observer = [*request.inputs], request.observer
+        self.inputs, self.decided = [*request.inputs], request.decided
         self.queries = np.arange(slots)
         self.k_of_slot = [request.k] * slots
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]
@@ -366,6 +367,8 @@ class _PlainRun(BeamRun):
                     break
                 with PartTimer("decoder", len(tokens)):
                     session.step(parents, tokens)
+        if self.decided is not None:
+            self.decided(len(self.inputs))
         found = zip(self.results, self.k_of_slot, strict=True)
         return [self.passages_of(query, *both) for query, both in enumerate(found)]
 
@@ -382,8 +385,8 @@ class _PlainRun(BeamRun):
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
         chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.options.beams)
-        if self.observer is not None:
-            self.observer(
+        if self.options.observer is not None:
+            self.options.observer(
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]

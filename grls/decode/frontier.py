@@ -48,6 +48,8 @@ class Frontier(NamedTuple):
 
     def log_probabilities(self, rows: Ints) -> Floats:
         """``[n]`` log-probabilities of rows (nats), without priors: an equal share of the prefix of each."""
+        if not len(self.low):
+            return np.full(len(rows), -np.inf)
         prefix = np.searchsorted(self.low, rows, side="right") - 1
         shares: Floats = self.own[prefix] - np.log(self.counts[prefix])
         return shares

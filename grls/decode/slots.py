@@ -6,7 +6,7 @@ Legend: S slots (queries in flight), R rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
@@ -17,13 +17,11 @@ from grls.decode.first_step import Best, FirstSteps
 from grls.errors import at_least
 from grls.index.rows import Ints
 from grls.io.files import PartTimer
-from grls.models.base import SlotSession
+from grls.models.base import SlotSession, alike
 
 _SHARE, _GROUP = 4, 8
 """Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
 that reads two queries at a time takes up to twice as long as one that reads eight."""
-_SHORT = 64
-"""The length up to which inputs are read together, whatever their lengths."""
 
 
 class SlotDecoder(BeamSearch):
@@ -110,7 +108,7 @@ class SlotRun(BeamRun):
         self._report(alone, [[(0.0, self.index.start())]] * len(alone))
         self._tell(len(queries) - len(undecided))
         slots = slots[np.isin(queries, undecided)]
-        for part in _alike(np.array([len(self.inputs[query]) for query in undecided.tolist()], dtype=int)):
+        for part in alike(np.array([len(self.inputs[query]) for query in undecided.tolist()], dtype=int)):
             self._load(undecided[part], slots[part])
 
     def _load(self, queries: Ints, slots: Ints) -> None:
@@ -130,24 +128,10 @@ class SlotRun(BeamRun):
         self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:
-        if self.observer is not None and count:
-            self.observer(count)
+        if self.decided is not None and count:
+            self.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Turn the results (score, state) of decided queries into passages."""
         for query, pairs in zip(queries.tolist(), results, strict=True):
             self.hits[query] = self.passages_of(query, pairs, self.k_of_query[query])
-
-
-def _alike(lengths: Ints) -> Iterator[Ints]:
-    """Groups of inputs, as ascending numbers, that padding at most doubles.
-
-    Inputs that are read together are padded to the longest of them: one of 1,000 tokens among 31 short ones
-    would take 31 times as long as it takes alone.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    sizes = np.maximum(lengths[order], _SHORT)
-    while len(order):
-        count = int((sizes[0] * np.arange(1, len(sizes) + 1) <= 2 * np.cumsum(sizes)).sum())
-        yield np.sort(order[:count])
-        order, sizes = order[count:], sizes[count:]

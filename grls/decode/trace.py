@@ -13,6 +13,7 @@ never rises. The module does not know texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -130,7 +131,7 @@ def trace(
         ConfigError: k is not between 1 and the beam width.
     """
     steps: list[BeamStep] = []
-    hits = decoder.search([model_input], k, [exclude], observer=steps.append, prior=prior)[0]
+    hits = replace(decoder, observer=steps.append).search([model_input], k, [exclude], prior=prior)[0]
     return SearchTrace(tuple(steps), tuple(hits), decoder.beams)
 
 

@@ -184,7 +184,8 @@ def trace_beam(
         recorder = RecordingModel(decoder.generator)
         steps: list[BeamStep] = []
         search = (model_input,), k, (hidden,), (subset,)
-        (hits,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
+        recorded = replace(decoder, generator=recorder, observer=steps.append)
+        (hits,) = recorded.search(*search, prior=prior)
         listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
         return BeamTrace(
             evidence=tuple(evidence),

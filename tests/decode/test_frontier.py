@@ -163,3 +163,5 @@ def test_no_query_has_no_frontier() -> None:
     assert Decoder(GENERATOR, index).frontier([]) == FastDecoder(TREES, index).frontier([]) == []
     with pytest.raises(ValueError, match="at least one token"):
         FastDecoder(TREES, index).frontier([[]])
+    (nothing,) = Decoder(GENERATOR, index).frontier([[3]], exclude=[[0, 1]])
+    assert nothing.log_probabilities(np.array([0, 1])).tolist() == [-np.inf] * 2

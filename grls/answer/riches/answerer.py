@@ -31,7 +31,7 @@ from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
-from grls.errors import ConfigError, MismatchError, Option
+from grls.errors import MismatchError, Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.io.files import atomic_file, exclusive, sha256
 from grls.io.html import framed
@@ -218,15 +218,11 @@ class Riches:
             with exclusive(self.model):
                 refuse_larger_tokenizer(self.model, self.tokenizer)
                 if self.model.config.is_encoder_decoder:
-                    trees: TreeGenerator | None = plant(Seq2SeqGenerator(self.model))
+                    trees: TreeGenerator = plant(Seq2SeqGenerator(self.model))
                 else:  # the prefix that all share is read once
                     shared = common(rows)
                     trees = plant_causal(self.model, rows[0][:shared])
                     rows = [tokens[shared:] for tokens in rows]
-            if trees is None:
-                raise ConfigError(
-                    f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
-                )
             ends = end_tokens(self.model, self.tokenizer)
             writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
             for index, outputs in zip(answerable, writer.write(rows, 1, decided), strict=True):

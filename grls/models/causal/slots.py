@@ -4,11 +4,10 @@ Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens
 slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
 prompt.
 
-How slots work: :mod:`grls.models.sessions.memory`. In trees, the tokens of an input are the first tokens of
-the tree of its slot and are fed at once; in a grid, the model reads the inputs as a batch, and their keys and
-values go to the first entries of the slots. Keys and values of the prompt are computed once and kept until
-the weights change. Every token attends to them and to its ancestors under one softmax, so the prompt is
-neither copied for a query nor moved with a beam.
+How slots work: :mod:`grls.models.sessions.memory`. The model reads inputs as batches of like lengths, and
+their keys and values go to the first nodes of the trees, or to the first entries of the grid. Keys and values
+of the prompt are computed once and kept until the weights change. Every token attends to them and to its
+ancestors under one softmax, so the prompt is neither copied for a query nor moved with a beam.
 
 The input of one hop begins with that of the hop before. So keys and values of the last inputs are kept
 (:class:`Prefixes`), and an input that continues one of them reads only what it adds: a hop reads its newest
@@ -17,6 +16,7 @@ passage, and the chains of a query share their question.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from transformers import Cache, DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
-from grls.models.base import cache_argument, positions_in
+from grls.models.base import alike, cache_argument, positions_in, steps_within
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.grid import GridMemory
@@ -41,7 +41,7 @@ from grls.models.sessions.memory import (
     TreeMemory,
     Version,
     agree,
-    takes_positions,
+    planted,
     trial,
     version,
 )
@@ -49,6 +49,8 @@ from grls.models.sessions.memory import (
 _CACHED = 1 << 20
 """The number of attention scores that are computed together: 4 MB."""
 
+_PADDING = 1.1
+"""The factor by which padding at most lengthens the inputs of a batch."""
 
 PREFIX_BYTES = 1 << 28
 """The most memory of kept keys and values: 5,800 tokens of a model of 135 million parameters in float32."""
@@ -139,6 +141,15 @@ class CausalTrees(SlotModel):
         """See :meth:`grls.models.seq2seq.slots.Seq2SeqTrees.open_grid`."""
         return CausalGridSession(self, slots, longest, beams, fixed)
 
+    def read_at(self, position: int) -> Tensor:  # noqa: D102
+        tokens, positions = torch.tensor([[[3, 4]], [[0, position]]], device=self.device)
+        return self.head.read(input_ids=tokens, position_ids=positions, use_cache=False)
+
+    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:  # noqa: D102
+        row = torch.tensor([[*self.prompt, *tokens, *written]], device=self.device)
+        logits: Tensor = self.model(input_ids=row).logits[0, -1].float()
+        return logits
+
     def prefixes(self, now: Version) -> Prefixes:
         """The inputs that the weights of this version have read."""
         if self._prefixes is None or self._prefixes[0] != now:
@@ -171,6 +182,99 @@ class _Reading(SlotMemory):
         self._prompt, self._prefixes = model.read_prompt(now), model.prefixes(now)
         self._layer = 0
 
+    @torch.inference_mode()
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots; returns the node that each query continues.
+
+        Raises:
+            ValueError: An input has no token.
+        """
+        lengths = np.array([len(tokens) for tokens in inputs])
+        if not lengths.all():
+            raise ValueError("an input needs at least one token")
+        known = [self._prefixes.longest(row) for row in inputs]
+        new = lengths - [count for _, count in known]
+        read: dict[int, tuple[Tensor, Sequence[Tensor]]] = {}
+        for group in alike(new, _PADDING):
+            every = group.tolist()
+            ends, parts = self._forward([inputs[n] for n in every], [known[n] for n in every], new[group])
+            read |= zip(every, zip(ends, parts, strict=True), strict=True)
+        for n, (row, (_, count)) in enumerate(zip(inputs, known, strict=True)):
+            self._prefixes.add(row, Prefix(count, [part[count:].clone() for part in read[n][1]]))
+        hidden, pieces = zip(*(read[n] for n in range(len(inputs))), strict=True)
+        self._hidden = torch.stack(hidden)
+        self._lengths[slots] = lengths
+        nodes = self._enter(slots, lengths)
+        tokens = [torch.cat(part) for part in zip(*pieces, strict=True)]
+        if not self._own:
+            self._own = [self._new_room(part, part.shape[1]) for part in tokens[::2]]
+        for part, values in zip((part for room in self._own for part in room), tokens, strict=True):
+            self._put(part, values)
+        return nodes
+
+    @abstractmethod
+    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
+        """Choose the entries of inputs of these lengths; returns the node that each query continues."""
+
+    def _forward(
+        self, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]], new: Ints
+    ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """Read B inputs as a batch, without what is known of them; ``new [B]`` tokens are not.
+
+        Returns:
+            The inputs of the head at their ends, ``[B, d]``, and keys and values of each layer for all tokens
+            of each input, ``[n, h c]`` each.
+        """
+        counts = np.array([count for _, count in known])
+        held, lengths = int(counts.max()), counts + new
+        ids = np.zeros((len(inputs), int(new.max())), dtype=np.int64)
+        for row, (tokens, count) in enumerate(zip(inputs, counts.tolist(), strict=True)):
+            ids[row, : len(tokens) - count] = tokens[count:]
+        # The columns of keys: the prompt, what is known of an input (padded on the left), its other tokens.
+        first = len(self._model.prompt) + held
+        begins = first - counts[:, None, None]
+        columns, rows = np.arange(first + ids.shape[1]), np.arange(ids.shape[1])[:, None]
+        seen = (columns < first - held) | (columns >= begins)
+        cache = _InputCache(self._read_before(known, held))
+        mask = None  # the plain causal mask
+        if cache.read:
+            visible = self._tensor(seen & (columns <= first + rows))[:, None]
+            mask = torch.zeros(visible.shape, dtype=cache.read[0].keys.dtype, device=self._device)
+            mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
+        with self._model.head.catch() as caught:
+            self._model.model(
+                input_ids=self._tensor(ids),
+                position_ids=self._tensor(
+                    first - held + counts[:, None] + np.minimum(rows.T, new[:, None] - 1)
+                ),
+                attention_mask=mask,
+                use_cache=True,
+                **{self._model.cache_name: cache},
+            )
+        self._model.heads = cache.read[0].keys.shape[1]
+        owners = np.repeat(np.arange(len(inputs)), lengths)
+        chosen = self._tensor(owners), self._tensor(first - counts[owners] + steps_within(lengths))
+        parts = [
+            every.transpose(1, 2)[chosen].flatten(1).split(lengths.tolist())
+            for pair in cache.read
+            for every in pair
+        ]
+        return caught[0][np.arange(len(inputs)), new - 1], list(zip(*parts, strict=True))
+
+    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> list[KeysValues]:
+        """Keys and values of the prompt and of what is known of each input; empty if there is nothing."""
+        before: list[Tensor] = [part.expand(len(known), -1, -1, -1) for pair in self._prompt for part in pair]
+        if held:
+            some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
+            for n, like in enumerate(some):
+                table = like.new_zeros((len(known), held, like.shape[1]))
+                for row, (prefixes, count) in zip(table, known, strict=True):
+                    if count:
+                        row[held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
+                shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
+                before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
+        return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
+
     def _distances(self, deepest: int) -> Tensor | None:
         return None
 
@@ -184,7 +288,7 @@ class _Reading(SlotMemory):
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
-        self._layer, self._model.heads = layer, key.shape[1]
+        self._layer = layer
         return super().keep(key, value, layer)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
@@ -216,18 +320,6 @@ class _Reading(SlotMemory):
         inside = torch.einsum("smhgu,shuc->smhgc", within, value)
         return (of_prompt + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
 
-    def _known(self, inputs: Sequence[Sequence[int]]) -> tuple[list[tuple[list[Prefix], int]], Ints, Ints]:
-        """What is known of each input, the number of its tokens, and the number of all of its tokens.
-
-        Raises:
-            ValueError: An input has no token.
-        """
-        lengths = np.array([len(tokens) for tokens in inputs])
-        if not lengths.all():
-            raise ValueError("an input needs at least one token")
-        known = [self._prefixes.longest(row) for row in inputs]
-        return known, np.array([count for _, count in known]), lengths
-
 
 class CausalTreeSession(TreeMemory, _Reading):
     """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
@@ -237,40 +329,9 @@ class CausalTreeSession(TreeMemory, _Reading):
 
     _root_is_seen = False
 
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node of the last token of each query.
-
-        Raises:
-            ValueError: An input has no token.
-        """
-        known, counts, lengths = self._known(inputs)
-        self._forest.plant(slots, self._root_is_seen)
-        nodes = np.zeros_like(slots)
-        if counts.any():
-            nodes[counts > 0] = self._restore(slots, inputs, known)
-        rest = [np.asarray(row[n:], dtype=np.int64) for row, n in zip(inputs, counts.tolist(), strict=True)]
-        last = self.feed(Branches(slots, nodes, lengths - counts, np.concatenate(rest)))
-        fed = [part.flatten(0, 1).index_select(0, self._write) for room in self._own for part in room]
-        pieces = zip(*(part.split((lengths - counts).tolist()) for part in fed), strict=True)
-        for row, (_, count), parts in zip(inputs, known, pieces, strict=True):
-            self._prefixes.add(row, Prefix(count, [part.clone() for part in parts]))
-        return last
-
-    @torch.inference_mode()
-    def _restore(
-        self, slots: Ints, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]]
-    ) -> Ints:
-        """Write what is known of inputs into their slots; returns the last known node of each."""
-        rows = [n for n, (_, count) in enumerate(known) if count]
-        lengths = np.array([known[n][1] for n in rows])
-        tokens = np.concatenate([np.asarray(inputs[n][: known[n][1]], dtype=np.int64) for n in rows])
-        placed = self._place(Branches(slots[rows], np.zeros(len(rows), dtype=np.int64), lengths, tokens))
-        pieces = zip(*(prefix.parts for prefixes, _ in known for prefix in prefixes), strict=True)
-        parts = [torch.cat(part) for part in pieces]
-        if not self._own:
-            self._own = [self._new_room(part, part.shape[1]) for part in parts[::2]]
-        for part, new in zip((part for room in self._own for part in room), parts, strict=True):
-            self._put(part, new)
+    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
+        tokens = np.zeros(int(lengths.sum()), dtype=np.int64)  # they are not fed
+        placed = self._place(Branches(slots, np.zeros_like(slots), lengths, tokens))
         return placed.nodes[placed.last]
 
 
@@ -307,72 +368,10 @@ class CausalGridSession(GridMemory, _Reading):
             for part, value in zip(pair, new, strict=True):
                 part.copy_(value)  # a captured step reads it where it is
 
-    @torch.inference_mode()
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns zeros.
-
-        Raises:
-            ValueError: An input has no token.
-        """
-        known, counts, lengths = self._known(inputs)
-        super().load(slots, inputs)
-        self._lengths[slots] = lengths
-        held, rest = int(counts.max()), lengths - counts
-        ids = np.zeros((len(inputs), int(rest.max())), dtype=np.int64)
-        for row, (tokens, count) in enumerate(zip(inputs, counts.tolist(), strict=True)):
-            ids[row, : len(tokens) - count] = tokens[count:]
-        # The columns of keys: the prompt, what is known of an input (padded on the left), its other tokens.
-        first = len(self._model.prompt) + held
-        begins = first - counts[:, None, None]
-        columns, rows = np.arange(first + ids.shape[1]), np.arange(ids.shape[1])[:, None]
-        seen = (columns < first - held) | (columns >= begins)
-        cache = _InputCache(self._read_before(known, held))
-        mask = None  # the plain causal mask
-        if cache.read:
-            visible = self._tensor(seen & (columns <= first + rows))[:, None]
-            mask = torch.zeros(visible.shape, dtype=cache.read[0].keys.dtype, device=self._device)
-            mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
-        with self._model.head.catch() as caught:
-            self._model.model(
-                input_ids=self._tensor(ids),
-                position_ids=self._tensor(
-                    first - held + counts[:, None] + np.minimum(rows.T, rest[:, None] - 1)
-                ),
-                attention_mask=mask,
-                use_cache=True,
-                **{self._model.cache_name: cache},
-            )
-        owners = np.repeat(np.arange(len(inputs)), lengths)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        chosen = self._tensor(owners), self._tensor(first - counts[owners] + within)
-        into = self._tensor(slots[owners]), self._tensor(self._first - lengths[owners] + within)
-        parts = []
-        self._model.heads = cache.read[0].keys.shape[1]
-        for layer, pair in enumerate(cache.read):
-            new = [every.transpose(1, 2)[chosen].flatten(1) for every in pair]
-            if layer == len(self._own):
-                self._own.append(self._new_room(new[0], new[0].shape[1]))
-            for room, part in zip(self._own[layer], new, strict=True):
-                room.index_put_(into, part)
-                parts.append(part.split(lengths.tolist()))
-        for tokens, count, pieces in zip(inputs, counts.tolist(), zip(*parts, strict=True), strict=True):
-            self._prefixes.add(tokens, Prefix(count, [piece[count:].clone() for piece in pieces]))
-        self._hidden = caught[0][np.arange(len(inputs)), rest - 1]
+    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
+        entries = self._first - np.repeat(lengths, lengths) + steps_within(lengths)
+        self._write = self._tensor(np.repeat(slots, lengths)), self._tensor(entries)
         return np.zeros_like(slots)
-
-    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> list[KeysValues]:
-        """Keys and values of the prompt and of what is known of each input; empty if there is nothing."""
-        before: list[Tensor] = [part.expand(len(known), -1, -1, -1) for pair in self._prompt for part in pair]
-        if held:
-            some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
-            for n, like in enumerate(some):
-                table = like.new_zeros((len(known), held, like.shape[1]))
-                for row, (prefixes, count) in zip(table, known, strict=True):
-                    if count:
-                        row[held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
-                shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
-                before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
-        return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
 
     def _entries_of(self, length: int) -> int:
         return length
@@ -416,7 +415,7 @@ def refuse_windows(model: Any) -> None:
 
 
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
-    """Trees of a causal language model in eval mode, tested against its forward pass.
+    """Trees of a causal language model, which is tested (:func:`~grls.models.sessions.memory.planted`).
 
     ``prompt``: token ids before every input.
 
@@ -424,49 +423,12 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
         ConfigError: The model does not support trees (it attends within a window, or ignores positions), or
             the prompt is too long for the model.
     """
-    name = type(model).__name__
     refuse_windows(model)
     most = positions_in(model.config)
     if most is not None and len(prompt) >= most:
+        name = type(model).__name__
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
-    try:
-        with trial(model):
-            trees = CausalTrees(model, prompt)
-            if not trees.head.linear:
-                raise ConfigError(
-                    f"{name} changes its logits after the head (scales, caps or masks them), which trees of "
-                    "tokens do not support; use another model."
-                )
-            if not _agrees(trees):
-                raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
-            return trees
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
-        if out_of_memory(error):
-            raise
-        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
-
-
-@torch.inference_mode()
-def _agrees(trees: CausalTrees) -> bool:
-    """Whether the model uses the positions that it is given, and trees compute what the model computes."""
-    if trees.model.dtype != torch.float32:  # in full precision, the trees below test the positions, too
-        tokens = torch.tensor([[3, 4]], device=trees.device)
-        positions = (torch.tensor([[0, position]], device=trees.device) for position in (1, 3))
-        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in positions)
-        if not takes_positions(near, far):
-            return False
-    session = trees.open_trees(2, 3)
-    first = session.load(np.arange(2), [[3, 4, 5], [5, 4]])
-    slots = np.array([0, 0, 1])
-    nodes = session.feed(Branches(slots, first[slots], np.array([1, 2, 1]), np.array([3, 4, 5, 4])))
-    session.feed(Branches(slots, nodes, np.ones(3, int), np.array([5, 3, 5])))
-    for row, written in enumerate(([3, 4, 5, 3, 5], [3, 4, 5, 4, 5, 3], [5, 4, 4, 5])):
-        tokens = torch.tensor([[*trees.prompt, *written]], device=trees.device)
-        expected = trees.model(input_ids=tokens).logits[0, -1].float()
-        logits = trees.head.all(session._hidden[row])
-        if not agree(logits, expected, session._hidden.dtype):
-            return False
-    return True
+    return planted(model, lambda: CausalTrees(model, prompt))
 
 
 class CausalGenerator:

@@ -50,11 +50,9 @@ def slot_model(
     generator: Seq2SeqGenerator | CausalGenerator, tried: bool = False
 ) -> Seq2SeqTrees | CausalTrees | None:
     """The model for the fast search; None if only the plain search supports the model."""
-    if isinstance(generator, Seq2SeqGenerator):
-        return Seq2SeqTrees(generator) if tried else plant(generator)
-    if tried:
-        return CausalTrees(generator.model, tried=True)
     try:
-        return plant_causal(generator.model)
+        if isinstance(generator, Seq2SeqGenerator):
+            return Seq2SeqTrees(generator) if tried else plant(generator)
+        return CausalTrees(generator.model, tried=True) if tried else plant_causal(generator.model)
     except ConfigError:
         return None

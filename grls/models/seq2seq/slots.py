@@ -20,12 +20,11 @@ from torch.nn import functional
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, out_of_memory
+from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.io.files import exclusive
 from grls.models.base import cache_argument
 from grls.models.head import Head, HeadRows
-from grls.models.sessions.forest import Branches
 from grls.models.sessions.grid import GridMemory
 from grls.models.sessions.memory import (
     KeysValues,
@@ -33,10 +32,8 @@ from grls.models.sessions.memory import (
     SlotMemory,
     SlotModel,
     TreeMemory,
-    agree,
     by_head,
-    takes_positions,
-    trial,
+    planted,
 )
 
 _LEAST_DISTANCES = 64
@@ -90,6 +87,20 @@ class Seq2SeqTrees(SlotModel):
         self.generator = generator
         biased = (module for module in decoder.modules() if hasattr(module, "relative_attention_bias"))
         self._biased: Any = next(biased, None)
+        self.positioned = self._biased is None
+
+    def read_at(self, position: int) -> Tensor:  # noqa: D102
+        states, _ = self.generator.encode([[3, 4, 5]])
+        return self.head.read(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            decoder_input_ids=torch.tensor([[self.generator.start_token, 4]], device=self.device),
+            decoder_position_ids=torch.tensor([[0, position]], device=self.device),
+            use_cache=False,
+        )
+
+    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:  # noqa: D102
+        before = torch.tensor([[self.generator.start_token, *written]], device=self.device)
+        return self.head.all(self.generator.forward(*self.generator.encode([tokens]), before)[:, -1])[0]
 
     def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
@@ -118,7 +129,7 @@ class Seq2SeqTrees(SlotModel):
             self.generator.cache_name: cache,
             "use_cache": True,
         }
-        if self._biased is None:
+        if self.positioned:
             arguments["decoder_position_ids"] = positions[:, None]
         return self.generator.model(**arguments)
 
@@ -230,54 +241,9 @@ class Seq2SeqGridSession(GridMemory, _Reading):
         return self._model.distances(deepest + 1)
 
 
-def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
-    """Trees of a model, or None if its decoder does not support them.
-
-    Two inputs and three branches, one of two tokens, are tested against the forward pass of the model.
-    """
-    try:
-        with trial(generator.model):
-            trees = Seq2SeqTrees(generator)
-            return trees if generator.head.linear and _agrees(trees) else None
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        if out_of_memory(error):
-            raise
-        return None
-
-
-@torch.inference_mode()
-def _agrees(trees: Seq2SeqTrees) -> bool:
-    """Whether the decoder uses the positions that it is given, and trees compute what the model computes."""
-    generator = trees.generator
-    if trees._biased is None:  # else the decoder has a bias by distance
-        states, mask = generator.encode([[3, 4, 5]])
-        near, far = (
-            generator.head.read(
-                encoder_outputs=BaseModelOutput(last_hidden_state=states),
-                attention_mask=mask,
-                decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=generator.device),
-                decoder_position_ids=torch.tensor([[0, position]], device=generator.device),
-                use_cache=False,
-            )
-            for position in (1, 3)
-        )
-        if not takes_positions(near, far):
-            return False
-    inputs = [[3, 4, 5], [5, 4]]
-    session = trees.open_trees(2, 3)
-    session.load(np.arange(2), inputs)
-    slots = np.array([0, 0, 1])
-    nodes = session.feed(Branches(slots, np.zeros(3, int), np.array([1, 2, 1]), np.array([3, 4, 5, 4])))
-    session.feed(Branches(slots, nodes, np.ones(3, int), np.array([5, 3, 5])))
-    states, mask = generator.encode(inputs)
-    for row, written in enumerate(([3, 5], [4, 5, 3], [4, 5])):
-        slot = slots[row : row + 1]
-        before = torch.tensor([[generator.start_token, *written]], device=generator.device)
-        expected = generator.head.all(generator.forward(states[slot], mask[slot], before)[:, -1])
-        logits = generator.head.all(session._hidden[row : row + 1])
-        if not agree(logits, expected, session._hidden.dtype):
-            return False
-    return True
+def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees:
+    """Trees of a model; its decoder is tested (:func:`~grls.models.sessions.memory.planted`)."""
+    return planted(generator.model, lambda: Seq2SeqTrees(generator))
 
 
 class Seq2SeqGenerator:

@@ -151,7 +151,7 @@ class GridMemory(SlotMemory):
         before = self._now.visible
         seen = before.gather(2, parents.expand(len(before), -1, -1)).scatter(0, entry[None], True)
         before.copy_(seen)
-        self._write = entry.flatten()
+        self._write = self._owner, entry.flatten()
         self._own_bias = self._bias(clock, seen)
         depths = (self._before[:, None] + clock - 1).expand(-1, self._beams)
         logits = self._run(tokens.flatten(), depths.flatten(), room.longest).logits[:, 0].float()
@@ -170,9 +170,6 @@ class GridMemory(SlotMemory):
     def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
         """The axis of entries comes first, so that the layout of the used entries does not depend on P."""
         return like.new_zeros((capacity, self._slots, width)).transpose(0, 1)
-
-    def _put(self, part: Tensor, new: Tensor) -> None:
-        part.index_put_((self._owner, self._write), new)
 
     def _make_room(self, capacity: int, ahead: int = 0) -> None:
         grown = self.visible.new_zeros((capacity, *self.visible.shape[1:]))

@@ -19,15 +19,16 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, Cache
 
+from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.files import exclusive
 from grls.models.head import Cut, Head, HeadRows
@@ -78,12 +79,17 @@ class OwnCache(Cache):
         return 0
 
 
-class SlotModel:
+class SlotModel(ABC):
     """Runs a transformers model with slots: the part of it that writes tokens, and its output head.
 
     The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
     one thread at a time (:mod:`grls.io.files`).
+
+    Attributes:
+        positioned: Whether the model is given the positions of tokens; T5 has a bias by distance instead.
     """
+
+    positioned = True
 
     def __init__(self, module: nn.Module, head: Head):
         self.head = head
@@ -94,6 +100,14 @@ class SlotModel:
     def device(self) -> torch.device:
         """The device of the model."""
         return self.head.module.weight.device
+
+    @abstractmethod
+    def read_at(self, position: int) -> Tensor:
+        """The input of the head for two tokens, at position 0 and at this position."""
+
+    @abstractmethod
+    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:
+        """``[V]`` logits after an input and the tokens that were written, by the model's forward pass."""
 
     def cut(self, tokens: Ints) -> Cut:
         """The part of the head for these tokens; it is cached until the weights of the head change."""
@@ -168,15 +182,6 @@ def trial(model: nn.Module) -> Iterator[None]:
             model.train(training)
 
 
-def takes_positions(near: Tensor, far: Tensor) -> bool:
-    """Whether a model uses its position argument, from its outputs for two different positions.
-
-    A model that counts its tokens instead (BART, Marian) computes the same numbers to the last bit, in every
-    precision. :func:`agree` alone would take its error for the rounding of a coarse precision.
-    """
-    return not torch.equal(near, far)
-
-
 def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
     """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``.
 
@@ -187,6 +192,56 @@ def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
     spread = float(expected[expected.isfinite()].std().nan_to_num())
     return torch.allclose(logits, expected, rtol=tolerance, atol=tolerance * spread)
+
+
+@torch.inference_mode()
+def trees_agree(trees: Any) -> bool:
+    """Whether trees compute what the model computes: two inputs and three branches, one of two tokens.
+
+    A model that counts its tokens instead of taking their positions (BART, Marian) has equal outputs for
+    different positions, to the last bit, in every precision. Its error alone could be taken for the rounding
+    of a coarse precision.
+    """
+    if trees.positioned and torch.equal(trees.read_at(1), trees.read_at(3)):
+        return False
+    inputs, slots = [[3, 4, 5], [5, 4]], np.array([0, 0, 1])
+    session = trees.open_trees(2, 3)
+    first = session.load(np.arange(2), inputs)
+    nodes = session.feed(Branches(slots, first[slots], np.array([1, 2, 1]), np.array([3, 4, 5, 4])))
+    session.feed(Branches(slots, nodes, np.ones(3, int), np.array([5, 3, 5])))
+    logits = trees.head.all(session._hidden)
+    rows = zip(logits, slots.tolist(), ([3, 5], [4, 5, 3], [4, 5]), strict=True)
+    return all(
+        agree(row, trees.logits_after(inputs[slot], written), session._hidden.dtype)
+        for row, slot, written in rows
+    )
+
+
+Trees = TypeVar("Trees", bound="SlotModel")
+
+
+def planted(model: Any, make: Callable[[], Trees]) -> Trees:
+    """Trees of a model, made by ``make`` and tested against the forward pass of the model in eval mode.
+
+    Raises:
+        ConfigError: The model does not support trees of tokens.
+    """
+    name = type(model).__name__
+    try:
+        with trial(model):
+            trees = make()
+            if not trees.head.linear:
+                raise ConfigError(
+                    f"{name} changes its logits after the head (scales, caps or masks them), which trees of "
+                    "tokens do not support; use another model."
+                )
+            if not trees_agree(trees):
+                raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
+            return trees
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
 
 
 def _attend(
@@ -218,7 +273,7 @@ class SlotMemory(HeadRows, ABC):
         # Set before tokens are fed:
         self._used: int  # entries of the fullest slot
         self._own_bias: Tensor  # [S, H or 1, m, used]
-        self._write: Tensor  # [T] the entries of the new tokens in the flattened cache
+        self._write: tuple[Tensor, Tensor]  # [T] each, the slots and the entries of the new tokens
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -268,12 +323,10 @@ class SlotMemory(HeadRows, ABC):
 
     def _put(self, part: Tensor, new: Tensor) -> None:
         """Write T rows ``new [T, H c]`` to their entries in ``part [S, P, H c]``."""
-        part.view(-1, part.shape[-1]).index_copy_(0, self._write, new)
+        part.index_put_(self._write, new)
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
-        if layer == len(self._own):
-            self._own.append(self._new_room(key, key[0].numel()))
         room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
@@ -392,7 +445,7 @@ class TreeMemory(SlotMemory):
         self._used = int(self._forest.counts.max())
         if self._forest.capacity > self._capacity:
             self._make_room(self._forest.capacity)
-        self._write = self._tensor(placed.slots * self._capacity + placed.nodes)
+        self._write = self._tensor(placed.slots), self._tensor(placed.nodes)
         return placed
 
     def _lay(self, rows: Tensor) -> Tensor:

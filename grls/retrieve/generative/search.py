@@ -342,7 +342,7 @@ class DecodedPassages:
             if trees is not None:
                 slots = self._slot_decoder(trees, k)
                 decode = partial(slots.search, k=k) if self.spans is None else slots.frontier
-                return decode(inputs, exclude=hidden, subsets=subsets, observer=bar.update, prior=prior)
+                return decode(inputs, exclude=hidden, subsets=subsets, decided=bar.update, prior=prior)
             decoder, size = self.decoder(k), self.options.batch_size
             decode = partial(decoder.search, k=k) if self.spans is None else decoder.frontier
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
@@ -351,9 +351,8 @@ class DecodedPassages:
                 batch = order[start : start + size]
                 rows: list[Any] = [[values[n] for n in batch] for values in (inputs, hidden, subsets)]
                 part = None if prior is None else prior.among(batch)
-                found = decode(rows[0], exclude=rows[1], subsets=rows[2], prior=part)
+                found = decode(rows[0], exclude=rows[1], subsets=rows[2], decided=bar.update, prior=part)
                 results.update(zip(batch, found, strict=True))
-                bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 
     def decoder(self, k: int) -> Decoder:

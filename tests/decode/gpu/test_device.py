@@ -140,7 +140,6 @@ def test_room_is_made_for_the_most_candidates() -> None:
 def test_logits_that_are_not_numbers_are_refused() -> None:
     model = small_t5(0, tie=False)
     found = plant(Seq2SeqGenerator(model))
-    assert found is not None
     # Token 7 begins no passage, so that the first step sees nothing of it.
     index = index_sequences([np.array([t, 7, u, END]) for t in (3, 4) for u in (5, 6)], END)
     model.get_output_embeddings().weight.data[5] = torch.nan

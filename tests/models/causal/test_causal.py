@@ -215,13 +215,13 @@ def test_a_grid_makes_room_for_a_longer_input_beside_others() -> None:
 def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = plant_causal(small_llama(1))
     fed: list[int] = []
-    feed = causal.CausalTreeSession.feed
+    forward = causal.CausalTreeSession._forward
 
-    def counted(session: Any, branches: Branches) -> Any:
-        fed.append(len(branches.tokens))
-        return feed(session, branches)
+    def counted(session: Any, inputs: Any, known: Any, new: Any) -> Any:
+        fed.append(int(new.sum()))
+        return forward(session, inputs, known, new)
 
-    monkeypatch.setattr(causal.CausalTreeSession, "feed", counted)
+    monkeypatch.setattr(causal.CausalTreeSession, "_forward", counted)
     for row in ([13, 4, 5], [13, 4, 5, 6, 7], [13, 4, 5, 6, 7, 8], [13, 4, 5]):
         trees.open_trees(1, 10).load(np.arange(1), [row])
     assert fed == [3, 2, 1, 3]  # what is known as a whole is read again

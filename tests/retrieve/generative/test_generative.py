@@ -81,7 +81,7 @@ def test_a_model_is_tried_again_only_with_another_version_or_config(
 ) -> None:  # fmt: skip
     saved, trials = tmp_path / "saved", list[Any]()
     (causal if part == "causal" else retriever).save_pretrained(saved)
-    monkeypatch.setattr(f"grls.models.{part}.slots._agrees", trials.append)  # None: it does not agree
+    monkeypatch.setattr("grls.models.sessions.memory.trees_agree", trials.append)  # None: it does not agree
     assert GenerativeRetriever.from_pretrained(saved, device="cpu").trees is not None
     assert not trials
     known = read_spec(saved)["tried"]
