@@ -23,7 +23,7 @@ from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Decisions, Path, walk_paths
 from grls.train.chains.examples import ChainExample, Teaching
 from grls.train.chains.mining import Proposals, Read
-from grls.train.chains.prior import TrainingPrior
+from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import pad
 
 
@@ -108,7 +108,7 @@ class ChainCollator:
         teaching: Teaching,
         decay: float = 1.0,
         start_token: int | None = None,
-        prior: TrainingPrior | None = None,
+        prior: OpenPriors | None = None,
         proposals: Proposals | None = None,
     ):
         self.pad_token = pad_token
@@ -123,7 +123,7 @@ class ChainCollator:
         """Make one batch."""
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
-        gains = None if self.prior is None else self.prior.open(self.index, hops).gains
+        gains = None if self.prior is None else self.prior.gains(self.index, hops)
         decisions = walk_paths(self.index, targets, paths, self.decay, gains)
         rescored = [] if self.proposals is None else self.proposals(examples)
         hops_before = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]

@@ -31,10 +31,10 @@ from grls.train.chains.examples import (
 )
 from grls.train.chains.mining import Proposals, Rescore
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.prior import LearnBeside, TrainingPrior
+from grls.train.chains.prior import LearnBeside
 from grls.train.core.datamodule import digest
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import RetrieveData
+from grls.train.stages.examples import PassageInput
 
 
 class ChainData(RetrieveData):
@@ -132,10 +132,9 @@ class ChainData(RetrieveData):
             self._prints["the retriever of data.teacher"] = teacher.fingerprint()
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **span_options)
         if self.prior is not None:
-            self.priors = self.prior.open(self.corpus, self._device)
-            sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
+            prior = self.priors = self.prior.open(self.corpus, self._device, self.spans)
+            sources = [weighed.source.fingerprint() for weighed in prior.weighed]
             self._prints["a retriever of data.prior"] = digest(sources)
-            prior = TrainingPrior(self.priors, self.corpus, self.spans)
         if self.rescore is not None:
             proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
             sources = [source.fingerprint() for source in proposals.sources]

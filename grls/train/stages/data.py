@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from grls.data.codec import LIMITS, Codec, Limits, TokenIds
 from grls.data.corpus import Corpus
@@ -23,6 +22,7 @@ from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option, at_least
 from grls.index import ConstraintIndex, build_index
+from grls.index.rows import Ints
 from grls.models.head import RescoreInput
 from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.slots import start_token
@@ -30,10 +30,8 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
-from grls.train.core.examples import Example, Examples, PassageInput
-from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
-
-Ints = npt.NDArray[np.int64]
+from grls.train.core.examples import Example, Examples
+from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
 
 Shares = float | tuple[float, float]
 """A share of each epoch, or the shares of the first and the last epoch, linear between them."""

@@ -27,8 +27,8 @@ from grls.train.chains.data import ChainData
 from grls.train.chains.examples import ChainExample, WriteSpans
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import Mix
+from grls.train.stages.examples import PassageInput
 
 
 def opened(root: Path, prior: LearnBeside | None, **options: Any) -> tuple[ChainData, RetrieveChains]:

@@ -19,8 +19,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.train.chains.data import ChainData, RetrieverTeacher
 from grls.train.chains.examples import Teaching
 from grls.train.chains.module import RetrieveChains
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import Mix
+from grls.train.stages.examples import PassageInput
 
 
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:

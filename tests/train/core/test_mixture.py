@@ -13,8 +13,9 @@ from train_helpers import arguments, logged, train
 from grls.errors import ConfigError
 from grls.models.load.build import ScratchT5
 from grls.train.core.datamodule import LengthBucketedSampler
-from grls.train.core.examples import Example, PassageInput
+from grls.train.core.examples import Example
 from grls.train.stages.data import Mix, Mixture, MixturePart, RetrieveData, Shares, planned_epochs
+from grls.train.stages.examples import PassageInput
 
 
 class Numbered:
