@@ -18,7 +18,7 @@ from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.models.option_names import Kind
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BM25, BiEncoderExamples, TeacherScores, miner_of
+from grls.train.biencoder.examples import BM25, BiEncoderExamples, RetrieverMiner, TeacherScores
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
@@ -98,8 +98,10 @@ def run_biencoder(
         if teacher is not None:
             scores = TeacherScores.read(teacher, train.queries, corpus)
         elif fit.hard_negatives:
-            miner = miner_of(negatives, corpus, fit.evidence_words, analyzer)
-        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner, scores)
+            miner = RetrieverMiner(negatives, corpus, fit.evidence_words, analyzer)
+        encoder.evidence_words = fit.evidence_words
+        pairs = (train.queries, train.qrels, corpus, encoder.query_text, fit, miner, scores)
+        examples = BiEncoderExamples(*pairs)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
             "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,

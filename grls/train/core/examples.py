@@ -7,15 +7,13 @@ worker of a distributed run see the same draw.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, proofs_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-
-Row = TypeVar("Row")
 
 
 class Example(NamedTuple):
@@ -71,13 +69,10 @@ def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> li
     return chain
 
 
-def gold_rows(
-    queries: Sequence[Query],
-    chains: list[list[tuple[str, ...]]],
-    corpus: Corpus,
-    encode: Callable[[Sequence[Passage]], Sequence[Row]],
-) -> dict[str, Row]:
-    """Encode every passage in the chains of the queries; the results by passage id.
+def chain_passages(
+    queries: Sequence[Query], chains: Sequence[Sequence[Sequence[str]]], corpus: Corpus
+) -> dict[str, Passage]:
+    """Every passage in the chains of the queries, by its id.
 
     Raises:
         DataError: A passage is not in the corpus.
@@ -95,5 +90,4 @@ def gold_rows(
                 f"gold passage {passage!r} of query {query!r} is not in {corpus.source}; add the passage or "
                 "remove the reference."
             )
-    rows = encode(corpus.passages([n for n in numbers if n is not None]))
-    return dict(zip(users, rows, strict=True))
+    return dict(zip(users, corpus.passages([n for n in numbers if n is not None]), strict=True))

@@ -21,7 +21,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, bounded
 from grls.io.progress import counted
-from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
+from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class RetrieveExamples:
         self.chains = [gold_chains(query, qrels) for query in queries]
         self.shuffle = [shuffle or free_order(query) for query in queries]
         self.queries = queries
-        self._gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
+        self._gold = chain_passages(queries, self.chains, corpus)
         rows = codec.passages(list(self._gold.values()))
         self.rows = dict(zip(self._gold, rows, strict=True))
         self.hops = [
