@@ -45,8 +45,6 @@ class MineNegatives(L.Callback):
         queries: Number of training queries to mine for, drawn anew each time; other queries have no margin
             loss; null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
-        every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
-            between have no margin loss.
         beams: Beam width of the search.
         batch_size: Inputs decoded together.
 
@@ -59,16 +57,14 @@ class MineNegatives(L.Callback):
         passages: int = 0,
         queries: int | None = None,
         first_epoch: int = 1,
-        every_n_epochs: int = 1,
         beams: int = 10,
         batch_size: int = 32,
     ):
         at_least(0, "mine.", passages=passages, first_epoch=first_epoch)
-        at_least(1, "mine.", queries=queries, every_n_epochs=every_n_epochs)
+        at_least(1, "mine.", queries=queries)
         self.passages = passages
         self.queries = queries
         self.first_epoch = first_epoch
-        self.every_n_epochs = every_n_epochs
         self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
         self._spans: dict[str, Any] | None = None
@@ -133,8 +129,7 @@ class MineNegatives(L.Callback):
         epoch = trainer.current_epoch
         if epoch == self._mined[0]:
             return
-        due = epoch >= self.first_epoch and (epoch - self.first_epoch) % self.every_n_epochs == 0
-        self._mined = epoch, self._mine(trainer, module, epoch) if due else {}
+        self._mined = epoch, self._mine(trainer, module, epoch) if epoch >= self.first_epoch else {}
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
 
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:

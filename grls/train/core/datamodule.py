@@ -59,6 +59,8 @@ class FitData(L.LightningDataModule):
     collator: Any
     dev_collator: Any = None
     """Makes batches of dev; None: the collator of training."""
+    trainer: Any
+    """Lightning sets it before it calls any hook; None without one."""
 
     def __init__(
         self,
@@ -83,11 +85,6 @@ class FitData(L.LightningDataModule):
         self._ready = False
         self.sampler: LengthBucketedSampler | None = None
 
-    @property
-    def _trainer(self) -> Any:
-        """The trainer, which Lightning sets before it calls any hook; None without one."""
-        return self.trainer
-
     def setup(self, stage: str) -> None:
         """Read the data set and make the examples of train and dev."""
         if self._ready:
@@ -95,7 +92,7 @@ class FitData(L.LightningDataModule):
         # Not in the constructor: jsonargparse would bury our error in one of its own.
         counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
         at_least(1, "data.", **{name: getattr(self, name) for name in counts})
-        module = self._trainer.lightning_module
+        module = self.trainer.lightning_module
         self.read(module)
         self._prints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
         for file in self.other_files():
@@ -145,7 +142,7 @@ class FitData(L.LightningDataModule):
         The epoch is computed from all batches of the run, since Lightning's count of epochs is one off
         between the hooks that write checkpoints.
         """
-        loop = self._trainer.fit_loop
+        loop = self.trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
         return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
 
@@ -166,7 +163,7 @@ class FitData(L.LightningDataModule):
         if then != now[_BATCH]:
             raise ConfigError(
                 f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
-                f"and now they are {now[_BATCH]} ({self._trainer.world_size} processes), so its "
+                f"and now they are {now[_BATCH]} ({self.trainer.world_size} processes), so its "
                 f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
                 "begin a new run."
             )
@@ -178,35 +175,34 @@ class FitData(L.LightningDataModule):
                     "run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
-        if self._trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
+        if self.trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
             self.sampler.resume(*self._seen)
             self._seen = (0, 0)
 
     @property
     def examples_a_batch(self) -> int:
         """Examples of a batch of all processes together."""
-        together = 1 if self._trainer is None else int(self._trainer.world_size)
+        together = 1 if self.trainer is None else int(self.trainer.world_size)
         return self.global_batch_size or self.batch_size * together
 
     def dev_copies(self, batch: int) -> int:
         """How often each example of a dev batch is there."""
-        ranks = int(self._trainer.world_size)
+        ranks = int(self.trainer.world_size)
         return copies_of_examples(len(self.dev_examples), self.examples_a_batch, batch, ranks)
 
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""
-        examples, limit = len(self.train_examples), self._trainer.limit_train_batches
+        examples, limit = len(self.train_examples), self.trainer.limit_train_batches
         return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
-        trainer = self._trainer
         return LengthBucketedSampler(
             examples.lengths(),
             self.examples_a_batch,
             self.seed,
             shuffle,
-            trainer.global_rank,
-            trainer.world_size,
+            self.trainer.global_rank,
+            self.trainer.world_size,
             self.length_pool,
             getattr(examples, "lengths_in", None),
         )

@@ -72,7 +72,7 @@ class Trainer(L.Trainer):
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         started = launched()
         if started is not None and kwargs.get("devices", "auto") == "auto":
-            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
+            kwargs["devices"], kwargs["num_nodes"] = started
         if kwargs.get("strategy") in SHARDED:
             kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
         if isinstance(kwargs.get("strategy"), FullyShard):

@@ -63,7 +63,7 @@ class QueryData(FitData):
             ConfigError: ``--checkpoint.monitor`` does not name a loss.
         """
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
-        refuse_unmeasured(self._trainer, ["train_loss", "dev_loss"], hint)
+        refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
         super().setup(stage)
 
     def read(self, module: Any) -> None:

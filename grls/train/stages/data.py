@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -166,43 +166,6 @@ class Mixture:
         return self._orders[member, turn]
 
 
-def mixed(
-    main: Examples,
-    mix: Mix,
-    pseudo: Callable[[list[Query]], Examples],
-    memorise: Callable[[PassageInput], Examples],
-    epochs: int | None,
-    seed: int = 0,
-) -> Examples:
-    """Apply the ``mix`` option to the examples of a stage; returns ``main`` where nothing is mixed in.
-
-    ``pseudo`` and ``memorise`` make examples of pseudo-queries, and of passages to memorise; ``epochs`` are
-    those of the run (None: unknown).
-
-    Raises:
-        ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
-        DataError: The pseudo-queries cannot be used.
-    """
-    parts = []
-    if mix.pseudo is not None:
-        queries = read_queries(mix.pseudo)
-        without = next((query.id for query in queries if not query.evidence), None)
-        if without is not None:
-            raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
-        parts.append(MixturePart(pseudo(queries), mix.pseudo_share))
-    if mix.memorise is not None:
-        parts.append(MixturePart(memorise(mix.memorise), mix.memorise_share))
-    if not parts:
-        return main
-    epochs = mix.epochs or epochs
-    if epochs is None and any(part.share(0) != part.share(1) for part in parts):
-        raise ConfigError(
-            f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
-            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
-        )
-    return Mixture(main, parts, epochs or 1, mix.size, seed)
-
-
 def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
@@ -285,7 +248,6 @@ class StageData(FitData):
         self.spans = self.make_spans()
         self._prints["corpus.jsonl"] = self.corpus.fingerprint
         self.index: ConstraintIndex = build_index(self.spans or self.corpus, self.codec)
-        self.check(module.loss)
         self.train_examples, self.dev_examples = self.examples()
         self.collator = self.collate(module)
 
@@ -324,9 +286,6 @@ class StageData(FitData):
         """The length limits and the options of spans, which ``grls index`` reads."""
         files: dict[str, Any] = {LIMITS: self.limits.record()}
         return files if self.spans is None else {**files, SPANS: self.spans.record}
-
-    def check(self, loss: str) -> None:
-        """Refuse options that do not fit the loss."""
 
     @abstractmethod
     def examples(self) -> tuple[Examples, Examples]:
@@ -376,12 +335,13 @@ class MemoriseData(StageData):
         self.unit: Literal["text", "path"] = unit
         self.target: Literal["whole", "rest"] = target
 
-    def check(self, loss: str) -> None:  # noqa: D102
-        if loss == "allowed" and self.target == "rest":
+    def read(self, module: Any) -> None:  # noqa: D102
+        if module.loss == "allowed" and self.target == "rest":
             raise ConfigError(
                 "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
                 "Choose target `whole` or loss `full`."
             )
+        super().read(module)
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
         examples = MemoriseExamples(
@@ -457,15 +417,36 @@ class RetrieveData(StageData):
         self._dev = dev[0][: self.dev_size], dev[1]
         options = (self.done, self.shuffle)
         main = self._retrieve_examples(*train, *options)
-        examples = mixed(
-            main,
-            self.mix,
-            self._pseudo_examples,
-            self._memorise_examples,
-            planned_epochs(self._trainer, self.mix.size or len(main), self.examples_a_batch),
-            self.seed,
-        )
-        return examples, self._retrieve_examples(*self._dev, *options)
+        return self._mixed(main), self._retrieve_examples(*self._dev, *options)
+
+    def _mixed(self, main: Examples) -> Examples:
+        """The examples with others mixed in, if any are.
+
+        Raises:
+            ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
+            DataError: The pseudo-queries cannot be used.
+        """
+        mix, parts = self.mix, []
+        if mix.pseudo is not None:
+            queries = read_queries(mix.pseudo)
+            without = next((query.id for query in queries if not query.evidence), None)
+            if without is not None:
+                raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
+            # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
+            done, seed = self.done and mix.pseudo_done, f"pseudo-{self.seed}"
+            pseudo = self._retrieve_examples(queries, {}, done, shuffle=False, seed=seed)
+            parts.append(MixturePart(pseudo, mix.pseudo_share))
+        if mix.memorise is not None:
+            parts.append(MixturePart(self._memorise_examples(mix.memorise), mix.memorise_share))
+        if not parts:
+            return main
+        epochs = mix.epochs or planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
+        if epochs is None and any(part.share(0) != part.share(1) for part in parts):
+            raise ConfigError(
+                f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
+                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
+            )
+        return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
         """The files of the mix."""
@@ -475,11 +456,6 @@ class RetrieveData(StageData):
 
     def _memorise_examples(self, reading: PassageInput) -> Any:
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
-
-    def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
-        # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
-        done = self.done and self.mix.pseudo_done
-        return self._retrieve_examples(queries, {}, done, shuffle=False, seed=f"pseudo-{self.seed}")
 
     def _retrieve_examples(
         self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool, seed: int | str | None = None
@@ -520,16 +496,12 @@ class RetrieveData(StageData):
         return self._dev
 
 
+@dataclass(frozen=True)
 class Chosen:
-    """A subset of examples.
+    """A subset of examples, by their numbers."""
 
-    Args:
-        numbers: The numbers of the subset.
-    """
-
-    def __init__(self, examples: Examples, numbers: Sequence[int]):
-        self.all = examples
-        self.numbers = list(numbers)
+    all: Examples
+    numbers: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.numbers)

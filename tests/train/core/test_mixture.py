@@ -131,9 +131,7 @@ def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData
         ).load()  # fmt: skip
 
     made = RetrieveData(str(data), mix=mix, **options)
-    made.trainer = SimpleNamespace(  # type: ignore[assignment]
-        max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1
-    )
+    made.trainer = SimpleNamespace(max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1)
     made.read(Module)
     return made
 
