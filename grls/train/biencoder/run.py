@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
@@ -26,7 +25,7 @@ from grls.train.result import TrainingResult
 with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.module import check_negatives, fit_biencoder
     from grls.train.core.checkpoints import RunState
-    from grls.train.core.datamodule import digest
+    from grls.train.core.datamodule import digest, read_named_split
     from grls.train.core.processes import only_training
 
 
@@ -74,8 +73,11 @@ def run_biencoder(
             )
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
-        train = _split(data, train_split, corpus, "train_split")
-        dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
+        train = Split(*read_named_split(data, train_split, corpus, "train_split"), corpus)
+        dev = None
+        if dev_split is not None:
+            option = "dev_split, or null to train without dev"
+            dev = Split(*read_named_split(data, dev_split, corpus, option), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
         if (source is None) == (generator is None):
             raise ConfigError(
@@ -121,12 +123,3 @@ def run_biencoder(
             files[f"the teacher {teacher}"] = sha256(teacher)
         state = RunState(settings, files, {name: f"fit.{name}" for name in vars(fit)})
         return fit_biencoder(encoder, examples, dev, fit, output, state, resume, clock)
-
-
-def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
-    file = Path(data) / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        without = ", or null to train without dev" if option == "dev_split" else ""
-        raise DataError(f"no such file; give another {option}{without}.", file)
-    queries, qrels = read_split(data, split, corpus)
-    return Split(queries, qrels, corpus)

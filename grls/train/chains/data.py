@@ -136,7 +136,7 @@ class ChainData(RetrieveData):
             sources = [weighed.source.fingerprint() for weighed in prior.weighed]
             self._prints["a retriever of data.prior"] = digest(sources)
         if self.rescore is not None:
-            proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
+            proposals = Proposals(self.rescore, self.corpus, self.codec, self._device)
             sources = [source.fingerprint() for source in proposals.sources]
             self._prints["a retriever of data.rescore"] = digest(sources)
         pad = int(module.tokenizer.pad_token_id)

@@ -32,7 +32,7 @@ from grls.io.recipes import list_texts
 from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
+from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.chains.examples import ChainExample, HopExample, Teaching
 
@@ -213,26 +213,15 @@ class Proposals:
     A draw is a function of the hop's seed.
 
     Args:
-        options: The numbers of passages.
+        options: The retrievers, and the numbers of passages.
+        device: Device of the retrievers' encoders.
+
+    Raises:
+        ConfigError: The options cannot be used, or a folder holds no bi-encoder.
+        MismatchError: A bi-encoder is over another corpus.
     """
 
-    def __init__(self, options: Rescore, sources: Sequence[RetrieverPrior], corpus: Corpus, codec: Codec):
-        self.options = options
-        self.sources = sources
-        self.corpus = corpus
-        self.codec = codec
-        self.readout = readout(codec)
-        self._rescore_input = RescoreInput(options.tokens)
-        self._tokens: dict[int, tuple[int, ...]] = {}
-
-    @classmethod
-    def open(cls, options: Rescore, corpus: Corpus, codec: Codec, device: str) -> Proposals:
-        """Open the retrievers.
-
-        Raises:
-            ConfigError: The options cannot be used, or a folder holds no bi-encoder.
-            MismatchError: A bi-encoder is over another corpus.
-        """
+    def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
         # Not in the constructor of the options, where jsonargparse would hide the error.
         counts = {name: value for name, value in vars(options).items() if isinstance(value, int)}
         if not options.retrievers or min(counts.values()) < 1:
@@ -240,14 +229,19 @@ class Proposals:
                 f"rescore needs retrievers and counts of at least 1, got {options.retrievers} and {counts}."
             )
         search = SearchOptions(truncate_queries=True)
-        sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
-        for source in sources:
+        self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
+        for source in self.sources:
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(
                     f"{source.name} is over {source.corpus.source} and the data set's corpus is "
                     f"{corpus.source}: {remedy_of_other_corpus(source.corpus, corpus)}."
                 )
-        return cls(options, sources, corpus, codec)
+        self.options = options
+        self.corpus = corpus
+        self.codec = codec
+        self.readout = readout(codec)
+        self._rescore_input = RescoreInput(options.tokens)
+        self._tokens: dict[int, tuple[int, ...]] = {}
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""

@@ -10,6 +10,7 @@ import json
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -20,7 +21,7 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError, Option, at_least
+from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.io.files import sha256
 from grls.io.progress import counted
 from grls.train.core.examples import Example, Examples
@@ -35,6 +36,18 @@ _EPOCH = ("examples", "trainer.limit_train_batches")
 def digest(value: Any) -> str:
     """SHA-256 of queries or judgements."""
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
+
+
+def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
+    """Queries and judgements of the split that an option names.
+
+    Raises:
+        DataError: There is no such split, or it is malformed.
+    """
+    file = Path(data) / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        raise DataError(f"no such file; give another {option}.", file)
+    return read_split(data, split, corpus)
 
 
 class FitData(L.LightningDataModule):
@@ -117,9 +130,9 @@ class FitData(L.LightningDataModule):
     def read(self, module: Any) -> None:
         """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
 
-    @abstractmethod
     def beside_model(self) -> dict[str, Any]:
         """The files to write beside the trained model: file name -> JSON."""
+        return {}
 
     def train_dataloader(self) -> DataLoader[Example]:
         """Length-bucketed batches of this process; a resumed run starts where it stopped."""

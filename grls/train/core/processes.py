@@ -215,9 +215,6 @@ _WEIGHTS = "state_dict"
 class Within(nn.Sequential):
     """A model whose weights are whole while a function runs."""
 
-    def __init__(self, model: nn.Module):
-        super().__init__(model)
-
     def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What ``work`` returns."""
         return work(*arguments)
@@ -231,11 +228,10 @@ class FullyShard(ModelParallelStrategy):
 
     Args:
         cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
-        backend: Communication of the processes; null: NCCL on GPUs, gloo on CPUs.
     """
 
-    def __init__(self, cpu_offload: bool = False, backend: str | None = None):
-        super().__init__(save_distributed_checkpoint=True, process_group_backend=backend)
+    def __init__(self, cpu_offload: bool = False):
+        super().__init__(save_distributed_checkpoint=True)
         self.cpu_offload = cpu_offload
 
     def setup_environment(self) -> None:

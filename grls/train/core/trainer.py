@@ -12,7 +12,7 @@ import math
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -308,7 +308,7 @@ class TimeLimit(L.Callback):
         self.clock = clock
         self.steps = steps
         self._step = 0
-        self._measuring: AbstractContextManager[None] | None = None
+        self._measuring = ExitStack()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
@@ -345,14 +345,11 @@ class TimeLimit(L.Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The measurement on dev begins."""
-        self._measuring = self.clock.measuring()
-        self._measuring.__enter__()
+        self._measuring.enter_context(self.clock.measuring())
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The measurement on dev ends."""
-        if self._measuring is not None:
-            self._measuring.__exit__(None, None, None)
-            self._measuring = None
+        self._measuring.close()
 
 
 def is_metered(trainer: L.Trainer) -> bool:

@@ -126,10 +126,6 @@ class InterlacedData(FitData):
         """The file of propositions."""
         return [] if self.propositions is None else [self.propositions]
 
-    def beside_model(self) -> dict[str, Any]:
-        """No file: the folder of a language model needs only the model."""
-        return {}
-
 
 class InterlacedExamples:
     """Prompt -> interlaced target.

@@ -34,7 +34,7 @@ from grls.train.stages.examples import MemoriseExamples
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
     given = Rescore(["bm25", str(root / "dense")], **options)
-    return Proposals.open(given, Corpus.read(root / "data"), codec, "cpu")
+    return Proposals(given, Corpus.read(root / "data"), codec, "cpu")
 
 
 def chains(root: Path, codec: Codec, **options: bool) -> ChainExamples:
@@ -218,4 +218,4 @@ def test_refusals(
 def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:
     other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
     with pytest.raises(MismatchError, match="make the retriever again with `grls index`"):
-        Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")
+        Proposals(Rescore([str(root / "dense")]), other, codec, "cpu")
