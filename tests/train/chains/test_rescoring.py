@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from failing import fails
 from small_data import scratch
 from train_helpers import chain_options, logged
 
@@ -198,21 +197,6 @@ def test_frozen_layers_stay_as_they_are(root: Path, tmp_path: Path) -> None:
             for own, other in zip(before[layer].parameters(), after[layer].parameters(), strict=True)
         ]
         assert all(kept) == same
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        (["--data.rescore.retrievers=[]"], "rescore needs retrievers"),
-        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
-        (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
-        (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
-    ],
-)
-def test_refusals(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], reason: str
-) -> None:
-    assert reason in fails(capsys, *chain_options(root, tmp_path / "run", *more))
 
 
 def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:

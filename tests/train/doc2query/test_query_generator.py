@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from failing import fails
 from small_data import passages, queries, write_jsonl, write_small
-from train_helpers import logged, scratch_options, write_untrained
+from train_helpers import SHORT, logged, scratch_options, write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
@@ -41,9 +41,7 @@ def generator(kind: str, data: Path, causal: Path) -> list[str]:
 def options(data: Path, output: Path, *more: str) -> list[str]:
     return [
         "doc2query", *more[:1], f"--output={output}", "--model.learning_rate=3e-3",
-        f"--data.data={data}", "--data.batch_size=4",
-        "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more[1:],
+        f"--data.data={data}", *SHORT, *more[1:],
     ]  # fmt: skip
 
 
