@@ -87,6 +87,8 @@ class ChainData(RetrieveData):
         self.prior = prior
         self.write_spans = spans
         self.rescore = rescore
+        if rescore is not None:
+            self.rescore_input = RescoreInput(rescore.tokens)
         self.decay = decay
 
     def make_spans(self) -> Spans | None:
@@ -151,18 +153,14 @@ class ChainData(RetrieveData):
         """Where retrievers compute: batches are made in forked processes, which cannot use a GPU."""
         return "cpu" if self.workers else "auto"
 
-    @property
-    def rescore_input(self) -> RescoreInput | None:
-        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
-        return None if self.rescore is None else RescoreInput(self.rescore.tokens)
-
     def beside_model(self) -> dict[str, Any]:
         """The files that ``grls index`` reads, with the options of rescoring."""
         files = super().beside_model()
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
-        return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)
+        taught, seed = self.teach_memories, self.seed
+        return MemoriseChains(self.corpus, self.codec, reading=reading, seed=seed, taught=taught)
 
 
 _REMEMBERED = 20_000

@@ -99,31 +99,23 @@ class ChainExamples(RetrieveExamples):
         ]
 
 
-class MemoriseChains:
+class MemoriseChains(MemoriseExamples):
     """Passages to memorise as chains of one hop.
 
     Args:
-        passages: The passages with their model inputs.
         taught: Use the model input as a query for the teacher.
     """
 
-    def __init__(self, passages: MemoriseExamples, taught: bool = False):
-        self._passages = passages
+    def __init__(self, *args: Any, taught: bool = False, **kwargs: Any):
+        super().__init__(*args, **kwargs)
         self._taught = taught
 
-    def __len__(self) -> int:
-        return len(self._passages)
-
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         """Passage ``number`` as it is read in ``epoch``."""
-        source = self._passages.draw(number, epoch).source
-        text = self._passages.codec.text(source) if self._taught else ""
-        seed = f"memorise-{self._passages.seed}-{epoch}-{number}"
+        source = super().draw(number, epoch).source
+        text = self.codec.text(source) if self._taught else ""
+        seed = f"memorise-{self.seed}-{epoch}-{number}"
         return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
-
-    def lengths(self) -> Sequence[int]:
-        """Tokens of the passages."""
-        return self._passages.lengths()
 
 
 class Teacher(Protocol):

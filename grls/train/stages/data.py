@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from grls.data.codec import LIMITS, Codec, Limits, TokenIds
+from grls.data.codec import LIMITS, Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
@@ -222,10 +222,12 @@ class StageData(FitData):
     Attributes:
         priors: The priors beside which the generator is decoded; None: it is decoded alone.
         spans: The spans that it writes; None: it writes passages from their beginning.
+        rescore_input: How it reads passages for rescoring; None: it does not learn to rescore.
     """
 
     priors: OpenPriors | None = None
     spans: Spans | None = None
+    rescore_input: RescoreInput | None = None
 
     def __init__(
         self,
@@ -275,11 +277,6 @@ class StageData(FitData):
 
     def make_spans(self) -> Spans | None:
         """The spans that the generator writes; None: it writes whole passages."""
-        return None
-
-    @property
-    def rescore_input(self) -> RescoreInput | None:
-        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
         return None
 
     def beside_model(self) -> dict[str, Any]:
@@ -415,9 +412,7 @@ class RetrieveData(StageData):
             self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
         dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
-        options = (self.done, self.shuffle)
-        main = self._retrieve_examples(*train, *options)
-        return self._mixed(main), self._retrieve_examples(*self._dev, *options)
+        return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
 
     def _mixed(self, main: Examples) -> Examples:
         """The examples with others mixed in, if any are.
@@ -433,9 +428,8 @@ class RetrieveData(StageData):
             if without is not None:
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
             # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
-            done, seed = self.done and mix.pseudo_done, f"pseudo-{self.seed}"
-            pseudo = self._retrieve_examples(queries, {}, done, shuffle=False, seed=seed)
-            parts.append(MixturePart(pseudo, mix.pseudo_share))
+            options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
+            parts.append(MixturePart(self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
         if mix.memorise is not None:
             parts.append(MixturePart(self._memorise_examples(mix.memorise), mix.memorise_share))
         if not parts:
@@ -457,20 +451,12 @@ class RetrieveData(StageData):
     def _memorise_examples(self, reading: PassageInput) -> Any:
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
 
-    def _retrieve_examples(
-        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool, seed: int | str | None = None
-    ) -> Any:
-        return self.kind(
-            queries,
-            qrels,
-            self.corpus,
-            self.codec,
-            multistep=self.multistep,
-            done=done,
-            shuffle=shuffle,
-            truncate=self.truncate_queries,
-            seed=self.seed if seed is None else seed,
-        )
+    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels, **changed: Any) -> Any:
+        options = {
+            "multistep": self.multistep, "done": self.done, "shuffle": self.shuffle,
+            "truncate": self.truncate_queries, "seed": self.seed, **changed,
+        }  # fmt: skip
+        return self.kind(queries, qrels, self.corpus, self.codec, **options)
 
     def dev_inputs(self) -> list[DevInput]:
         """The dev queries, or all of their hops, with the gold passages that are left."""
@@ -480,14 +466,9 @@ class RetrieveData(StageData):
         for query, tokens in zip(queries, texts, strict=True):
             gold = gold_passages(query, qrels)
             for hop in range(len(gold) if self.by_hop and self.multistep else 1):
-                evidence: tuple[int, ...] = ()
-                excerpts: list[TokenIds] = []
-                if hop:
-                    numbers = self.corpus.numbers(gold[:hop])
-                    evidence = tuple(number for number in numbers if number is not None)
-                    excerpts = (
-                        self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
-                    )
+                numbers = self.corpus.numbers(gold[:hop])
+                evidence = tuple(number for number in numbers if number is not None)
+                excerpts = self.codec.excerpts(query.text, self.corpus.passages(evidence))
                 source = self.codec.model_input(tokens, excerpts)
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
