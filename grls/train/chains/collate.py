@@ -13,6 +13,7 @@ or, in a tree, where it is evidence of the next hop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -90,6 +91,7 @@ class ChainBatch(NamedTuple):
     rescored_passages: Rescored | None = None
 
 
+@dataclass(frozen=True)
 class ChainCollator:
     """Makes batches of chains.
 
@@ -101,23 +103,13 @@ class ChainCollator:
         proposals: Draws the passages to rescore; None: no rescoring.
     """
 
-    def __init__(
-        self,
-        pad_token: int,
-        index: ConstraintIndex,
-        teaching: Teaching,
-        decay: float = 1.0,
-        start_token: int | None = None,
-        prior: OpenPriors | None = None,
-        proposals: Proposals | None = None,
-    ):
-        self.pad_token = pad_token
-        self.index = index
-        self.teaching = teaching
-        self.decay = decay
-        self.start_token = start_token
-        self.prior = prior
-        self.proposals = proposals
+    pad_token: int
+    index: ConstraintIndex
+    teaching: Teaching
+    decay: float = 1.0
+    start_token: int | None = None
+    prior: OpenPriors | None = None
+    proposals: Proposals | None = None
 
     def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
         """Make one batch."""

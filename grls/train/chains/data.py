@@ -125,14 +125,13 @@ class ChainData(RetrieveData):
             targets = SpanTargets(self.spans, options.temperature, options.evidence, self.limits.evidence)
             span_options = {"spans": targets, "drawn": self.write_spans.drawn}
         # A resumed run must have the same teacher, prior and proposals.
-        done, prior, proposals = len(self.corpus), None, None
-        if self.teacher is None:
-            teaching = Teaching(self.index, done, branches=self.branches, **span_options)
-        else:
+        done, share, teacher, prior, proposals = len(self.corpus), 0.0, None, None, None
+        if self.teacher is not None:
             teacher_options = (self.teacher_temperature, self.teacher_passages, self._device)
             teacher = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
+            share = self.teacher_share
             self._prints["the retriever of data.teacher"] = teacher.fingerprint()
-            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **span_options)
+        teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
         if self.prior is not None:
             prior = self.priors = self.prior.open(self.corpus, self._device, self.spans)
             sources = [weighed.source.fingerprint() for weighed in prior.weighed]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -126,6 +126,7 @@ class Teacher(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Teaching:
     """Makes the targets and paths of hops.
 
@@ -145,31 +146,23 @@ class Teaching:
         ConfigError: ``share`` is out of range, or there are branches without a teacher.
     """
 
-    def __init__(
-        self,
-        index: ConstraintIndex,
-        done: int,
-        teacher: Teacher | None = None,
-        share: float = 0.0,
-        branches: int = 0,
-        spans: SpanTargets | None = None,
-        drawn: int = 1,
-    ):
-        bounded("[0, 1]", "data.", teacher_share=share)
-        at_least(0, "data.", branches=branches)
-        if (teacher is None) != (share == 0) or (branches and teacher is None):
+    index: ConstraintIndex
+    done: int
+    teacher: Teacher | None = None
+    share: float = 0.0
+    branches: int = 0
+    spans: SpanTargets | None = None
+    drawn: int = 1
+    negatives: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
+    begin: Callable[[], object] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        bounded("[0, 1]", "data.", teacher_share=self.share)
+        at_least(0, "data.", branches=self.branches)
+        if (self.teacher is None) != (self.share == 0) or (self.branches and self.teacher is None):
             raise ConfigError(
                 "a teacher needs teacher_share above 0; teacher_share and branches need a teacher."
             )
-        self.index = index
-        self.done = done
-        self.teacher = teacher
-        self.share = share
-        self.branches = branches
-        self.spans = spans
-        self.drawn = drawn
-        self.negatives: Mapping[str, Sequence[int]] = {}
-        self.begin: Callable[[], object] | None = None
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
         """The target of each hop, and the paths on which it is learned."""

@@ -10,6 +10,7 @@ import json
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
+from grls.index.rows import Ints
 from grls.io.files import sha256
 from grls.io.progress import counted
 from grls.train.core.examples import Example, Examples
@@ -136,18 +138,14 @@ class FitData(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Example]:
         """Length-bucketed batches of this process; a resumed run starts where it stopped."""
-        self.sampler = self._sampler(self.train_examples, shuffle=True)
+        loader, self.sampler = self._loader(self.train_examples, True, self.collator)
         self.sampler.resume(*self._seen)
         self._seen = (0, 0)
-        return self._loader(self.train_examples, self.sampler, self.collator)
+        return loader
 
     def val_dataloader(self) -> DataLoader[Example]:
         """Dev examples in file order."""
-        return self._loader(
-            self.dev_examples,
-            self._sampler(self.dev_examples, shuffle=False),
-            self.dev_collator or self.collator,
-        )
+        return self._loader(self.dev_examples, False, self.dev_collator or self.collator)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """The progress of the run: epoch, and the number of its batches that are done.
@@ -208,30 +206,23 @@ class FitData(L.LightningDataModule):
         examples, limit = len(self.train_examples), self.trainer.limit_train_batches
         return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
-    def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
-        return LengthBucketedSampler(
-            examples.lengths(),
-            self.examples_a_batch,
-            self.seed,
-            shuffle,
-            self.trainer.global_rank,
-            self.trainer.world_size,
-            self.length_pool,
-            getattr(examples, "lengths_in", None),
-        )
-
     def _loader(
-        self, examples: Examples, sampler: LengthBucketedSampler, collator: Any
-    ) -> DataLoader[Example]:
-        return DataLoader(
+        self, examples: Examples, shuffle: bool, collator: Any
+    ) -> tuple[DataLoader[Example], LengthBucketedSampler]:
+        sampler = LengthBucketedSampler(
+            np.asarray(examples.lengths()), self.examples_a_batch, self.seed, shuffle,
+            self.trainer.global_rank, self.trainer.world_size, self.length_pool,
+            getattr(examples, "lengths_in", None),
+        )  # fmt: skip
+        loader: DataLoader[Example] = DataLoader(
             DrawnExamples(examples),
             batch_sampler=sampler,
             collate_fn=collator,
             num_workers=self.workers,
             # Python 3.14 would pickle what makes batches, retrievers included, as macOS and Windows do.
             multiprocessing_context="fork" if self.workers and sys.platform == "linux" else None,
-            persistent_workers=False,
         )
+        return loader, sampler
 
 
 Draw = tuple[int, int]
@@ -257,6 +248,7 @@ def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -
     return max(1, 1 + ranks - size)
 
 
+@dataclass(eq=False)
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
@@ -273,27 +265,16 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         lengths_in: Gives the lengths in an epoch, where they vary from epoch to epoch.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        batch_size: int,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        ranks: int = 1,
-        pool: int = 50,
-        lengths_in: Callable[[int], Sequence[int]] | None = None,
-    ):
-        self.lengths = np.asarray(lengths)
-        self.lengths_in = lengths_in
-        self.batch_size = batch_size
-        self.seed = seed
-        self.shuffle = shuffle
-        self.rank = rank
-        self.ranks = ranks
-        self.pool = pool
-        self.epoch = 0
-        self.skip = 0
+    lengths: Sequence[int] | Ints
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    rank: int = 0
+    ranks: int = 1
+    pool: int = 50
+    lengths_in: Callable[[int], Sequence[int]] | None = None
+    epoch: int = field(default=0, init=False)
+    skip: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return -(-len(self.lengths) // self.batch_size)
@@ -312,7 +293,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         batches: Sequence[Sequence[int]] = [range(count)[i : i + step] for i in range(0, count, step)]
         if self.shuffle:
             order, pooled = rng.permutation(count), []
-            lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
+            lengths = np.asarray(self.lengths if self.lengths_in is None else self.lengths_in(epoch))
             for start in range(0, count, step * self.pool):
                 pool = order[start : start + step * self.pool]
                 pool = pool[np.argsort(lengths[pool], kind="stable")]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,13 +145,8 @@ def test_queries_that_are_too_long_are_left_out(
     lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     lines[1]["text"] += " why" * 70
     write_jsonl(folder / "queries.jsonl", lines)
-
-    class Module:
-        loss = "full"
-        model, tokenizer = PretrainedLM(str(causal)).load()
-
     made = QueryData(str(folder))
-    made.read(Module)
+    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
     assert lines[1]["_id"] not in [query.id for query in made.train_examples.queries]  # type: ignore[attr-defined]
     assert "left out as too long: 1 of 12 queries of train, for more than 64 tokens" in caplog.text
 

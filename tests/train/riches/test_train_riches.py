@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,8 @@ def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> Non
 
 def drawn(data: Path, causal: Path, **how: Any) -> InterlacedData:
     """The data module as a trainer would have set it up."""
-
-    class Module:
-        loss = "full"
-        model, tokenizer = PretrainedLM(str(causal)).load()
-
     made = InterlacedData(str(data), **how)
-    made.read(Module)
+    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
     return made
 
 
