@@ -58,7 +58,8 @@ def steps_of(data: str, encoder: BiEncoderModel, batch_size: int, words: int, co
     """Batches of the hops of a data set's training queries, in a random order that a seed fixes."""
     corpus = Corpus.read(data)
     queries, qrels = read_split(data, "train", corpus)
-    examples = BiEncoderExamples(queries, qrels, corpus, encoder, PairOptions(evidence_words=words))
+    encoder.evidence_words = words
+    examples = BiEncoderExamples(queries, qrels, corpus, encoder.query_text, PairOptions())
     batches = BiEncoderData(examples, encoder, BiEncoderOptions())
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
     for start in range(count):

@@ -140,7 +140,7 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
     best = [hit.id for hit in hits if hit.id != passages()[0].id][:4]
     assert corpus.ids(sorted(opinion, key=lambda n: -opinion[n]))[0] == best[0]
     codec = Codec(small_tokenizer(place / "data"))
-    proposals = Proposals.open(Rescore([str(folder)]), corpus, codec, "cpu")
+    proposals = Proposals(Rescore([str(folder)]), corpus, codec, "cpu")
     assert proposals.sources[0].temperature == opened.temperature
     mined = [f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.max_steps=1"]
     assert main(biencoder_options(place, tmp_path / "bi", *mined)) == 0

@@ -18,10 +18,20 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.cli import main
 from grls.models.load.build import train_tokenizer
+from grls.models.load.language import CausalLM
+from grls.train.chains.data import ChainData
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.prior import LearnBeside
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 """Where a process of its own finds what these tests import: here, and a folder up."""
+
+SHORT = [
+    "--data.batch_size=4", "--trainer.max_epochs=3", "--trainer.accelerator=cpu",
+    "--trainer.log_every_n_steps=1", "--trainer.enable_progress_bar=false",
+    "--trainer.enable_model_summary=false",
+]  # fmt: skip
 
 
 def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float = 0.1) -> list[str]:
@@ -34,12 +44,7 @@ def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float =
         "--model.learning_rate=3e-3",
         "--model.loss=allowed",
         f"--data.data={data}",
-        "--data.batch_size=4",
-        "--trainer.max_epochs=3",
-        "--trainer.accelerator=cpu",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false",
-        "--trainer.enable_model_summary=false",
+        *SHORT,
         *more,
     ]
 
@@ -69,20 +74,27 @@ def chain_options(root: Path, output: Path, *more: str, t5: bool = False) -> lis
         "train", "chains", "--config=configs/chains.yaml",
         f"--output={output}", f"--data.data={root / 'data'}",
         *(scratch_options(root / "data") if t5 else causal), "--model.learning_rate=1e-2",
-        "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
-        "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
-        "--trainer.log_every_n_steps=1", *more,
+        "--model.freeze_embeddings=false", *SHORT, "--trainer.max_epochs=2", *more,
     ]  # fmt: skip
 
 
-def write_untrained(folder: Path, data: Path, form: str) -> Path:
+def opened_chains(root: Path, prior: LearnBeside | None = None, **options: Any) -> tuple[ChainData, Any]:
+    """Chains of ``data`` for the causal model ``llama``, as a trainer sets both up."""
+    data = ChainData(str(root / "data"), prior=prior, **options)
+    module = RetrieveChains(CausalLM(str(root / "llama")))
+    module.model.eval()
+    data.read(module)
+    return data, module
+
+
+def write_untrained(folder: Path, data: Path, form: str, positions: int = 256) -> Path:
     """A random causal model whose tokenizer has no padding, and can write a form."""
     tokenizer = train_tokenizer(data, 120, [form])
     tokenizer.pad_token = None
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions, bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)

@@ -50,10 +50,6 @@ class BiEncoderData(FitData):
     def read(self, module: Any) -> None:
         """Nothing: the examples are there."""
 
-    def beside_model(self) -> dict[str, Any]:
-        """No files: the model's own folder says all."""
-        return {}
-
     def val_dataloader(self) -> DataLoader[Any]:
         """One batch: the evaluation reads dev itself."""
         return DataLoader([0])  # type: ignore[arg-type]

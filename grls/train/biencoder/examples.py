@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
@@ -27,13 +27,13 @@ from grls.io.progress import counted
 from grls.io.resumable import read_jsonl, string_of
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
-from grls.retrieve.base import Retriever, ranking_fingerprint
+from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
 from grls.train.biencoder.options import PairOptions as PairOptions
-from grls.train.core.examples import drawn_chain, gold_chains, gold_rows
+from grls.train.core.examples import chain_passages, drawn_chain, gold_chains
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,6 @@ NO_KEY = -1
 
 _FILLER = 1000
 """Number of random passages that fill up a short ranking; enough of them are not gold."""
-
-
-class MakesQueries(Protocol):
-    """Makes one text of a query and its evidence so far."""
-
-    evidence_words: int
-
-    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
-        """The text; of each passage at most ``evidence_words`` words (0: all)."""
-        ...
 
 
 Miner = Callable[[Sequence[Query], Sequence[Sequence[Passage]], int], list[list[str]]]
@@ -99,7 +89,7 @@ class BiEncoderExamples:
     of all proofs are gold.
 
     Args:
-        encoder: Makes texts from query, evidence and passages.
+        query_text: Makes one text of a query and its evidence so far.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
             passages are left out, and a short ranking is filled up at random; None: all are random.
         teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
@@ -116,7 +106,7 @@ class BiEncoderExamples:
         queries: Sequence[Query],
         qrels: Qrels,
         corpus: Corpus,
-        encoder: MakesQueries,
+        query_text: Callable[[str, Sequence[Passage]], str],
         options: PairOptions,
         miner: Miner | None = None,
         teacher: TeacherScores | None = None,
@@ -124,8 +114,7 @@ class BiEncoderExamples:
         if not queries:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
         self.queries = queries
-        self.encoder = encoder
-        encoder.evidence_words = options.evidence_words
+        self.query_text = query_text
         self.chains = [gold_chains(query, qrels) for query in queries]
         multistep = options.multistep
         if multistep is None:
@@ -152,8 +141,7 @@ class BiEncoderExamples:
             for query, chains in zip(queries, self.chains, strict=True):
                 for chain in chains:
                     teacher.of(query.id, chain)
-        gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
-        self._passages = {DONE_ID: DONE_PASSAGE, **gold}
+        self._passages = {DONE_ID: DONE_PASSAGE, **chain_passages(queries, self.chains, corpus)}
         self._numbers: dict[str, int] = {}
         self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
@@ -183,7 +171,7 @@ class BiEncoderExamples:
             names += rng.sample(self._negatives[ranking], self.options.hard_negatives)
         gold, teacher = self._gold[query], self._teacher
         return Pair(
-            self.encoder.query_text(self.queries[query].text, before),
+            self.query_text(self.queries[query].text, before),
             tuple(passage_text(self._passages[name]) for name in names),
             tuple(self._key(name) for name in names),
             (*sorted(gold), *[NO_KEY] * (self._width - len(gold))),
@@ -337,20 +325,32 @@ class TeacherScores:
         return tuple(self.scores[query][passage] for passage in passages)
 
 
-@dataclass(frozen=True)
 class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
-    Attributes:
-        name: Its name, for the error.
+    Args:
+        negatives: A retriever folder, or ``bm25``.
         words: The most words of a passage's text in the evidence; 0: all.
+        option: The name of the option, for errors.
         remedy: What to do if it finds nothing, for the error.
+
+    Raises:
+        MismatchError: The retriever is over another corpus.
     """
 
-    retriever: Retriever
-    name: str
-    words: int
-    remedy: str
+    def __init__(
+        self,
+        negatives: str,
+        corpus: Corpus,
+        words: int,
+        analyzer: Analyzer,
+        option: str = f"{Option('negatives')}",
+        remedy: str = "set hard_negatives to 0",
+    ):
+        self.retriever = open_judge(negatives, corpus, Opening(), analyzer, option)
+        self._name = "BM25" if negatives == BM25 else negatives
+        self._words = words
+        self._remedy = remedy
 
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
@@ -361,37 +361,17 @@ class RetrieverMiner:
             DataError: The retriever finds nothing.
         """
         excerpts = [
-            [excerpt(query.text, passage, self.words) for passage in passages]
+            [excerpt(query.text, passage, self._words) for passage in passages]
             for query, passages in zip(queries, evidence, strict=True)
         ]
         rankings = found_after(self.retriever, queries, excerpts, k, None)
         if not any(ranking.hits for ranking in rankings):
             raise DataError(
-                f"no training query shares a word with {self.retriever.corpus.source}, so {self.name} finds "
-                f"no hard negatives: {self.remedy}."
+                f"no training query shares a word with {self.retriever.corpus.source}, so {self._name} finds "
+                f"no hard negatives: {self._remedy}."
             )
         return [[hit.id for hit in ranking.hits] for ranking in rankings]
 
     def fingerprint(self) -> str:
         """The fingerprint of the rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
-
-
-def miner_of(
-    negatives: str,
-    corpus: Corpus,
-    words: int,
-    analyzer: Analyzer,
-    option: str = f"{Option('negatives')}",
-    remedy: str = "set hard_negatives to 0",
-) -> RetrieverMiner:
-    """What ranks passages for hard negatives.
-
-    ``words`` are the most words of a passage's text in the evidence (0: all); ``option`` names the option,
-    and ``remedy`` what to do if nothing is found, for errors.
-
-    Raises:
-        MismatchError: The retriever is over another corpus.
-    """
-    retriever = open_judge(negatives, corpus, Opening(), analyzer, option)
-    return RetrieverMiner(retriever, "BM25" if negatives == BM25 else negatives, words, remedy)

@@ -106,7 +106,7 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
         batch_rows, first = gathered(torch.stack(passages, dim=1))
-        keys = gathered(labels[:, : len(passages)]).rows
+        keys, _ = gathered(labels[:, : len(passages)])
         scores = self.scale * similarity(queries.float(), batch_rows.transpose(0, 1).flatten(0, 1).float())
         mask = false_negatives(keys, labels[:, len(passages) :], first)
         targets = first + torch.arange(len(scores), device=scores.device)

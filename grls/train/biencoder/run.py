@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
@@ -18,7 +17,7 @@ from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.models.option_names import Kind
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BM25, BiEncoderExamples, TeacherScores, miner_of
+from grls.train.biencoder.examples import BM25, BiEncoderExamples, RetrieverMiner, TeacherScores
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
@@ -26,7 +25,7 @@ from grls.train.result import TrainingResult
 with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.module import check_negatives, fit_biencoder
     from grls.train.core.checkpoints import RunState
-    from grls.train.core.datamodule import digest
+    from grls.train.core.datamodule import digest, read_named_split
     from grls.train.core.processes import only_training
 
 
@@ -74,8 +73,11 @@ def run_biencoder(
             )
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
-        train = _split(data, train_split, corpus, "train_split")
-        dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
+        train = Split(*read_named_split(data, train_split, corpus, "train_split"), corpus)
+        dev = None
+        if dev_split is not None:
+            option = "dev_split, or null to train without dev"
+            dev = Split(*read_named_split(data, dev_split, corpus, option), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
         if (source is None) == (generator is None):
             raise ConfigError(
@@ -98,8 +100,10 @@ def run_biencoder(
         if teacher is not None:
             scores = TeacherScores.read(teacher, train.queries, corpus)
         elif fit.hard_negatives:
-            miner = miner_of(negatives, corpus, fit.evidence_words, analyzer)
-        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner, scores)
+            miner = RetrieverMiner(negatives, corpus, fit.evidence_words, analyzer)
+        encoder.evidence_words = fit.evidence_words
+        pairs = (train.queries, train.qrels, corpus, encoder.query_text, fit, miner, scores)
+        examples = BiEncoderExamples(*pairs)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
             "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,
@@ -119,12 +123,3 @@ def run_biencoder(
             files[f"the teacher {teacher}"] = sha256(teacher)
         state = RunState(settings, files, {name: f"fit.{name}" for name in vars(fit)})
         return fit_biencoder(encoder, examples, dev, fit, output, state, resume, clock)
-
-
-def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
-    file = Path(data) / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        without = ", or null to train without dev" if option == "dev_split" else ""
-        raise DataError(f"no such file; give another {option}{without}.", file)
-    queries, qrels = read_split(data, split, corpus)
-    return Split(queries, qrels, corpus)

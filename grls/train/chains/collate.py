@@ -13,6 +13,7 @@ or, in a tree, where it is evidence of the next hop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Decisions, Path, walk_paths
 from grls.train.chains.examples import ChainExample, Teaching
 from grls.train.chains.mining import Proposals, Read
-from grls.train.chains.prior import TrainingPrior
+from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import pad
 
 
@@ -90,6 +91,7 @@ class ChainBatch(NamedTuple):
     rescored_passages: Rescored | None = None
 
 
+@dataclass(frozen=True)
 class ChainCollator:
     """Makes batches of chains.
 
@@ -101,29 +103,19 @@ class ChainCollator:
         proposals: Draws the passages to rescore; None: no rescoring.
     """
 
-    def __init__(
-        self,
-        pad_token: int,
-        index: ConstraintIndex,
-        teaching: Teaching,
-        decay: float = 1.0,
-        start_token: int | None = None,
-        prior: TrainingPrior | None = None,
-        proposals: Proposals | None = None,
-    ):
-        self.pad_token = pad_token
-        self.index = index
-        self.teaching = teaching
-        self.decay = decay
-        self.start_token = start_token
-        self.prior = prior
-        self.proposals = proposals
+    pad_token: int
+    index: ConstraintIndex
+    teaching: Teaching
+    decay: float = 1.0
+    start_token: int | None = None
+    prior: OpenPriors | None = None
+    proposals: Proposals | None = None
 
     def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
         """Make one batch."""
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
-        gains = None if self.prior is None else self.prior.open(self.index, hops).gains
+        gains = None if self.prior is None else self.prior.gains(self.index, hops)
         decisions = walk_paths(self.index, targets, paths, self.decay, gains)
         rescored = [] if self.proposals is None else self.proposals(examples)
         hops_before = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]

@@ -31,10 +31,10 @@ from grls.train.chains.examples import (
 )
 from grls.train.chains.mining import Proposals, Rescore
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.prior import LearnBeside, TrainingPrior
+from grls.train.chains.prior import LearnBeside
 from grls.train.core.datamodule import digest
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import RetrieveData
+from grls.train.stages.examples import PassageInput
 
 
 class ChainData(RetrieveData):
@@ -87,6 +87,8 @@ class ChainData(RetrieveData):
         self.prior = prior
         self.write_spans = spans
         self.rescore = rescore
+        if rescore is not None:
+            self.rescore_input = RescoreInput(rescore.tokens)
         self.decay = decay
 
     def make_spans(self) -> Spans | None:
@@ -123,21 +125,19 @@ class ChainData(RetrieveData):
             targets = SpanTargets(self.spans, options.temperature, options.evidence, self.limits.evidence)
             span_options = {"spans": targets, "drawn": self.write_spans.drawn}
         # A resumed run must have the same teacher, prior and proposals.
-        done, prior, proposals = len(self.corpus), None, None
-        if self.teacher is None:
-            teaching = Teaching(self.index, done, branches=self.branches, **span_options)
-        else:
+        done, share, teacher, prior, proposals = len(self.corpus), 0.0, None, None, None
+        if self.teacher is not None:
             teacher_options = (self.teacher_temperature, self.teacher_passages, self._device)
             teacher = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
+            share = self.teacher_share
             self._prints["the retriever of data.teacher"] = teacher.fingerprint()
-            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **span_options)
+        teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
         if self.prior is not None:
-            self.priors = self.prior.open(self.corpus, self._device)
-            sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
+            prior = self.priors = self.prior.open(self.corpus, self._device, self.spans)
+            sources = [weighed.source.fingerprint() for weighed in prior.weighed]
             self._prints["a retriever of data.prior"] = digest(sources)
-            prior = TrainingPrior(self.priors, self.corpus, self.spans)
         if self.rescore is not None:
-            proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
+            proposals = Proposals(self.rescore, self.corpus, self.codec, self._device)
             sources = [source.fingerprint() for source in proposals.sources]
             self._prints["a retriever of data.rescore"] = digest(sources)
         pad = int(module.tokenizer.pad_token_id)
@@ -152,18 +152,14 @@ class ChainData(RetrieveData):
         """Where retrievers compute: batches are made in forked processes, which cannot use a GPU."""
         return "cpu" if self.workers else "auto"
 
-    @property
-    def rescore_input(self) -> RescoreInput | None:
-        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
-        return None if self.rescore is None else RescoreInput(self.rescore.tokens)
-
     def beside_model(self) -> dict[str, Any]:
         """The files that ``grls index`` reads, with the options of rescoring."""
         files = super().beside_model()
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
-        return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)
+        taught, seed = self.teach_memories, self.seed
+        return MemoriseChains(self.corpus, self.codec, reading=reading, seed=seed, taught=taught)
 
 
 _REMEMBERED = 20_000

@@ -9,7 +9,7 @@ The module knows nothing of models or of trees of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,12 +46,7 @@ class PassageTarget(NamedTuple):
     sums: Floats
 
     @classmethod
-    def of(cls, index: ConstraintIndex, weights: Mapping[int, float]) -> PassageTarget:
-        """Make a target from positive weights of passages, normalised to sum to one."""
-        return cls.weighed(index, np.array(list(weights)), np.array(list(weights.values())))
-
-    @classmethod
-    def weighed(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> PassageTarget:
+    def of(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> PassageTarget:
         """Make a target from distinct passages or spans ``[n]``, by number, and positive weights ``[n]``."""
         rows, inverse = np.unique(
             np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True

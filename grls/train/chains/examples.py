@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,80 +59,63 @@ class ChainExample(NamedTuple):
     hops: tuple[HopExample, ...]
 
 
-class ChainExamples:
-    """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops.
+class ChainExamples(RetrieveExamples):
+    """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops."""
 
-    Args:
-        kwargs: The options of :class:`~grls.train.stages.examples.RetrieveExamples`.
-    """
-
-    def __init__(
-        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: bool | int | str
-    ):
-        self._hops = RetrieveExamples(queries, qrels, corpus, codec, **kwargs)  # type: ignore[arg-type]
-        self._queries = queries
-        self._codec = codec
-        self._done = len(corpus)
-        ids = list(self._hops.rows)
+    def __init__(self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: Any):
+        super().__init__(queries, qrels, corpus, codec, **kwargs)
+        self._end = len(corpus)  # the number of DONE
+        ids = list(self.rows)
         self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
 
     def __len__(self) -> int:
-        return len(self._queries)
+        return len(self.queries)
 
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         """The hops of query ``number`` as they are in ``epoch``."""
-        hops = self._hops
-        chain = hops.chain(number, epoch)
-        free = hops.shuffle[number] or not hops.multistep
-        known = tuple({self._numbers[name] for proof in hops.chains[number] for name in proof})
+        chain = self.chain(number, epoch)
+        free = self.shuffle[number] or not self.multistep
+        known = tuple({self._numbers[name] for proof in self.chains[number] for name in proof})
         examples: list[HopExample] = []
-        for hop in range(len(chain) + hops.done):
-            before = chain[:hop] if hops.multistep else []
-            source = self._codec.model_input(hops.texts[number], hops.evidence(number, before))
-            left = chain[hop:] if hops.multistep else chain
+        for hop in range(len(chain) + self.done):
+            before = chain[:hop] if self.multistep else []
+            source = self.codec.model_input(self.texts[number], self.evidence(number, before))
+            left = chain[hop:] if self.multistep else chain
             right = left if free else left[:1]
-            gold = tuple(self._numbers[name] for name in right) or (self._done,)
-            taken = self._numbers[chain[hop]] if hop < len(chain) else self._done
+            gold = tuple(self._numbers[name] for name in right) or (self._end,)
+            taken = self._numbers[chain[hop]] if hop < len(chain) else self._end
             evidence = tuple(self._numbers[name] for name in before)
-            seed = f"{hops.seed}-{epoch}-{number}-{hop}"
-            text = self._queries[number].text
-            examples.append(HopExample(source, gold, taken, text, evidence, (*known, self._done), seed))
+            seed = f"{self.seed}-{epoch}-{number}-{hop}"
+            text = self.queries[number].text
+            examples.append(HopExample(source, gold, taken, text, evidence, (*known, self._end), seed))
         return ChainExample(tuple(examples))
 
     def lengths(self) -> Sequence[int]:
         """Tokens of the query and of all its evidence."""
-        mean = np.mean([len(row) for row in self._hops.rows.values()])
+        mean = np.mean([len(row) for row in self.rows.values()])
         return [
             len(text) + int(mean * len(chains[0]))
-            for text, chains in zip(self._hops.texts, self._hops.chains, strict=True)
+            for text, chains in zip(self.texts, self.chains, strict=True)
         ]
 
 
-class MemoriseChains:
+class MemoriseChains(MemoriseExamples):
     """Passages to memorise as chains of one hop.
 
     Args:
-        passages: The passages with their model inputs.
         taught: Use the model input as a query for the teacher.
     """
 
-    def __init__(self, passages: MemoriseExamples, taught: bool = False):
-        self._passages = passages
+    def __init__(self, *args: Any, taught: bool = False, **kwargs: Any):
+        super().__init__(*args, **kwargs)
         self._taught = taught
 
-    def __len__(self) -> int:
-        return len(self._passages)
-
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         """Passage ``number`` as it is read in ``epoch``."""
-        source = self._passages.draw(number, epoch).source
-        text = self._passages.codec.text(source) if self._taught else ""
-        seed = f"memorise-{self._passages.seed}-{epoch}-{number}"
+        source = super().draw(number, epoch).source
+        text = self.codec.text(source) if self._taught else ""
+        seed = f"memorise-{self.seed}-{epoch}-{number}"
         return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
-
-    def lengths(self) -> Sequence[int]:
-        """Tokens of the passages."""
-        return self._passages.lengths()
 
 
 class Teacher(Protocol):
@@ -143,6 +126,7 @@ class Teacher(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Teaching:
     """Makes the targets and paths of hops.
 
@@ -162,31 +146,23 @@ class Teaching:
         ConfigError: ``share`` is out of range, or there are branches without a teacher.
     """
 
-    def __init__(
-        self,
-        index: ConstraintIndex,
-        done: int,
-        teacher: Teacher | None = None,
-        share: float = 0.0,
-        branches: int = 0,
-        spans: SpanTargets | None = None,
-        drawn: int = 1,
-    ):
-        bounded("[0, 1]", "data.", teacher_share=share)
-        at_least(0, "data.", branches=branches)
-        if (teacher is None) != (share == 0) or (branches and teacher is None):
+    index: ConstraintIndex
+    done: int
+    teacher: Teacher | None = None
+    share: float = 0.0
+    branches: int = 0
+    spans: SpanTargets | None = None
+    drawn: int = 1
+    negatives: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
+    begin: Callable[[], object] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        bounded("[0, 1]", "data.", teacher_share=self.share)
+        at_least(0, "data.", branches=self.branches)
+        if (self.teacher is None) != (self.share == 0) or (self.branches and self.teacher is None):
             raise ConfigError(
                 "a teacher needs teacher_share above 0; teacher_share and branches need a teacher."
             )
-        self.index = index
-        self.done = done
-        self.teacher = teacher
-        self.share = share
-        self.branches = branches
-        self.spans = spans
-        self.drawn = drawn
-        self.negatives: Mapping[str, Sequence[int]] = {}
-        self.begin: Callable[[], object] | None = None
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
         """The target of each hop, and the paths on which it is learned."""
@@ -201,11 +177,10 @@ class Teaching:
                 weights[passage] = weights.get(passage, 0.0) + share * value
             weights = {passage: value for passage, value in weights.items() if value > 0}
             if self.spans is None:
-                targets.append(PassageTarget.of(self.index, weights))
+                weighed = np.array(list(weights)), np.array(list(weights.values()))
             else:
-                targets.append(
-                    PassageTarget.weighed(self.index, *self.spans.spread(hop.query, weights, hop.evidence))
-                )
+                weighed = self.spans.spread(hop.query, weights, hop.evidence)
+            targets.append(PassageTarget.of(self.index, *weighed))
             paths += self._paths(n, hop, opinion, share)
         return targets, paths
 

@@ -32,7 +32,7 @@ from grls.io.recipes import list_texts
 from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
+from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.chains.examples import ChainExample, HopExample, Teaching
 
@@ -45,8 +45,6 @@ class MineNegatives(L.Callback):
         queries: Number of training queries to mine for, drawn anew each time; other queries have no margin
             loss; null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
-        every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
-            between have no margin loss.
         beams: Beam width of the search.
         batch_size: Inputs decoded together.
 
@@ -59,16 +57,14 @@ class MineNegatives(L.Callback):
         passages: int = 0,
         queries: int | None = None,
         first_epoch: int = 1,
-        every_n_epochs: int = 1,
         beams: int = 10,
         batch_size: int = 32,
     ):
         at_least(0, "mine.", passages=passages, first_epoch=first_epoch)
-        at_least(1, "mine.", queries=queries, every_n_epochs=every_n_epochs)
+        at_least(1, "mine.", queries=queries)
         self.passages = passages
         self.queries = queries
         self.first_epoch = first_epoch
-        self.every_n_epochs = every_n_epochs
         self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
         self._spans: dict[str, Any] | None = None
@@ -133,8 +129,7 @@ class MineNegatives(L.Callback):
         epoch = trainer.current_epoch
         if epoch == self._mined[0]:
             return
-        due = epoch >= self.first_epoch and (epoch - self.first_epoch) % self.every_n_epochs == 0
-        self._mined = epoch, self._mine(trainer, module, epoch) if due else {}
+        self._mined = epoch, self._mine(trainer, module, epoch) if epoch >= self.first_epoch else {}
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
 
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
@@ -218,26 +213,15 @@ class Proposals:
     A draw is a function of the hop's seed.
 
     Args:
-        options: The numbers of passages.
+        options: The retrievers, and the numbers of passages.
+        device: Device of the retrievers' encoders.
+
+    Raises:
+        ConfigError: The options cannot be used, or a folder holds no bi-encoder.
+        MismatchError: A bi-encoder is over another corpus.
     """
 
-    def __init__(self, options: Rescore, sources: Sequence[RetrieverPrior], corpus: Corpus, codec: Codec):
-        self.options = options
-        self.sources = sources
-        self.corpus = corpus
-        self.codec = codec
-        self.readout = readout(codec)
-        self._rescore_input = RescoreInput(options.tokens)
-        self._tokens: dict[int, tuple[int, ...]] = {}
-
-    @classmethod
-    def open(cls, options: Rescore, corpus: Corpus, codec: Codec, device: str) -> Proposals:
-        """Open the retrievers.
-
-        Raises:
-            ConfigError: The options cannot be used, or a folder holds no bi-encoder.
-            MismatchError: A bi-encoder is over another corpus.
-        """
+    def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
         # Not in the constructor of the options, where jsonargparse would hide the error.
         counts = {name: value for name, value in vars(options).items() if isinstance(value, int)}
         if not options.retrievers or min(counts.values()) < 1:
@@ -245,14 +229,19 @@ class Proposals:
                 f"rescore needs retrievers and counts of at least 1, got {options.retrievers} and {counts}."
             )
         search = SearchOptions(truncate_queries=True)
-        sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
-        for source in sources:
+        self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
+        for source in self.sources:
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(
                     f"{source.name} is over {source.corpus.source} and the data set's corpus is "
                     f"{corpus.source}: {remedy_of_other_corpus(source.corpus, corpus)}."
                 )
-        return cls(options, sources, corpus, codec)
+        self.options = options
+        self.corpus = corpus
+        self.codec = codec
+        self.readout = readout(codec)
+        self._rescore_input = RescoreInput(options.tokens)
+        self._tokens: dict[int, tuple[int, ...]] = {}
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""

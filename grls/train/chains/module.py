@@ -89,11 +89,6 @@ class RetrieveChains(GeneratorModule):
                 cannot be cached.
         """
         super().setup(stage)
-        if not self._head.linear:
-            raise ConfigError(
-                f"{type(self.model).__name__} has no linear head, or changes its logits behind the head; "
-                f"train it with grls.train.stages.module.Retrieve {Option('model.loss', 'full')}."
-            )
         if self.loss != "allowed":
             raise ConfigError(
                 f"chains are trained with {Option('model.loss', 'allowed')}; the loss over the whole "

@@ -18,7 +18,6 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
-from grls.decode.prior import Masses
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
@@ -31,6 +30,7 @@ from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import WeightedSource, check_priors, open_sources, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.train.chains.decisions import Gains
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0
@@ -59,8 +59,8 @@ class LearnBeside:
     def __post_init__(self) -> None:
         list_texts(self, "retrievers")
 
-    def open(self, corpus: Corpus, device: str) -> OpenPriors:
-        """Open the priors.
+    def open(self, corpus: Corpus, device: str, spans: Spans | None = None) -> OpenPriors:
+        """Open the priors, for a generator that writes ``spans``, or passages from their beginning.
 
         Raises:
             ConfigError: No prior is named, weights or temperatures are not one for each prior or out of
@@ -79,7 +79,7 @@ class LearnBeside:
         sources = open_sources(corpus, self.retrievers, device, options, self.analyzer)
         weighed = tuple(WeightedSource(*parts) for parts in zip(sources, weights, temperatures, strict=True))
         check_priors(weighed, corpus, self.done_share)
-        return OpenPriors(weighed, self.done_share)
+        return OpenPriors(weighed, self.done_share, corpus, spans)
 
 
 class OpenPriors(NamedTuple):
@@ -88,38 +88,28 @@ class OpenPriors(NamedTuple):
     Attributes:
         weighed: The priors with weights and temperatures.
         done_share: Log-probability of DONE in priors that do not know DONE (nats).
+        spans: The spans that the generator writes; None: it writes passages from their beginning.
     """
 
     weighed: tuple[WeightedSource, ...]
-    done_share: float = DONE_SHARE
+    done_share: float
+    corpus: Corpus
+    spans: Spans | None
 
     def beside(self, generator: GenerativeRetriever) -> HybridRetriever:
         """The generator with its priors."""
         return HybridRetriever(generator, self.weighed, self.done_share, normalized=True)
 
-
-class TrainingPrior:
-    """Computes the priors' gains for the allowed tokens of hops.
-
-    Args:
-        spans: The spans that the generator writes; None: it writes passages from their beginning.
-    """
-
-    def __init__(self, priors: OpenPriors, corpus: Corpus, spans: Spans | None = None):
-        self.priors = priors
-        self.corpus = corpus
-        self.spans = spans
-
-    def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
-        """The priors' masses for a batch of hops."""
+    def gains(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Gains:
+        """The gains for the allowed tokens of a batch of hops; 0 for hops without a query."""
         numbers = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
         queried = [hops[n] for n in numbers.tolist()]
         prior = prior_of(
-            self.priors.weighed,
+            self.weighed,
             [Query(str(n), hop.query) for n, hop in zip(numbers.tolist(), queried, strict=True)],
             [self.corpus.passages(hop.evidence) for hop in queried],
             len(self.corpus),
-            self.priors.done_share,
+            self.done_share,
             normalized=True,
         )
         # All passages but the evidence may be retrieved, as in the search. A gold passage with the text of
@@ -139,38 +129,19 @@ class TrainingPrior:
             ]
         masses = prior.open(index, Scope(index, len(queried), hidden), len(queried))
         masses.load(np.arange(len(numbers)), np.arange(len(numbers)))
-        slots = np.full(len(hops), -1)
+        slots = np.full(len(hops), -1)  # the index of each hop among the masses
         slots[numbers] = np.arange(len(numbers))
-        return HopMasses(masses, slots)
 
+        def gained(hops: Ints, states: Ints, offsets: Ints) -> Floats:
+            sizes = np.diff(offsets)
+            known = slots[hops] >= 0
+            asked = np.repeat(known, sizes)
+            bounds = np.concatenate(([0], np.cumsum(sizes[known])))
+            gains = np.zeros(len(states))
+            # A token that leads only to evidence has no mass; beyond it, no token has.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                of_prior = masses.gains(np.repeat(slots[hops], sizes)[asked], states[asked], bounds)
+            gains[asked] = np.where(np.isfinite(of_prior), of_prior, _NONE)
+            return gains
 
-class HopMasses(NamedTuple):
-    """The priors' masses for hops.
-
-    Attributes:
-        masses: The masses of hops with a query.
-        slots: ``[hops]`` index of each hop in ``masses``; -1: the hop has no query.
-    """
-
-    masses: Masses
-    slots: Ints
-
-    def gains(self, hops: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` the gain of each allowed token (nats); 0 for hops without a query.
-
-        Args:
-            hops: ``[D]`` the hop of each decision.
-            states: ``[A]`` states of the allowed tokens.
-            offsets: ``[D + 1]`` range of each decision's allowed tokens.
-        """
-        sizes = np.diff(offsets)
-        known = self.slots[hops] >= 0
-        queried = np.repeat(known, sizes)
-        bounds = np.concatenate(([0], np.cumsum(sizes[known])))
-        gains = np.zeros(len(states))
-        # A token that leads only to evidence has no mass; beyond it, no token has.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slots = np.repeat(self.slots[hops], sizes)[queried]
-            of_prior = self.masses.gains(slots, states[queried], bounds)
-        gains[queried] = np.where(np.isfinite(of_prior), of_prior, _NONE)
-        return gains
+        return gained

@@ -1,7 +1,6 @@
 """Shared parts of all trainings.
 
-``examples`` holds the form of a training pair, the gold chains of queries, and the model inputs of
-memorisation. ``collate`` makes tensors;
+``examples`` holds the form of a training pair, and the gold chains of queries. ``collate`` makes tensors;
 ``datamodule`` orders examples and resumes mid-epoch. ``module`` is the base of the LightningModules, with the
 loss over the tokens that the index allows, and the states of a frozen encoder. ``checkpoints`` keeps
 checkpoints whole, and says what a resumed run must have in common. ``trainer`` is Lightning's; it ends a

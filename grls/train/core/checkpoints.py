@@ -154,14 +154,12 @@ class BestCheckpoint(ModelCheckpoint):
 
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
     """The last checkpoint to resume from (written by callbacks without a metric); None: none yet."""
-    callbacks = [
-        callback
+    files = [
+        Path(str(callback.dirpath)) / f"{callback.filename}.ckpt"
         for callback in trainer.checkpoint_callbacks
         if isinstance(callback, ModelCheckpoint) and not callback.monitor
     ]
-    files = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in callbacks]
-    files = [path for path in files if path.exists()]
-    return files[-1] if files else None
+    return next((file for file in reversed(files) if file.exists()), None)
 
 
 def last_checkpoint(output: str | Path) -> Path:

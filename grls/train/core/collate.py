@@ -10,6 +10,7 @@ cut after the last position with a choice, which saves 60 % of the decoder's wor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class Batch(NamedTuple):
     choices: Choices | None
 
 
+@dataclass(frozen=True)
 class Collator:
     """Pads examples into a batch.
 
@@ -70,10 +72,9 @@ class Collator:
         index: The constraint index for the ``allowed`` loss; None for the full loss.
     """
 
-    def __init__(self, pad_token: int, start_token: int, index: ConstraintIndex | None = None):
-        self.pad_token = pad_token
-        self.start_token = start_token
-        self.index = index
+    pad_token: int
+    start_token: int
+    index: ConstraintIndex | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Make one batch."""

@@ -10,6 +10,8 @@ import json
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -20,7 +22,8 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError, Option, at_least
+from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
+from grls.index.rows import Ints
 from grls.io.files import sha256
 from grls.io.progress import counted
 from grls.train.core.examples import Example, Examples
@@ -35,6 +38,18 @@ _EPOCH = ("examples", "trainer.limit_train_batches")
 def digest(value: Any) -> str:
     """SHA-256 of queries or judgements."""
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
+
+
+def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
+    """Queries and judgements of the split that an option names.
+
+    Raises:
+        DataError: There is no such split, or it is malformed.
+    """
+    file = Path(data) / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        raise DataError(f"no such file; give another {option}.", file)
+    return read_split(data, split, corpus)
 
 
 class FitData(L.LightningDataModule):
@@ -59,6 +74,8 @@ class FitData(L.LightningDataModule):
     collator: Any
     dev_collator: Any = None
     """Makes batches of dev; None: the collator of training."""
+    trainer: Any
+    """Lightning sets it before it calls any hook; None without one."""
 
     def __init__(
         self,
@@ -83,11 +100,6 @@ class FitData(L.LightningDataModule):
         self._ready = False
         self.sampler: LengthBucketedSampler | None = None
 
-    @property
-    def _trainer(self) -> Any:
-        """The trainer, which Lightning sets before it calls any hook; None without one."""
-        return self.trainer
-
     def setup(self, stage: str) -> None:
         """Read the data set and make the examples of train and dev."""
         if self._ready:
@@ -95,7 +107,7 @@ class FitData(L.LightningDataModule):
         # Not in the constructor: jsonargparse would bury our error in one of its own.
         counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
         at_least(1, "data.", **{name: getattr(self, name) for name in counts})
-        module = self._trainer.lightning_module
+        module = self.trainer.lightning_module
         self.read(module)
         self._prints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
         for file in self.other_files():
@@ -120,24 +132,20 @@ class FitData(L.LightningDataModule):
     def read(self, module: Any) -> None:
         """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
 
-    @abstractmethod
     def beside_model(self) -> dict[str, Any]:
         """The files to write beside the trained model: file name -> JSON."""
+        return {}
 
     def train_dataloader(self) -> DataLoader[Example]:
         """Length-bucketed batches of this process; a resumed run starts where it stopped."""
-        self.sampler = self._sampler(self.train_examples, shuffle=True)
+        loader, self.sampler = self._loader(self.train_examples, True, self.collator)
         self.sampler.resume(*self._seen)
         self._seen = (0, 0)
-        return self._loader(self.train_examples, self.sampler, self.collator)
+        return loader
 
     def val_dataloader(self) -> DataLoader[Example]:
         """Dev examples in file order."""
-        return self._loader(
-            self.dev_examples,
-            self._sampler(self.dev_examples, shuffle=False),
-            self.dev_collator or self.collator,
-        )
+        return self._loader(self.dev_examples, False, self.dev_collator or self.collator)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """The progress of the run: epoch, and the number of its batches that are done.
@@ -145,7 +153,7 @@ class FitData(L.LightningDataModule):
         The epoch is computed from all batches of the run, since Lightning's count of epochs is one off
         between the hooks that write checkpoints.
         """
-        loop = self._trainer.fit_loop
+        loop = self.trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
         return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
 
@@ -166,7 +174,7 @@ class FitData(L.LightningDataModule):
         if then != now[_BATCH]:
             raise ConfigError(
                 f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
-                f"and now they are {now[_BATCH]} ({self._trainer.world_size} processes), so its "
+                f"and now they are {now[_BATCH]} ({self.trainer.world_size} processes), so its "
                 f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
                 "begin a new run."
             )
@@ -178,51 +186,43 @@ class FitData(L.LightningDataModule):
                     "run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
-        if self._trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
+        if self.trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
             self.sampler.resume(*self._seen)
             self._seen = (0, 0)
 
     @property
     def examples_a_batch(self) -> int:
         """Examples of a batch of all processes together."""
-        together = 1 if self._trainer is None else int(self._trainer.world_size)
+        together = 1 if self.trainer is None else int(self.trainer.world_size)
         return self.global_batch_size or self.batch_size * together
 
     def dev_copies(self, batch: int) -> int:
         """How often each example of a dev batch is there."""
-        ranks = int(self._trainer.world_size)
+        ranks = int(self.trainer.world_size)
         return copies_of_examples(len(self.dev_examples), self.examples_a_batch, batch, ranks)
 
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""
-        examples, limit = len(self.train_examples), self._trainer.limit_train_batches
+        examples, limit = len(self.train_examples), self.trainer.limit_train_batches
         return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
-    def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
-        trainer = self._trainer
-        return LengthBucketedSampler(
-            examples.lengths(),
-            self.examples_a_batch,
-            self.seed,
-            shuffle,
-            trainer.global_rank,
-            trainer.world_size,
-            self.length_pool,
-            getattr(examples, "lengths_in", None),
-        )
-
     def _loader(
-        self, examples: Examples, sampler: LengthBucketedSampler, collator: Any
-    ) -> DataLoader[Example]:
-        return DataLoader(
+        self, examples: Examples, shuffle: bool, collator: Any
+    ) -> tuple[DataLoader[Example], LengthBucketedSampler]:
+        sampler = LengthBucketedSampler(
+            np.asarray(examples.lengths()), self.examples_a_batch, self.seed, shuffle,
+            self.trainer.global_rank, self.trainer.world_size, self.length_pool,
+            getattr(examples, "lengths_in", None),
+        )  # fmt: skip
+        loader: DataLoader[Example] = DataLoader(
             DrawnExamples(examples),
             batch_sampler=sampler,
             collate_fn=collator,
             num_workers=self.workers,
             # Python 3.14 would pickle what makes batches, retrievers included, as macOS and Windows do.
             multiprocessing_context="fork" if self.workers and sys.platform == "linux" else None,
-            persistent_workers=False,
         )
+        return loader, sampler
 
 
 Draw = tuple[int, int]
@@ -248,6 +248,7 @@ def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -
     return max(1, 1 + ranks - size)
 
 
+@dataclass(eq=False)
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
@@ -264,27 +265,16 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         lengths_in: Gives the lengths in an epoch, where they vary from epoch to epoch.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        batch_size: int,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        ranks: int = 1,
-        pool: int = 50,
-        lengths_in: Callable[[int], Sequence[int]] | None = None,
-    ):
-        self.lengths = np.asarray(lengths)
-        self.lengths_in = lengths_in
-        self.batch_size = batch_size
-        self.seed = seed
-        self.shuffle = shuffle
-        self.rank = rank
-        self.ranks = ranks
-        self.pool = pool
-        self.epoch = 0
-        self.skip = 0
+    lengths: Sequence[int] | Ints
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    rank: int = 0
+    ranks: int = 1
+    pool: int = 50
+    lengths_in: Callable[[int], Sequence[int]] | None = None
+    epoch: int = field(default=0, init=False)
+    skip: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return -(-len(self.lengths) // self.batch_size)
@@ -303,7 +293,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         batches: Sequence[Sequence[int]] = [range(count)[i : i + step] for i in range(0, count, step)]
         if self.shuffle:
             order, pooled = rng.permutation(count), []
-            lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
+            lengths = np.asarray(self.lengths if self.lengths_in is None else self.lengths_in(epoch))
             for start in range(0, count, step * self.pool):
                 pool = order[start : start + step * self.pool]
                 pool = pool[np.argsort(lengths[pool], kind="stable")]

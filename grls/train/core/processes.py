@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
@@ -39,24 +39,12 @@ from grls.io.resumable import alone_in
 T = TypeVar("T")
 
 
-class Launched(NamedTuple):
-    """The processes that torchrun started.
-
-    Attributes:
-        devices: Processes of this machine.
-        nodes: Machines.
-    """
-
-    devices: int
-    nodes: int
-
-
-def launched() -> Launched | None:
-    """The processes that torchrun started; None: it did not start this one."""
+def launched() -> tuple[int, int] | None:
+    """Processes of this machine, and machines, that torchrun started; None: it did not start this process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     devices = int(os.environ["LOCAL_WORLD_SIZE"])
-    return Launched(devices, int(os.environ["WORLD_SIZE"]) // devices)
+    return devices, int(os.environ["WORLD_SIZE"]) // devices
 
 
 def is_first() -> bool:
@@ -172,31 +160,21 @@ def by_first(work: Callable[[], T]) -> T:
     return result
 
 
-class GatheredRows(NamedTuple):
-    """Rows of all processes.
-
-    Attributes:
-        rows: ``[C, …]``, those of the first process first.
-        first: The index of this process's first row.
-    """
-
-    rows: Tensor
-    first: int
-
-
-def gathered(rows: Tensor) -> GatheredRows:
+def gathered(rows: Tensor) -> tuple[Tensor, int]:
     """The rows of all processes, with gradients to all of them. Processes may have different numbers of rows.
 
     Args:
         rows: ``[c_r, …]`` the rows of this process.
+
+    Returns:
+        ``[C, …]`` the rows, those of the first process first, and the index of this process's first row.
     """
     if processes() == 1:
-        return GatheredRows(rows, 0)
+        return rows, 0
     counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(processes())]
     distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
     sizes = [int(count) for count in counts]
-    gathered_rows: Tensor = _Gather.apply(rows, sizes)
-    return GatheredRows(gathered_rows, sum(sizes[: distributed.get_rank()]))
+    return _Gather.apply(rows, sizes), sum(sizes[: distributed.get_rank()])
 
 
 class _Gather(torch.autograd.Function):
@@ -237,9 +215,6 @@ _WEIGHTS = "state_dict"
 class Within(nn.Sequential):
     """A model whose weights are whole while a function runs."""
 
-    def __init__(self, model: nn.Module):
-        super().__init__(model)
-
     def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What ``work`` returns."""
         return work(*arguments)
@@ -253,11 +228,10 @@ class FullyShard(ModelParallelStrategy):
 
     Args:
         cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
-        backend: Communication of the processes; null: NCCL on GPUs, gloo on CPUs.
     """
 
-    def __init__(self, cpu_offload: bool = False, backend: str | None = None):
-        super().__init__(save_distributed_checkpoint=True, process_group_backend=backend)
+    def __init__(self, cpu_offload: bool = False):
+        super().__init__(save_distributed_checkpoint=True)
         self.cpu_offload = cpu_offload
 
     def setup_environment(self) -> None:

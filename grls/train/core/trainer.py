@@ -12,7 +12,7 @@ import math
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -72,7 +72,7 @@ class Trainer(L.Trainer):
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         started = launched()
         if started is not None and kwargs.get("devices", "auto") == "auto":
-            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
+            kwargs["devices"], kwargs["num_nodes"] = started
         if kwargs.get("strategy") in SHARDED:
             kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
         if isinstance(kwargs.get("strategy"), FullyShard):
@@ -308,7 +308,7 @@ class TimeLimit(L.Callback):
         self.clock = clock
         self.steps = steps
         self._step = 0
-        self._measuring: AbstractContextManager[None] | None = None
+        self._measuring = ExitStack()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
@@ -345,14 +345,11 @@ class TimeLimit(L.Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The measurement on dev begins."""
-        self._measuring = self.clock.measuring()
-        self._measuring.__enter__()
+        self._measuring.enter_context(self.clock.measuring())
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The measurement on dev ends."""
-        if self._measuring is not None:
-            self._measuring.__exit__(None, None, None)
-            self._measuring = None
+        self._measuring.close()
 
 
 def is_metered(trainer: L.Trainer) -> bool:

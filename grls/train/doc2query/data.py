@@ -18,7 +18,7 @@ from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
-from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
+from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 from grls.train.doc2query.generate import FORM, PassagesRead, QueryForm, QueryPrompt
 from grls.train.riches.collate import InterlacedCollator
 from grls.train.stages.callbacks import refuse_unmeasured
@@ -63,7 +63,7 @@ class QueryData(FitData):
             ConfigError: ``--checkpoint.monitor`` does not name a loss.
         """
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
-        refuse_unmeasured(self._trainer, ["train_loss", "dev_loss"], hint)
+        refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
         super().setup(stage)
 
     def read(self, module: Any) -> None:
@@ -136,7 +136,8 @@ class QueryExamples:
         self.queries = [queries[row] for row in short]
         self.targets = [targets[row] for row in short]
         self.chains = [gold_chains(query, qrels) for query in self.queries]
-        self.rows = gold_rows(self.queries, self.chains, corpus, prompt.passages)
+        gold = chain_passages(self.queries, self.chains, corpus)
+        self.rows = dict(zip(gold, prompt.passages([*gold.values()]), strict=True))
         together = prompt.form.passages == "all"
         self.examples = [
             (query, passage)

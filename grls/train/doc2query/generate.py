@@ -208,14 +208,13 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
     return drawn
 
 
-class QueryWriter:
+class QueryWriter(NamedTuple):
     """Writes the queries of tasks."""
 
-    def __init__(self, writer: TextWriter, prompt: QueryPrompt, corpus: Corpus, drawing: Drawing):
-        self.writer = writer
-        self.prompt = prompt
-        self.corpus = corpus
-        self.drawing = drawing
+    writer: TextWriter
+    prompt: QueryPrompt
+    corpus: Corpus
+    drawing: Drawing
 
     def write(
         self, batch: Sequence[Task], decided: Callable[[int], object] | None = None

@@ -6,6 +6,7 @@ Legend: C candidates of a prefix, f the reranker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from transformers import get_linear_schedule_with_warmup
 from grls.answer.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.data.words import USUAL
 from grls.errors import DataError, Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
 from grls.models.lora import add_adapters
-from grls.train.biencoder.examples import BiEncoderExamples, miner_of
+from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner
 from grls.train.biencoder.options import PairOptions
 from grls.train.core.checkpoints import NO_STATE, RunState, last_checkpoint
 from grls.train.core.datamodule import copies_of_examples
@@ -61,9 +62,10 @@ class RerankHops(Sequence[RerankExample]):
             options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
         )
         named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
-        miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
+        miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, USUAL, *named)
         self.negatives_fingerprint = miner.fingerprint()
-        self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)
+        query_text = partial(query_with_evidence, words=options.evidence_words)
+        self._pairs = BiEncoderExamples(queries, qrels, corpus, query_text, pairs, miner)
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -78,16 +80,6 @@ class RerankHops(Sequence[RerankExample]):
         pair = self._pairs.draw(hop, epoch)
         scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
         return RerankExample(pair.query, pair.passages, scores)
-
-
-class _Queries:
-    """Makes the texts of queries as a cross-encoder reads them."""
-
-    evidence_words = 0
-
-    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
-        """A query and the passages retrieved so far."""
-        return query_with_evidence(query, evidence, self.evidence_words)
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:

@@ -12,7 +12,6 @@ import torch
 from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
@@ -26,7 +25,7 @@ from grls.train.reranker.options import (
 
 with needing("train", "training a reranker"):
     from grls.train.core.checkpoints import RunState
-    from grls.train.core.datamodule import digest
+    from grls.train.core.datamodule import digest, read_named_split
     from grls.train.core.processes import only_training
     from grls.train.reranker.module import fit_reranker
 
@@ -157,13 +156,8 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
         )
     if not Path(data).is_dir():
         raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
-    splits = []
-    for name, split in (("train_split", hops.train_split), ("dev_split", hops.dev_split)):
-        file = Path(data) / "qrels" / f"{split}.tsv"
-        if not file.is_file():
-            raise DataError(f"no such file; give another {Option(f'hops.{name}')}.", file)
-        queries, qrels = read_split(data, split, corpus)
-        splits.append((list(queries), qrels))
+    names = (("train_split", hops.train_split), ("dev_split", hops.dev_split))
+    splits = [read_named_split(data, split, corpus, f"{Option(f'hops.{name}')}") for name, split in names]
     train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
     files = dict(zip(("the split of train", "the split of dev"), map(digest, splits), strict=True))
     files[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint

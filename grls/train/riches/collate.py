@@ -14,6 +14,7 @@ in the same target stay allowed, though the decoder would bar them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Constraint(NamedTuple):
     closing: int
 
 
+@dataclass(frozen=True)
 class InterlacedCollator:
     """Pads examples into a batch.
 
@@ -45,10 +47,9 @@ class InterlacedCollator:
         constraint: The constraint for the ``allowed`` loss; None for the full loss.
     """
 
-    def __init__(self, pad_token: int, start_token: int | None, constraint: Constraint | None = None):
-        self.pad_token = pad_token
-        self.start_token = start_token
-        self.constraint = constraint
+    pad_token: int
+    start_token: int | None
+    constraint: Constraint | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Make one batch."""

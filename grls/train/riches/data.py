@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyKind
@@ -80,7 +80,8 @@ class InterlacedData(FitData):
         self.answer = answer
         self.chat = chat
         self.shuffle = shuffle
-        self.lengths = Lengths(max_prompt_tokens, max_target_tokens)
+        self.max_prompt_tokens = max_prompt_tokens
+        self.max_target_tokens = max_target_tokens
 
     def read(self, module: Any) -> None:
         """Read the data set, index its keys and write the targets.
@@ -89,7 +90,8 @@ class InterlacedData(FitData):
             ConfigError: A length limit is not positive, or an option cannot work.
             DataError: A split is empty, or a query has no gold passage.
         """
-        at_least(1, "data.", max_prompt_tokens=self.lengths[0], max_target_tokens=self.lengths[1])
+        at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
+        at_least(1, "data.", max_target_tokens=self.max_target_tokens)
         tokenizer = module.tokenizer
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
@@ -115,29 +117,14 @@ class InterlacedData(FitData):
     ) -> InterlacedExamples:
         prompts = self.prompt.inputs(tokenizer, [query.text for query in queries])
         prompts = open_ended(tokenizer, prompts) if causal else prompts
+        longest = (self.max_prompt_tokens, self.max_target_tokens)
         return InterlacedExamples(
-            queries, qrels, prompts, self.targets, self.lengths, self.shuffle, self.seed, split
+            queries, qrels, prompts, self.targets, *longest, self.shuffle, self.seed, split
         )  # fmt: skip
 
     def other_files(self) -> list[str]:
         """The file of propositions."""
         return [] if self.propositions is None else [self.propositions]
-
-    def beside_model(self) -> dict[str, Any]:
-        """No file: the folder of a language model needs only the model."""
-        return {}
-
-
-class Lengths(NamedTuple):
-    """Length limits of an example, in tokens.
-
-    Attributes:
-        prompt: Longest model input.
-        target: Longest target, with the end token.
-    """
-
-    prompt: int
-    target: int
 
 
 class InterlacedExamples:
@@ -149,7 +136,8 @@ class InterlacedExamples:
     Args:
         prompts: Model input of each query.
         targets: Writes the targets.
-        lengths: Length limits.
+        max_prompt_tokens: Longest model input.
+        max_target_tokens: Longest target, with the end token.
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         split: Name of the split, for messages.
 
@@ -164,32 +152,33 @@ class InterlacedExamples:
         qrels: Qrels,
         prompts: Sequence[list[int]],
         targets: Targets,
-        lengths: Lengths,
+        max_prompt_tokens: int,
+        max_target_tokens: int,
         shuffle: bool = False,
         seed: int = 0,
         split: str = "train",
     ):
         self.targets = targets
         self.seed = seed
-        self.longest = lengths.target
+        self.longest = max_target_tokens
         self.items: list[tuple[Query, list[int], list[tuple[str, ...]], bool]] = []
         self._lengths: list[int] = []
         long_prompts = 0
         for query, prompt in zip(queries, prompts, strict=True):
             chains = gold_chains(query, qrels)
-            if len(prompt) > lengths.prompt:
+            if len(prompt) > max_prompt_tokens:
                 long_prompts += 1
                 continue
             sizes = [len(targets.write(query, chain).tokens) for chain in chains]
-            short = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
+            short = [chain for chain, size in zip(chains, sizes, strict=True) if size <= max_target_tokens]
             if short:
                 self.items.append((query, prompt, short, shuffle or free_order(query)))
                 self._lengths.append(len(prompt) + min(sizes))
         long = len(queries) - len(self.items)
         cut = (
             f"{long:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
-            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {long - long_prompts:,} for a "
-            f"target of more than {lengths.target} (max_target_tokens)"
+            f"than {counted(max_prompt_tokens, 'token')} (max_prompt_tokens), {long - long_prompts:,} for a "
+            f"target of more than {max_target_tokens} (max_target_tokens)"
         )
         if not self.items:
             raise ConfigError(f"no example is left to learn from: too long are {cut}.")

@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from grls.data.codec import LIMITS, Codec, Limits, TokenIds
+from grls.data.codec import LIMITS, Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option, at_least
 from grls.index import ConstraintIndex, build_index
+from grls.index.rows import Ints
 from grls.models.head import RescoreInput
 from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.slots import start_token
@@ -30,10 +30,8 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
-from grls.train.core.examples import Example, Examples, PassageInput
-from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
-
-Ints = npt.NDArray[np.int64]
+from grls.train.core.examples import Example, Examples
+from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
 
 Shares = float | tuple[float, float]
 """A share of each epoch, or the shares of the first and the last epoch, linear between them."""
@@ -168,43 +166,6 @@ class Mixture:
         return self._orders[member, turn]
 
 
-def mixed(
-    main: Examples,
-    mix: Mix,
-    pseudo: Callable[[list[Query]], Examples],
-    memorise: Callable[[PassageInput], Examples],
-    epochs: int | None,
-    seed: int = 0,
-) -> Examples:
-    """Apply the ``mix`` option to the examples of a stage; returns ``main`` where nothing is mixed in.
-
-    ``pseudo`` and ``memorise`` make examples of pseudo-queries, and of passages to memorise; ``epochs`` are
-    those of the run (None: unknown).
-
-    Raises:
-        ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
-        DataError: The pseudo-queries cannot be used.
-    """
-    parts = []
-    if mix.pseudo is not None:
-        queries = read_queries(mix.pseudo)
-        without = next((query.id for query in queries if not query.evidence), None)
-        if without is not None:
-            raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
-        parts.append(MixturePart(pseudo(queries), mix.pseudo_share))
-    if mix.memorise is not None:
-        parts.append(MixturePart(memorise(mix.memorise), mix.memorise_share))
-    if not parts:
-        return main
-    epochs = mix.epochs or epochs
-    if epochs is None and any(part.share(0) != part.share(1) for part in parts):
-        raise ConfigError(
-            f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
-            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
-        )
-    return Mixture(main, parts, epochs or 1, mix.size, seed)
-
-
 def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     """Number of epochs of a trainer; None where nothing limits it.
 
@@ -261,10 +222,12 @@ class StageData(FitData):
     Attributes:
         priors: The priors beside which the generator is decoded; None: it is decoded alone.
         spans: The spans that it writes; None: it writes passages from their beginning.
+        rescore_input: How it reads passages for rescoring; None: it does not learn to rescore.
     """
 
     priors: OpenPriors | None = None
     spans: Spans | None = None
+    rescore_input: RescoreInput | None = None
 
     def __init__(
         self,
@@ -287,7 +250,6 @@ class StageData(FitData):
         self.spans = self.make_spans()
         self._prints["corpus.jsonl"] = self.corpus.fingerprint
         self.index: ConstraintIndex = build_index(self.spans or self.corpus, self.codec)
-        self.check(module.loss)
         self.train_examples, self.dev_examples = self.examples()
         self.collator = self.collate(module)
 
@@ -317,18 +279,10 @@ class StageData(FitData):
         """The spans that the generator writes; None: it writes whole passages."""
         return None
 
-    @property
-    def rescore_input(self) -> RescoreInput | None:
-        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
-        return None
-
     def beside_model(self) -> dict[str, Any]:
         """The length limits and the options of spans, which ``grls index`` reads."""
         files: dict[str, Any] = {LIMITS: self.limits.record()}
         return files if self.spans is None else {**files, SPANS: self.spans.record}
-
-    def check(self, loss: str) -> None:
-        """Refuse options that do not fit the loss."""
 
     @abstractmethod
     def examples(self) -> tuple[Examples, Examples]:
@@ -378,12 +332,13 @@ class MemoriseData(StageData):
         self.unit: Literal["text", "path"] = unit
         self.target: Literal["whole", "rest"] = target
 
-    def check(self, loss: str) -> None:  # noqa: D102
-        if loss == "allowed" and self.target == "rest":
+    def read(self, module: Any) -> None:  # noqa: D102
+        if module.loss == "allowed" and self.target == "rest":
             raise ConfigError(
                 "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
                 "Choose target `whole` or loss `full`."
             )
+        super().read(module)
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
         examples = MemoriseExamples(
@@ -457,17 +412,35 @@ class RetrieveData(StageData):
             self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
         dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
-        options = (self.done, self.shuffle)
-        main = self._retrieve_examples(*train, *options)
-        examples = mixed(
-            main,
-            self.mix,
-            self._pseudo_examples,
-            self._memorise_examples,
-            planned_epochs(self._trainer, self.mix.size or len(main), self.examples_a_batch),
-            self.seed,
-        )
-        return examples, self._retrieve_examples(*self._dev, *options)
+        return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
+
+    def _mixed(self, main: Examples) -> Examples:
+        """The examples with others mixed in, if any are.
+
+        Raises:
+            ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
+            DataError: The pseudo-queries cannot be used.
+        """
+        mix, parts = self.mix, []
+        if mix.pseudo is not None:
+            queries = read_queries(mix.pseudo)
+            without = next((query.id for query in queries if not query.evidence), None)
+            if without is not None:
+                raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
+            # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
+            options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
+            parts.append(MixturePart(self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
+        if mix.memorise is not None:
+            parts.append(MixturePart(self._memorise_examples(mix.memorise), mix.memorise_share))
+        if not parts:
+            return main
+        epochs = mix.epochs or planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
+        if epochs is None and any(part.share(0) != part.share(1) for part in parts):
+            raise ConfigError(
+                f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
+                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
+            )
+        return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
         """The files of the mix."""
@@ -478,25 +451,12 @@ class RetrieveData(StageData):
     def _memorise_examples(self, reading: PassageInput) -> Any:
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
 
-    def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
-        # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
-        done = self.done and self.mix.pseudo_done
-        return self._retrieve_examples(queries, {}, done, shuffle=False, seed=f"pseudo-{self.seed}")
-
-    def _retrieve_examples(
-        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool, seed: int | str | None = None
-    ) -> Any:
-        return self.kind(
-            queries,
-            qrels,
-            self.corpus,
-            self.codec,
-            multistep=self.multistep,
-            done=done,
-            shuffle=shuffle,
-            truncate=self.truncate_queries,
-            seed=self.seed if seed is None else seed,
-        )
+    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels, **changed: Any) -> Any:
+        options = {
+            "multistep": self.multistep, "done": self.done, "shuffle": self.shuffle,
+            "truncate": self.truncate_queries, "seed": self.seed, **changed,
+        }  # fmt: skip
+        return self.kind(queries, qrels, self.corpus, self.codec, **options)
 
     def dev_inputs(self) -> list[DevInput]:
         """The dev queries, or all of their hops, with the gold passages that are left."""
@@ -506,14 +466,9 @@ class RetrieveData(StageData):
         for query, tokens in zip(queries, texts, strict=True):
             gold = gold_passages(query, qrels)
             for hop in range(len(gold) if self.by_hop and self.multistep else 1):
-                evidence: tuple[int, ...] = ()
-                excerpts: list[TokenIds] = []
-                if hop:
-                    numbers = self.corpus.numbers(gold[:hop])
-                    evidence = tuple(number for number in numbers if number is not None)
-                    excerpts = (
-                        self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
-                    )
+                numbers = self.corpus.numbers(gold[:hop])
+                evidence = tuple(number for number in numbers if number is not None)
+                excerpts = self.codec.excerpts(query.text, self.corpus.passages(evidence))
                 source = self.codec.model_input(tokens, excerpts)
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
@@ -522,16 +477,12 @@ class RetrieveData(StageData):
         return self._dev
 
 
+@dataclass(frozen=True)
 class Chosen:
-    """A subset of examples.
+    """A subset of examples, by their numbers."""
 
-    Args:
-        numbers: The numbers of the subset.
-    """
-
-    def __init__(self, examples: Examples, numbers: Sequence[int]):
-        self.all = examples
-        self.numbers = list(numbers)
+    all: Examples
+    numbers: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.numbers)

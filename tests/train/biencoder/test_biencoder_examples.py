@@ -17,7 +17,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
-from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, miner_of
+from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, RetrieverMiner
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
 TWO_HOPS = next(q for q in queries() if q.id == "q-otter-kind")
@@ -40,7 +40,7 @@ def examples(
     corpus = Corpus.read(data)
     qrels: Qrels = {TWO_HOPS.id: dict.fromkeys(TWO_HOPS.evidence, 1)}
     chosen = PairOptions(**options)  # type: ignore[arg-type]
-    return BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder, chosen, ranks(rankings or []))
+    return BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder.query_text, chosen, ranks(rankings or []))
 
 
 def ranks(rankings: Sequence[Sequence[str]]) -> Miner:
@@ -96,7 +96,7 @@ def test_a_shuffled_order_is_the_same_for_all_hops_and_another_in_another_epoch(
 def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiEncoderModel) -> None:
     other = Query("q", "is it so ?", ("otter-calm",), metadata='{"proofs": [["heron-calm"]]}')
     made = BiEncoderExamples(
-        [other], {"q": {"otter-calm": 1}}, Corpus.read(data), encoder, PairOptions(done=False)
+        [other], {"q": {"otter-calm": 1}}, Corpus.read(data), encoder.query_text, PairOptions(done=False)
     )
     drawn = {made.draw(0, epoch).passages[0] for epoch in range(20)}
     assert drawn == {"the otter is calm .", "the heron is calm ."}
@@ -113,7 +113,7 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
         [Query("q", "what ?", ("gold",))],
         {"q": {"gold": 1}},
         corpus,
-        encoder,
+        encoder.query_text,
         PairOptions(hard_negatives=2, done=False),
         ranks([ranking]),
     )
@@ -138,11 +138,11 @@ def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderMo
 def test_refusals(data: Path, encoder: BiEncoderModel) -> None:
     corpus = Corpus.read(data)
     with pytest.raises(DataError, match="holds no query"):
-        BiEncoderExamples([], {}, corpus, encoder, PairOptions())
+        BiEncoderExamples([], {}, corpus, encoder.query_text, PairOptions())
     with pytest.raises(DataError, match="neither evidence nor a qrel above zero"):
-        BiEncoderExamples([Query("q", "?")], {"q": {"r0": 0}}, corpus, encoder, PairOptions())
+        BiEncoderExamples([Query("q", "?")], {"q": {"r0": 0}}, corpus, encoder.query_text, PairOptions())
     with pytest.raises(DataError, match="gold passage 'none' of query 'q' is not in"):
-        BiEncoderExamples([Query("q", "?", ("none",))], {}, corpus, encoder, PairOptions())
+        BiEncoderExamples([Query("q", "?", ("none",))], {}, corpus, encoder.query_text, PairOptions())
     with pytest.raises(ConfigError, match="hard_negatives must be at least 0"):
         PairOptions(hard_negatives=-1)
 
@@ -163,7 +163,7 @@ def test_negatives_of_the_second_hop_come_from_the_evidence_that_it_reads(
     query = TWO_HOPS._replace(evidence=("otter-calm", "r0"), metadata=json.dumps(known[free]))
     options = PairOptions(hard_negatives=2, shuffle=free == "shuffle")
     made = BiEncoderExamples(
-        [query], {query.id: {"otter-calm": 1, "r0": 1}}, corpus, encoder, options, asked_for
+        [query], {query.id: {"otter-calm": 1, "r0": 1}}, corpus, encoder.query_text, options, asked_for
     )
     seen = set()
     for epoch in range(12):
@@ -197,7 +197,8 @@ def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncode
     corpus = Corpus.read(data)
     some, qrels = read_split(data, "train", corpus)
     rankings = [[p.id for p in corpus]] * len(some)
-    made = BiEncoderExamples(some, qrels, corpus, encoder, PairOptions(hard_negatives=2), ranks(rankings))
+    options = PairOptions(hard_negatives=2)
+    made = BiEncoderExamples(some, qrels, corpus, encoder.query_text, options, ranks(rankings))
     pairs = [made.draw(n, 0) for n in range(len(made))]
     keys, gold = torch.tensor([p.keys for p in pairs]), torch.tensor([p.gold for p in pairs])
     mask = false_negatives(keys, gold)
@@ -247,18 +248,19 @@ def test_data_of_one_passage_a_query_train_neither_hops_nor_done(
     corpus = Corpus.read(data)
     single = {"a": {"r0": 1}, "b": {"r1": 1}}
     some = [Query("a", "one ?"), Query("b", "two ?")]
-    made = BiEncoderExamples(some, single, corpus, encoder, PairOptions())
+    made = BiEncoderExamples(some, single, corpus, encoder.query_text, PairOptions())
     assert (len(made), made.done) == (2, False)
     assert "every query has one gold passage, so neither hops nor DONE are trained" in caplog.text
-    asked = BiEncoderExamples(some, single, corpus, encoder, PairOptions(multistep=True))
+    asked = BiEncoderExamples(some, single, corpus, encoder.query_text, PairOptions(multistep=True))
     assert (len(asked), asked.done) == (4, True)
-    several = BiEncoderExamples(some, {**single, "b": {"r0": 1, "r1": 1}}, corpus, encoder, PairOptions())
+    two = {**single, "b": {"r0": 1, "r1": 1}}
+    several = BiEncoderExamples(some, two, corpus, encoder.query_text, PairOptions())
     assert (len(several), several.done) == (5, True)
 
 
 def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:
     corpus = Corpus.from_passages([Passage("a", "otters eat fish"), Passage("b", "herons live in reeds")])
-    mine = miner_of("bm25", corpus, 0, USUAL)
+    mine = RetrieverMiner("bm25", corpus, 0, USUAL)
     query = Query("q", "what do otters eat ?")
     alone, after = mine([query, query], [[], [Passage("e", "reeds reeds herons herons live")]], 2)
     assert alone[0] == "a"

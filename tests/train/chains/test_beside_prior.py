@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from failing import fails
 from llama_small import write_llama
 from small_data import passages
-from train_helpers import chain_options, logged
+from train_helpers import chain_options, logged, opened_chains
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -17,27 +16,15 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
 from grls.retrieve.spec import write_spec
-from grls.train.chains.data import ChainData
 from grls.train.chains.examples import ChainExample, WriteSpans
-from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import Mix
-
-
-def opened(root: Path, prior: LearnBeside | None, **options: Any) -> tuple[ChainData, RetrieveChains]:
-    data = ChainData(str(root / "data"), prior=prior, **options)
-    module = RetrieveChains(CausalLM(str(root / "llama")))
-    module.model.eval()
-    data._ready = True
-    data.read(module)
-    return data, module
+from grls.train.stages.examples import PassageInput
 
 
 def both(root: Path) -> LearnBeside:
@@ -46,7 +33,7 @@ def both(root: Path) -> LearnBeside:
 
 def test_the_loss_is_what_the_search_scores(root: Path) -> None:
     """Hop by hop, minus the score that the right passage has when it is searched for, DONE among them."""
-    (data, module), (plain, _) = opened(root, both(root)), opened(root, None)
+    (data, module), (plain, _) = opened_chains(root, both(root)), opened_chains(root, None)
     assert data.priors is not None
     options = SearchOptions(beams=20)
     generator = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
@@ -71,7 +58,7 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
 
 def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
     """Minus the log-probability of the spans that are right, each as much as it weighs."""
-    data, module = opened(root, both(root), spans=WriteSpans(words=3, drawn=400))
+    data, module = opened_chains(root, both(root), spans=WriteSpans(words=3, drawn=400))
     assert data.priors is not None
     assert data.spans is not None
     spans, rows = data.spans, data.index.rows
@@ -105,7 +92,7 @@ def test_a_passage_with_the_text_of_its_evidence_is_learned(
     qrels = {"q": {"otter-calm": 1, second: 1}}
     write_dataset(tmp_path / "data", copied, [twice], {"train": qrels, "dev": qrels, "test": qrels})
     (tmp_path / "llama").symlink_to(root / "llama")
-    data, module = opened(tmp_path, LearnBeside(["bm25"]), spans=spans)
+    data, module = opened_chains(tmp_path, LearnBeside(["bm25"]), spans=spans)
     chain: Any = data.train_examples.draw(0, 0)
     hop = chain.hops[1]._replace(evidence=(0,), gold=(data.corpus.numbers([second])[0],))
     hop = hop._replace(taken=hop.gold[0])
@@ -115,8 +102,8 @@ def test_a_passage_with_the_text_of_its_evidence_is_learned(
 
 def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
     mix = Mix(memorise=PassageInput(), memorise_share=0.5)
-    data, module = opened(root, both(root), mix=mix)
-    plain, _ = opened(root, None, mix=mix)
+    data, module = opened_chains(root, both(root), mix=mix)
+    plain, _ = opened_chains(root, None, mix=mix)
     told = [data.train_examples.draw(n, 0) for n in range(6, 12)]
     assert {hop.query for chain in told for hop in chain.hops} == {""}  # type: ignore[union-attr]
     with torch.no_grad():
@@ -130,13 +117,13 @@ def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
 def test_what_is_memorised_is_a_query_to_a_teacher_that_is_asked(root: Path) -> None:
     mix = Mix(memorise=PassageInput(reads="whole"), memorise_share=1.0)
     options = {"teacher": str(root / "dense"), "teacher_share": 0.5, "mix": mix}
-    data, _ = opened(root, None, teach_memories=True, **options)
+    data, _ = opened_chains(root, None, teach_memories=True, **options)
     chain: Any = data.train_examples.draw(3, 0)
     (hop,) = chain.hops
     passage = data.corpus[hop.taken]
     assert hop.query.split() == passage.text.split()
     assert len(data.collator.teaching([hop])[0][0].rows) > 1
-    untaught, _ = opened(root, None, **options)
+    untaught, _ = opened_chains(root, None, **options)
     (hop,) = untaught.train_examples.draw(3, 0).hops  # type: ignore[union-attr]
     assert len(untaught.collator.teaching([hop])[0][0].rows) == 1
 
@@ -160,32 +147,8 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
     assert "the generator learned beside priors" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--data.prior.retrievers=[]"], "prior needs retrievers"),
-        (
-            ["--data.prior.retrievers=[bm25]", "--data.prior.weights=[1,2]"],
-            "got 1 retrievers, 2 weights",
-        ),
-        (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
-        (["--data.prior.retrievers=[bm25]", "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
-        (["--data.prior.retrievers=[bm25]", "--data.prior.done_share=0"], "done_share must be below 0"),
-        (
-            ["--data.prior.retrievers=[bm25]", "--model.margin=1", "--mine.passages=2"],
-            "searches with the generator alone",
-        ),
-        (["--data.teach_memories=true"], "teach_memories needs a teacher"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(
-    root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in fails(capsys, *chain_options(root, tmp_path / "run", *given))
-
-
 def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
-    data, _ = opened(root, both(root))
+    data, _ = opened_chains(root, both(root))
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
     with pytest.raises(MismatchError, match="make both from the same corpus"):
         both(root).open(Corpus.read(tmp_path), "cpu")

@@ -3,28 +3,27 @@
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from failing import fails
-from train_helpers import chain_options, logged
+from train_helpers import chain_options, logged, opened_chains
 
 from benchmarks.steps import main as steps_benchmark
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
-from grls.models.load.language import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.chains.data import ChainData, RetrieverTeacher
+from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import Teaching
-from grls.train.chains.module import RetrieveChains
-from grls.train.core.examples import PassageInput
 from grls.train.stages.data import Mix
+from grls.train.stages.examples import PassageInput
+
+BM25 = ["--data.prior.retrievers=[bm25]"]
 
 
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
-    data = opened(root)
+    data, _ = opened_chains(root)
     teacher = RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
     hops = data.train_examples.draw(2, 0).hops[:2]  # type: ignore[attr-defined]
     opinions = teacher.opinions(hops)
@@ -38,12 +37,6 @@ def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
     numbers = data.corpus.numbers([hit.id for hit in hits])
     gap = math.log(opinions[0][numbers[0]]) - math.log(opinions[0][numbers[3]])  # type: ignore[index]
     assert gap == pytest.approx((hits[0].score - hits[3].score) / 0.5, rel=1e-4)
-
-
-def opened(root: Path, **options: Any) -> ChainData:
-    data = ChainData(str(root / "data"), **options)
-    data.read(RetrieveChains(CausalLM(str(root / "llama"))))
-    return data
 
 
 def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Path) -> None:
@@ -89,7 +82,7 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         '{"_id": "b", "text": "who is quick ?", "evidence": ["lynx-quick"]}\n'
     )
     mix = Mix(pseudo=str(pseudo), pseudo_share=0.25, memorise=PassageInput(), memorise_share=0.25)
-    data = opened(root, mix=mix)
+    data, _ = opened_chains(root, mix=mix)
     drawn = [data.train_examples.draw(n, 0) for n in range(len(data.train_examples))]
     assert len(drawn) == 12
     real, asked, told = drawn[:6], drawn[6:9], drawn[9:]
@@ -103,7 +96,7 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         assert hop.source == [*front, data.codec.evidence]
     seeds = {hop.seed for chain in drawn for hop in chain.hops}
     assert len(seeds) == sum(len(chain.hops) for chain in drawn)  # what is drawn, and mined, is a hop's own
-    other = opened(root, mix=mix, seed=1)
+    other, _ = opened_chains(root, mix=mix, seed=1)
     again = {hop.seed for n in range(12) for hop in other.train_examples.draw(n, 0).hops}  # type: ignore[attr-defined]
     assert not seeds & again
 
@@ -118,6 +111,17 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         (["--data.decay=0"], "decay must be above 0"),
         (["--model.loss=full"], "chains are trained with --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
+        (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
+        (["--data.teach_memories=true"], "teach_memories needs a teacher"),
+        (["--data.prior.retrievers=[]"], "prior needs retrievers"),
+        ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
+        (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
+        ([*BM25, "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
+        ([*BM25, "--data.prior.done_share=0"], "done_share must be below 0"),
+        ([*BM25, "--model.margin=1", "--mine.passages=2"], "searches with the generator alone"),
+        (["--data.rescore.retrievers=[]"], "rescore needs retrievers"),
+        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
+        (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
     ],
 )
 def test_options_that_cannot_work_are_refused(
@@ -127,7 +131,7 @@ def test_options_that_cannot_work_are_refused(
 
 
 def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
-    data = opened(root)
+    data, _ = opened_chains(root)
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
     with pytest.raises(MismatchError, match="another corpus"):
         RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
@@ -139,7 +143,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
 
 def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> None:
     """Scores of BM25 divided by a bi-encoder's temperature leave one passage."""
-    data = opened(root)
+    data, _ = opened_chains(root)
     assert data.teacher_temperature is None
     usual = {name: RetrieverTeacher(name, data.corpus) for name in (str(root / "dense"), "bm25")}
     assert [teacher.temperature for teacher in usual.values()] == [0.05, 2.0]

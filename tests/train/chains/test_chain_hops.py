@@ -6,30 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from train_helpers import opened_chains
 
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.models.load.language import CausalLM
 from grls.retrieve.base import ChainToContinue
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.finders import HopRequest, Writes
-from grls.train.chains.data import ChainData
-from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 from grls.train.stages.callbacks import ConstrainedRecall
 
 
-def opened(root: Path, **options: Any) -> ChainData:
-    data = ChainData(str(root / "data"), **options)
-    module = RetrieveChains(CausalLM(str(root / "llama")))
-    data._ready = True
-    data.read(module)
-    return data
-
-
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
-    whole, short = opened(root), opened(root, evidence_words=2)
+    (whole, _), (short, _) = opened_chains(root), opened_chains(root, evidence_words=2)
     number = next(
         n for n in range(len(whole.train_examples)) if len(whole.train_examples.draw(n, 0).hops) > 2
     )  # type: ignore[attr-defined]
@@ -43,7 +33,7 @@ def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
 
 
 def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:
-    data = opened(root, by_hop=True, dev_split="train")
+    data, _ = opened_chains(root, by_hop=True, dev_split="train")
     queries, qrels = data.dev_queries()
     inputs = data.dev_inputs()
     assert len(inputs) == sum(len(gold_passages(query, qrels)) for query in queries)
@@ -54,7 +44,7 @@ def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:
             assert inputs[place + hop].gold == frozenset(gold[hop:])
             assert data.corpus.ids(inputs[place + hop].evidence) == gold[:hop]
         place += len(gold)
-    assert len(opened(root, dev_split="train").dev_inputs()) == len(queries)
+    assert len(opened_chains(root, dev_split="train")[0].dev_inputs()) == len(queries)
 
 
 @pytest.mark.parametrize("prior", [None, LearnBeside(["bm25"], weights=[1.0])])
@@ -62,8 +52,8 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
     root: Path, prior: LearnBeside | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search reads the evidence, its priors too, and does not find it again; so the choice of the epoch."""
-    data = opened(root, by_hop=True, dev_split="train", prior=prior, evidence_words=2)
-    module, logs = RetrieveChains(CausalLM(str(root / "llama"))), {}
+    data, module = opened_chains(root, prior, by_hop=True, dev_split="train", evidence_words=2)
+    logs: dict[str, float] = {}
     monkeypatch.setattr(module, "log", lambda name, value, **_: logs.update({name: float(value)}))
     strategy = SimpleNamespace(reduce=lambda sums, reduce_op: sums)
     here = {"sanity_checking": False, "global_rank": 0, "world_size": 1}

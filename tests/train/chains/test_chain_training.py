@@ -206,7 +206,7 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
     batch = ChainCollator(0, index, Teaching(index, 4))([chain])
     with torch.no_grad():
         assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
-    both = PassageTarget.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
+    both = PassageTarget.of(index, np.array([0, 1, 3]), np.array([1.0, 1.0, 2.0]))
     found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
     assert found.weights[found.depths == 0].tolist() == [4.0]
     for decision in range(len(found.weights)):
@@ -250,7 +250,7 @@ def test_the_margin_is_between_right_and_wrong_passages(small: Small) -> None:
 
 def test_first_tokens_can_weigh_more(small: Small) -> None:
     _, _, _, index, _ = small
-    target = [PassageTarget.of(index, {0: 1.0})]
+    target = [PassageTarget.of(index, np.array([0]), np.array([1.0]))]
     plain = walk_paths(index, target, [Walked(0, 0, 1.0)])
     found = walk_paths(index, target, [Walked(0, 0, 1.0)], decay=0.5)
     assert len(plain.weights) > 1

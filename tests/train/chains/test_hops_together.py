@@ -50,7 +50,6 @@ def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: 
     generator = GenerativeRetriever.from_pretrained(root / "r", "cpu")
     assert generator.codec.limits.evidence == EVIDENCE_WORDS
     data = ChainData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
-    data._ready = True
     data.read(RetrieveChains(Pretrained(str(root / "trained" / "model"))))
     chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one.hops))  # type: ignore[attr-defined]
     taken = [hop.evidence for hop in chain.hops]

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from failing import fails
 from small_data import scratch
 from train_helpers import chain_options, logged
 
@@ -29,12 +28,11 @@ from grls.train.chains.collate import ChainCollator, as_tensors
 from grls.train.chains.examples import ChainExamples, MemoriseChains, SpanTargets, Teaching
 from grls.train.chains.mining import Proposals, Read, Rescore
 from grls.train.chains.module import RetrieveChains, rescore_loss
-from grls.train.stages.examples import MemoriseExamples
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
     given = Rescore(["bm25", str(root / "dense")], **options)
-    return Proposals.open(given, Corpus.read(root / "data"), codec, "cpu")
+    return Proposals(given, Corpus.read(root / "data"), codec, "cpu")
 
 
 def chains(root: Path, codec: Codec, **options: bool) -> ChainExamples:
@@ -104,7 +102,7 @@ def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, code
     several = [chains(root, codec).draw(n, 0) for n in range(4)]
     assert len({some.hop for some in proposing(root, codec, hops=2)(several)}) == 8
     corpus = Corpus.read(root / "data")
-    silent = MemoriseChains(MemoriseExamples(corpus, codec))  # nothing is asked
+    silent = MemoriseChains(corpus, codec)  # nothing is asked
     assert proposing(root, codec)([silent.draw(0, 0)]) == []
 
 
@@ -200,22 +198,7 @@ def test_frozen_layers_stay_as_they_are(root: Path, tmp_path: Path) -> None:
         assert all(kept) == same
 
 
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        (["--data.rescore.retrievers=[]"], "rescore needs retrievers"),
-        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
-        (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
-        (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
-    ],
-)
-def test_refusals(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], reason: str
-) -> None:
-    assert reason in fails(capsys, *chain_options(root, tmp_path / "run", *more))
-
-
 def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:
     other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
     with pytest.raises(MismatchError, match="make the retriever again with `grls index`"):
-        Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")
+        Proposals(Rescore([str(root / "dense")]), other, codec, "cpu")

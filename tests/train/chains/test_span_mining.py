@@ -43,7 +43,6 @@ def opened(root: Path, kind: str, name: str = "copied") -> tuple[ChainData, Retr
     module = RetrieveChains(generator, freeze_embeddings=False)
     module.model.eval()
     data = ChainData(str(root / name), spans=WriteSpans(WORDS, drawn=2), dev_split="train")
-    data._ready = True
     data.read(module)
     return data, module
 

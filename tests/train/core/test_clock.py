@@ -3,49 +3,40 @@
 from grls.train.core.clock import TrainingClock, TrainingStep
 
 
-class Time:
-    """A time that passes when a test says so."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_it_ends_where_another_step_and_a_measurement_do_not_fit() -> None:
-    time = Time()
-    clock = TrainingClock("chains", 20, now=time)
-    time.now += 4  # reading the data
+    now = [100.0]
+    clock = TrainingClock("chains", 20, now=lambda: now[0])
+    now[0] += 4  # reading the data
     clock.start(0, 10)
-    time.now += 2
+    now[0] += 2
     assert not clock.stepped(1)
     with clock.measuring():
-        time.now += 5
-    time.now += 2
+        now[0] += 5
+    now[0] += 2
     assert not clock.stepped(2)  # at 13 s: 2 s for a step and 5 s for a measurement fit exactly
-    time.now += 2
+    now[0] += 2
     assert clock.stepped(3)
     assert clock.time_is_up
     assert clock.seconds == 15
 
 
 def test_a_tenth_of_the_time_is_kept_for_the_first_measurement() -> None:
-    time = Time()
-    clock = TrainingClock("chains", 100, now=time)
+    now = [0.0]
+    clock = TrainingClock("chains", 100, now=lambda: now[0])
     clock.start(0, None)
-    time.now += 45
+    now[0] += 45
     assert not clock.stepped(1)  # 45 s for another step and 10 s for dev fit exactly
-    time.now += 1
+    now[0] += 1
     assert clock.stepped(2) is False  # a step takes 23 s on average
-    time.now += 30
+    now[0] += 30
     assert clock.stepped(3)
 
 
 def test_reports_name_the_stage_and_the_time_left() -> None:
-    time, steps = Time(), list[TrainingStep]()
-    clock = TrainingClock("memorise", None, steps.append, time)
+    now, steps = [0.0], list[TrainingStep]()
+    clock = TrainingClock("memorise", None, steps.append, lambda: now[0])
     clock.start(4, 10)  # a resumed run
-    time.now += 3
+    now[0] += 3
     clock.stepped(5)
     assert steps == [TrainingStep("memorise", 4, 10, None), TrainingStep("memorise", 5, 10, 15.0)]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from failing import fails
-from small_data import write_jsonl, write_small
+from small_data import scratch, write_jsonl, write_small
 from train_helpers import arguments, logged, train
 
 from grls.errors import ConfigError
-from grls.models.load.build import ScratchT5
 from grls.train.core.datamodule import LengthBucketedSampler
-from grls.train.core.examples import Example, PassageInput
+from grls.train.core.examples import Example
 from grls.train.stages.data import Mix, Mixture, MixturePart, RetrieveData, Shares, planned_epochs
+from grls.train.stages.examples import PassageInput
 
 
 class Numbered:
@@ -121,19 +121,9 @@ def data(tmp_path: Path) -> Path:
 
 def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData:
     """The data module as a trainer would have set it up."""
-
-    class Module:
-        loss = "full"
-        model, tokenizer = ScratchT5(
-            data=str(data), vocabulary=120, d_model=32, d_ff=64, d_kv=8, num_layers=1,
-            num_decoder_layers=1, num_heads=4,
-        ).load()  # fmt: skip
-
     made = RetrieveData(str(data), mix=mix, **options)
-    made.trainer = SimpleNamespace(  # type: ignore[assignment]
-        max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1
-    )
-    made.read(Module)
+    made.trainer = SimpleNamespace(max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1)
+    made.read(SimpleNamespace(loss="full", **scratch(data).load()._asdict()))
     return made
 
 

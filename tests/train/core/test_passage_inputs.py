@@ -16,13 +16,8 @@ from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.train.core.examples import (
-    Example,
-    PassageInput,
-    drawn_words,
-    word_weights,
-)
-from grls.train.stages.examples import MemoriseExamples
+from grls.train.core.examples import Example
+from grls.train.stages.examples import MemoriseExamples, PassageInput, drawn_words, word_weights
 
 CORPUS = Corpus.from_passages(passages())
 OTTER, LYNX = 0, 6  # the otter is calm, the lynx is calm

@@ -9,7 +9,7 @@ import pytest
 import torch
 from failing import fails
 from small_data import passages, queries, small_retriever
-from transformers import LlamaConfig, LlamaForCausalLM
+from train_helpers import write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
@@ -18,7 +18,6 @@ from grls.data.dataset import read_queries
 from grls.data.neighbours import Neighbours
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
-from grls.models.load.build import train_tokenizer
 from grls.models.load.language import load_language_model
 from grls.train.doc2query.generate import (
     FORM,
@@ -37,15 +36,8 @@ CORPUS = Corpus.from_passages(passages())
 @pytest.fixture(scope="module")
 def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that learned by heart what is asked about each animal's trait."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = train_tokenizer(data, 120, ["passage: query: \n"])
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config)
+    folder = write_untrained(tmp_path_factory.mktemp("model"), data, "passage: query: \n", 128)
+    model, tokenizer = load_language_model(str(folder), "cpu")
     form = QueryForm("some", 32, 12)
     prompt = QueryPrompt(tokenizer, True, form)
     single = [query for query in queries() if len(query.evidence) == 1]
@@ -65,7 +57,6 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimizer.step()
     assert loss < 0.01
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     (folder / FORM).write_text(json.dumps(form._asdict()))
     return folder
 

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from failing import fails
 from small_data import passages, queries, write_jsonl, write_small
-from train_helpers import logged, scratch_options, write_untrained
+from train_helpers import SHORT, logged, scratch_options, write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
@@ -41,9 +42,7 @@ def generator(kind: str, data: Path, causal: Path) -> list[str]:
 def options(data: Path, output: Path, *more: str) -> list[str]:
     return [
         "doc2query", *more[:1], f"--output={output}", "--model.learning_rate=3e-3",
-        f"--data.data={data}", "--data.batch_size=4",
-        "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more[1:],
+        f"--data.data={data}", *SHORT, *more[1:],
     ]  # fmt: skip
 
 
@@ -146,13 +145,8 @@ def test_queries_that_are_too_long_are_left_out(
     lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     lines[1]["text"] += " why" * 70
     write_jsonl(folder / "queries.jsonl", lines)
-
-    class Module:
-        loss = "full"
-        model, tokenizer = PretrainedLM(str(causal)).load()
-
     made = QueryData(str(folder))
-    made.read(Module)
+    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
     assert lines[1]["_id"] not in [query.id for query in made.train_examples.queries]  # type: ignore[attr-defined]
     assert "left out as too long: 1 of 12 queries of train, for more than 64 tokens" in caplog.text
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from failing import fails
 from small_data import queries, write_jsonl, write_small
-from train_helpers import logged, write_untrained
+from train_helpers import SHORT, logged, write_untrained
 
 from grls.answer.riches.targets import Targets
 from grls.cli import main
@@ -43,9 +44,7 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
     return [
         "riches", f"--config={config}", f"--output={output}", "--model.learning_rate=3e-3",
-        f"--data.data={data}", "--data.batch_size=4", "--data.answer=proved", "--quotes.max_new_tokens=60",
-        "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more,
+        f"--data.data={data}", "--data.answer=proved", "--quotes.max_new_tokens=60", *SHORT, *more,
     ]  # fmt: skip
 
 
@@ -103,13 +102,8 @@ def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> Non
 
 def drawn(data: Path, causal: Path, **how: Any) -> InterlacedData:
     """The data module as a trainer would have set it up."""
-
-    class Module:
-        loss = "full"
-        model, tokenizer = PretrainedLM(str(causal)).load()
-
     made = InterlacedData(str(data), **how)
-    made.read(Module)
+    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
     return made
 
 
