@@ -17,13 +17,12 @@ from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
 from failing import raises
 
 from grls.answer.dsp.calls import Gathered, note, recorded_calls
-from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields
+from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, adapter_named
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
     MultiHop,
     RetrieveThenRead,
     Vanilla,
-    adapter_named,
     answer_all,
     demonstrated,
     dspy_examples,
@@ -87,7 +86,7 @@ def test_nonsense_is_asked_again_at_a_temperature() -> None:
 def test_every_answered_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> None:
     replies: Iterator[Any] = iter(["a is b", "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"])
     lm, script = scripted(lambda text, config: next(replies))
-    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}), hops=2)
+    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}))
     program.load_state(program.dump_state())  # as with demonstrations of a file
     with settings(lm, patient(4)), recorded_calls() as trace:
         assert program(question="who").answer == "Ada"
@@ -241,7 +240,7 @@ def test_an_error_is_that_of_its_own_asker() -> None:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, batch_size=4)
+    gathered = Gathered(compute, 4, lambda number: None)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(gathered, 0)
         assert begun.wait(10)
