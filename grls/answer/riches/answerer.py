@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.riches.keys import SHARED, Keys, build_keys, keys_in, letters
+from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import KeyOptions, PromptOptions
 from grls.answer.riches.prompts import ANSWER, Prompt, common, open_ended, split_answer
 from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
@@ -345,11 +345,7 @@ def run_riches(
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
-    key_options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-    corpus_keys = (
-        build_keys(corpus, tokenizer, *key_options) if keys.folder is None
-        else keys_in(keys.folder, corpus, tokenizer, *key_options)
-    )  # fmt: skip
+    corpus_keys = build_keys(corpus, tokenizer, keys, prompt.markers)
     program = Riches(loaded, tokenizer, corpus, corpus_keys, Prompt(**asdict(prompt)), search)
     names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
     options = {

@@ -20,7 +20,7 @@ from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
-from grls.answer.riches.keys import build_keys, keys_in
+from grls.answer.riches.keys import build_keys
 from grls.answer.riches.prompts import Prompt
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
@@ -99,11 +99,7 @@ class Answering:
                 self._riches[version] = other
                 return
         model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
-        options: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-        if keys.folder is None:
-            quotable = build_keys(corpus, tokenizer, *options)
-        else:
-            quotable = keys_in(keys.folder, corpus, tokenizer, *options)
+        quotable = build_keys(corpus, tokenizer, keys, prompt.markers)
         prompts = Prompt(**asdict(prompt))
         self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompts, self.options.search)
 
