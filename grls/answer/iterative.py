@@ -110,11 +110,9 @@ class IterativeReader:
         states = [_State(query, f"question: {query.text}") for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]
         nothing = _State(Query("", ""), "question: ")
-        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True), decided)
         for index, why in failed.items():
             states[index].answer, states[index].ended, states[index].failed = "", False, why
-        if decided is not None and failed:
-            decided(len(failed))
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
             for state, continuation in zip(active, written, strict=True):

@@ -321,6 +321,7 @@ def too_long(
     room: int | None,
     new_tokens: int,
     least: Callable[[], Sequence[int]],
+    decided: Callable[[int], object] | None = None,
 ) -> dict[int, str]:
     """The prompts that a model has no room for; an error is logged for each, and the others are written.
 
@@ -330,6 +331,7 @@ def too_long(
         room: Most tokens of a prompt; None for no limit.
         new_tokens: Most tokens of the output.
         least: Makes the prompt without a question; called only if a prompt is too long.
+        decided: Called with the number of such prompts, if there are any.
 
     Returns:
         Index of each such prompt -> why nothing is written.
@@ -352,6 +354,8 @@ def too_long(
         )
     for name, why in dict.fromkeys((names[index], why) for index, why in reasons.items()):
         log.error("nothing is written for %s: %s.", name, why)
+    if decided is not None and reasons:
+        decided(len(reasons))
     return reasons
 
 

@@ -290,38 +290,30 @@ class RecordedStep(NamedTuple):
 
 
 class RecordingModel:
-    """A model in :class:`grls.decode.beam.Decoder` whose logits are recorded.
+    """A model and its one session in :class:`grls.decode.beam.Decoder`, whose logits are recorded.
 
     It also records the normalizer over the vocabulary, which a search with ``renormalized`` scores does not
-    need.
+    need. See :class:`grls.models.base.GeneratorModel` and :class:`grls.models.base.Session`.
     """
 
     def __init__(self, model: GeneratorModel):
         self._model = model
         self.steps: list[RecordedStep] = []
-        """The steps of all sessions, in order."""
 
-    def open(self, inputs: Sequence[Sequence[int]]) -> Session:
-        """Begin to decode; see :class:`grls.models.base.GeneratorModel`."""
-        return _Recorded(self._model.open(inputs), self.steps)
+    def open(self, inputs: Sequence[Sequence[int]]) -> Session:  # noqa: D102
+        self._session = self._model.open(inputs)
+        return self
 
-
-class _Recorded:
-    """A session that is recorded; see :class:`grls.models.base.Session`."""
-
-    def __init__(self, session: Session, steps: list[RecordedStep]):
-        self._session, self._steps = session, steps
-
-    def first(self) -> None:
+    def first(self) -> None:  # noqa: D102
         self._session.first()
 
-    def step(self, parents: Ints, tokens: Ints) -> None:
+    def step(self, parents: Ints, tokens: Ints) -> None:  # noqa: D102
         self._session.step(parents, tokens)
 
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:  # noqa: D102
         logits = self._session.logits(rows, tokens)
-        self._steps.append(RecordedStep(rows, logits, self._session.log_normalizer()))
+        self.steps.append(RecordedStep(rows, logits, self._session.log_normalizer()))
         return logits
 
-    def log_normalizer(self) -> Floats:
-        return self._steps[-1].normalizers
+    def log_normalizer(self) -> Floats:  # noqa: D102
+        return self.steps[-1].normalizers

@@ -29,7 +29,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -224,13 +224,14 @@ class TextScorer:
         return scores
 
 
-class Chooser(Protocol):
-    """A rule that orders the candidates of strides."""
+class Chooser:
+    """A rule that orders the candidates of strides; this one keeps the retriever's order.
 
-    @property
-    def candidates(self) -> int:
-        """Number of candidates to choose from; 0: as many as the model reads."""
-        ...
+    Attributes:
+        candidates: Number of candidates to choose from; 0: as many as the model reads.
+    """
+
+    candidates: int = 0
 
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
@@ -239,24 +240,11 @@ class Chooser(Protocol):
 
         ``candidates`` are numbers of passages, in the retriever's order.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class AsRetrieved:
-    """The retriever's order."""
-
-    candidates: int = 0
-
-    def order(
-        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
-        """The candidates as they are."""
         return [list(numbers) for numbers in candidates]
 
 
 @dataclass(frozen=True)
-class ZeroShot:
+class ZeroShot(Chooser):
     """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
 
     The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
@@ -293,7 +281,7 @@ class ZeroShot:
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Chooser):
     """The document under which the stride itself is most likely: the upper bound of reranking.
 
     It looks at the tokens to predict, so it is a bound and no method.
@@ -353,28 +341,6 @@ _BLOCK_TOKENS = 1024
 """Tokens of the text in a block: its strides are retrieved for and scored together."""
 _RETRIEVED = 256
 """Queries of one call of the retriever."""
-
-
-class Documents:
-    """Passages as a language model reads them: title, text and an end of line, cut to ``limit`` tokens."""
-
-    def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
-        self._tokenizer = tokenizer
-        self._corpus = corpus
-        self._limit = limit
-        self._known: dict[int, list[int]] = {}
-        self._end = _tokens(tokenizer, "\n")
-
-    def tokens(self, number: int) -> list[int]:
-        """Token ids of a passage by its number."""
-        if number not in self._known:
-            if self._corpus is None:
-                raise ValueError("there is no corpus")
-            passage = self._corpus[number]
-            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-            room = self._limit - len(self._end)
-            self._known[number] = _tokens(self._tokenizer, text)[: max(0, room)] + self._end[: self._limit]
-        return self._known[number]
 
 
 def refuse_long_window(model: Any, window: int, name: str) -> None:
@@ -485,10 +451,11 @@ class InContextRalm:
         self.options = options
         self.retriever = retriever
         self.corpus = corpus
-        self.chooser = chooser or AsRetrieved()
+        self.chooser = chooser or Chooser()
         self.allow = allow
-        self.documents = Documents(tokenizer, corpus, options.document_tokens)
-        self.scorer = TextScorer(model, self.documents.tokens, options, begin)
+        self.scorer = TextScorer(model, self.document, options, begin)
+        self._documents: dict[int, list[int]] = {}
+        self._end = self.tokens("\n")
 
     def tokens(self, text: str) -> list[int]:
         """A text as token ids; a text that spells a special token stays text.
@@ -496,6 +463,16 @@ class InContextRalm:
         The tokens that the tokenizer puts before a text are left out: they stand before every input.
         """
         return _tokens(self.tokenizer, text)
+
+    def document(self, number: int) -> list[int]:
+        """Token ids of a passage as the model reads it: title, text and an end of line, cut to the limit."""
+        if number not in self._documents:
+            assert self.corpus is not None
+            passage, limit = self.corpus[number], self.options.document_tokens
+            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+            room = max(0, limit - len(self._end))
+            self._documents[number] = self.tokens(text)[:room] + self._end[:limit]
+        return self._documents[number]
 
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
         """Score the strides of a text, block by block, so that a run can be kept as it goes.

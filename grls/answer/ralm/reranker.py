@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from grls.answer.ralm.reader import Candidates, Stride, by_score
+from grls.answer.ralm.reader import Candidates, Chooser, Stride, by_score
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
@@ -183,8 +183,8 @@ class Reranker:
         return scores[numbers]
 
 
-class Trained:
-    """The order of a trained reranker; a :class:`grls.answer.ralm.reader.Chooser`.
+class Trained(Chooser):
+    """The order of a trained reranker.
 
     The text comes in tokens of ``tokenizer``, the language model's.
     """

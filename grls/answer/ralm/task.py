@@ -106,7 +106,7 @@ def task_of(
                     f"the judge {name!r} has another tokenizer than the model; take one of its family."
                 )
             refuse_long_window(other, window.window, f"the judge {name!r}")
-            scorer = TextScorer(other, reader.documents.tokens, window, scorer.begin)  # over the same windows
+            scorer = TextScorer(other, reader.document, window, scorer.begin)  # over the same windows
         reader.chooser, judge = ZeroShot(scorer, rerank.judge_tokens, rerank.candidates), scorer.model
     elif rerank.by == "trained" and corpus is not None:
         reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)

@@ -208,9 +208,8 @@ class Riches:
         inputs = self._inputs([query.text for query in queries])
         names = [f"the query {query.id!r}" for query in queries]
         new = self.options.max_new_tokens
-        failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
-        if decided is not None and failed:
-            decided(len(failed))
+        room = room_of(self.model, new)
+        failed = too_long(names, inputs, room, new, lambda: self._inputs([""])[0], decided)
         written = {index: Written((), (), "", 0.0, False, why) for index, why in failed.items()}
         answerable = [index for index in range(len(inputs)) if index not in failed]
         rows = [inputs[index] for index in answerable]
