@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.codec import DONE, DONE_ID
 from grls.data.filters import Filter
 from grls.data.types import Query
 from grls.decode.beam import BeamStep, Decoder
@@ -24,7 +23,7 @@ from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, bounded
 from grls.explain.asks import candidates_listed
-from grls.explain.explain import passage_numbers
+from grls.explain.explain import passage_numbers, passage_or_done
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -265,9 +264,7 @@ class _Listing:
 
     def result(self, number: int, score: float) -> TracedResult:
         """A passage that was found."""
-        if number == self._generator.done:
-            return TracedResult(DONE_ID, "", DONE, score)
-        passage = self._generator.corpus[number]
+        passage = passage_or_done(self._generator, number)
         return TracedResult(passage.id, passage.title, passage.text, score)
 
     def remaining(self, states: Ints) -> Ints:
