@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,13 +112,6 @@ class LocalEngine:
             ),
             logprobs=scores or None,
         )
-
-    def stream(self, request: Any) -> Iterator[Any]:
-        """The answer as events, all at once."""
-        yield from dspy.lm15.response_to_events(self.complete(request))
-
-    def close(self) -> None:
-        """Do nothing: the engine holds no resource."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         return self
