@@ -66,6 +66,7 @@ class _State:
         return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
 
 
+@dataclass(eq=False)
 class IterativeReader:
     """Answers with follow-up questions.
 
@@ -78,22 +79,15 @@ class IterativeReader:
         ConfigError: A count is below 1.
     """
 
-    def __init__(
-        self,
-        writer: TextWriter,
-        retriever: Retriever,
-        corpus: Corpus,
-        k: int = 1,
-        hops: int = 4,
-        chat: bool = False,
-    ):
-        check_counts(k=k, hops=hops)
-        self.writer = writer
-        self.retriever = retriever
-        self.corpus = corpus
-        self.k = k
-        self.hops = hops
-        self.chat = chat
+    writer: TextWriter
+    retriever: Retriever
+    corpus: Corpus
+    k: int = 1
+    hops: int = 4
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(k=self.k, hops=self.hops)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None

@@ -433,10 +433,7 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
         return False
     if searches.score(done).score <= searches.score(gold).score:
         return False
-    hidden = (*searches.exclude, done)
-    without_done = Searches(
-        searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
-    )
+    without_done = replace(searches, exclude=(*searches.exclude, done))
     return gold in results | {hit.passage for hit in without_done.trace.found}
 
 
@@ -452,6 +449,7 @@ class Score(NamedTuple):
     complete: float
 
 
+@dataclass
 class Searches:
     """Searches and exact scores of one model input, each computed once; passages are numbers.
 
@@ -470,21 +468,14 @@ class Searches:
         prior: The prior that looks ahead for the generator.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        model_input: Sequence[int],
-        k: int,
-        exclude: Sequence[int],
-        bias: Mapping[int, float] | None = None,
-        prior: Prior | None = None,
-    ):
-        self.decoder = decoder
-        self.model_input = list(model_input)
-        self.k = k
-        self.exclude = tuple(exclude)
-        self.bias = dict(bias or {})
-        self.prior = prior
+    decoder: Decoder
+    model_input: Sequence[int]
+    k: int
+    exclude: Sequence[int]
+    bias: Mapping[int, float]
+    prior: Prior | None
+
+    def __post_init__(self) -> None:
         self._traces: dict[int, SearchTrace] = {}
         self._scores: dict[int, PassageScore] = {}
         self._every: dict[int, float] | None = None

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -415,6 +415,7 @@ def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
     )
 
 
+@dataclass(eq=False, repr=False)
 class InContextRalm:
     """A frozen language model that reads with documents.
 
@@ -429,31 +430,24 @@ class InContextRalm:
             longer than the model's positions, or the model is not causal.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        options: WindowOptions,
-        retriever: Retriever | None = None,
-        corpus: Corpus | None = None,
-        chooser: Chooser | None = None,
-        allow: Allow = None,
-    ):
-        if (options.documents > 0) != (retriever is not None and corpus is not None):
+    model: Any
+    tokenizer: Any
+    options: WindowOptions
+    retriever: Retriever | None = None
+    corpus: Corpus | None = None
+    chooser: Chooser = field(default_factory=Chooser)
+    allow: Allow = None
+
+    def __post_init__(self) -> None:
+        options = self.options
+        if (options.documents > 0) != (self.retriever is not None and self.corpus is not None):
             raise ConfigError(
                 "documents need a retriever with its corpus, and a retriever needs documents >= 1."
             )
-        begin = wrapping(tokenizer)[0] if options.bos else []
+        begin = wrapping(self.tokenizer)[0] if options.bos else []
         options.refuse_small(len(begin))
-        refuse_long_window(model, options.window, "the model")
-        self.model = model
-        self.tokenizer = tokenizer
-        self.options = options
-        self.retriever = retriever
-        self.corpus = corpus
-        self.chooser = chooser or Chooser()
-        self.allow = allow
-        self.scorer = TextScorer(model, self.document, options, begin)
+        refuse_long_window(self.model, options.window, "the model")
+        self.scorer = TextScorer(self.model, self.document, options, begin)
         self._documents: dict[int, list[int]] = {}
         self._end = self.tokens("\n")
 

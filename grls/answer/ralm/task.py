@@ -88,7 +88,7 @@ def task_of(
     window = window if opened is not None else replace(window, documents=0)
     corpus = None if opened is None else opened.corpus
     hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
-    reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, None, hidden)
+    reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, allow=hidden)
     if rerank.by != "none" and rerank.candidates < window.documents:
         raise ConfigError(
             f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "

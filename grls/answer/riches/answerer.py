@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
-from grls.decode.interleave.options import InterleaveOptions
+from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
 from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
@@ -151,6 +151,7 @@ def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLIS
     return order
 
 
+@dataclass(eq=False, repr=False)
 class Riches:
     """Answers questions with interlaced retrieval.
 
@@ -162,31 +163,25 @@ class Riches:
         MismatchError: The keys were made with another tokenizer, for another corpus, or for other markers.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        corpus: Corpus,
-        keys: Keys,
-        prompt: Prompt | None = None,
-        options: InterleaveOptions | None = None,
-    ):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.corpus = corpus
-        self.keys = keys
-        self._analyzer = Analyzer.guessed(corpus) if keys.origin.kind in SHARED else Analyzer("en")
-        self.prompt = prompt or Prompt()
-        self.options = options or InterleaveOptions()
+    model: Any
+    tokenizer: Any
+    corpus: Corpus
+    keys: Keys
+    prompt: Prompt = field(default_factory=Prompt)
+    options: InterleaveOptions = USUAL_INTERLEAVE
+
+    def __post_init__(self) -> None:
+        origin = self.keys.origin
+        self._analyzer = Analyzer.guessed(self.corpus) if origin.kind in SHARED else Analyzer("en")
         belongs = (
-            ("tokenizer", keys.origin.tokenizer, tokenizer_fingerprint(tokenizer)),
-            ("corpus", keys.origin.corpus, corpus.fingerprint),
-            ("markers", keys.origin.markers, tuple(self.prompt.markers)),
+            ("tokenizer", origin.tokenizer, tokenizer_fingerprint(self.tokenizer)),
+            ("corpus", origin.corpus, self.corpus.fingerprint),
+            ("markers", origin.markers, tuple(self.prompt.markers)),
         )
         for name, actual, expected in belongs:
             if actual != expected:
                 raise MismatchError(f"the keys were made with another {name}; make them again (build_keys).")
-        self.markers = TextMarkers(tokenizer, *self.prompt.markers)
+        self.markers = TextMarkers(self.tokenizer, *self.prompt.markers)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None

@@ -58,8 +58,8 @@ def reader(
     with_documents = window.documents > 0
     made = InContextRalm(
         BEGUN_MODEL if begun else MODEL, BEGUN if begun else TOKENIZER, window,
-        Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None, None,
-        allow,
+        Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None,
+        allow=allow,
     )  # fmt: skip
     if rerank is not None:
         made.chooser = rerank(made.scorer)

@@ -47,7 +47,7 @@ def answers(tokenizer: Any, **options: Any) -> tuple[Riches, list[Any]]:
     )  # fmt: skip
     keys = build_keys(CORPUS, tokenizer, KeyOptions("paragraph", True))
     given = InterleaveOptions(beams=3, batch_size=8, **options)
-    some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, None, given)
+    some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, options=given)
     some.markers = Always(some.markers)  # a random model does not write markers
     queries = [Query(f"q{n}", f"which {n}", ()) for n in range(8)]
     return some, some.answer(queries)

@@ -47,7 +47,7 @@ def program(folder: Path, **options: Any) -> Riches:
     corpus = Corpus.read(folder / "data")
     keys = build_keys(corpus, tokenizer, KeyOptions(anywhere=options.pop("anywhere", False)))
     given = InterleaveOptions(**({"beams": 4, "max_new_tokens": 60} | options))
-    return Riches(model, tokenizer, corpus, keys, None, given)
+    return Riches(model, tokenizer, corpus, keys, options=given)
 
 
 @pytest.mark.parametrize(("beam", "anywhere"), [("adaptive", False), ("full", True), ("greedy", False)])
@@ -125,7 +125,7 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
 
     def written(**options: Any) -> Any:
         given = InterleaveOptions(beams=4, max_new_tokens=60, whole=False, max_key_tokens=1, **options)
-        return Riches(model, tokenizer, corpus, keys, None, given).answer(QUERIES[1:])[0]
+        return Riches(model, tokenizer, corpus, keys, options=given).answer(QUERIES[1:])[0]
 
     first, every = written(max_keys=1), written()
     assert first.quotes[0].text == every.quotes[0].text == "It"
