@@ -9,7 +9,7 @@ Legend: A candidates of a step, R beams that they continue, K beam width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -201,34 +201,33 @@ def trace_beam(
         )
 
 
+@dataclass
 class _Listing:
     """Lists the candidates of recorded steps, with texts and ids."""
 
-    def __init__(
-        self,
-        generator: GenerativeRetriever,
-        decoder: Decoder,
-        exclude: Sequence[Sequence[int]],
-        subset: Subset | None,
-        prior: Prior | None,
-        most: int,
-    ):
-        self._generator, self._decoder, self._most = generator, decoder, most
-        self._scope = Scope(decoder.index, 1, exclude, [subset])
+    generator: GenerativeRetriever
+    decoder: Decoder
+    exclude: Sequence[Sequence[int]]
+    subset: Subset | None
+    prior: Prior | None
+    most: int
+
+    def __post_init__(self) -> None:
+        self._scope = Scope(self.decoder.index, 1, self.exclude, [self.subset])
         self._masses: Masses | None = None
-        if prior is not None:
-            self._masses = prior.open(decoder.index, self._scope, 1)
+        if self.prior is not None:
+            self._masses = self.prior.open(self.decoder.index, self._scope, 1)
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
         """The steps of the search, with the scores of the model."""
         listed: list[TracedStep] = []
-        codec, end = self._generator.codec, self._decoder.index.rows.end
+        codec, end = self.generator.codec, self.decoder.index.rows.end
         parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before
         for step, scores in zip(steps, recorded, strict=False):
             best = np.argsort(-step.scores, kind="stable")
             within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
-            first = np.concatenate((best[within], best[~within]))[: self._most]
+            first = np.concatenate((best[within], best[~within]))[: self.most]
             order = best[np.isin(best, first)]  # the listed candidates, best first
             offsets = np.searchsorted(step.parents, np.arange(len(parents) + 1))
             logits, none = scores.logits.astype(np.float64), np.zeros(len(step.states), np.int64)
@@ -239,7 +238,7 @@ class _Listing:
             for n, remaining in zip(order.tolist(), self.remaining(step.states[order]).tolist(), strict=True):
                 found: tuple[str, ...] = ()
                 if n in step.chosen.finished:
-                    (numbers,) = self._scope.passages(none[:1], step.states[[n]], self._decoder.beams)
+                    (numbers,) = self._scope.passages(none[:1], step.states[[n]], self.decoder.beams)
                     found = tuple(self.result(number, 0.0).id for number in numbers)
                 tokens.append(
                     TracedToken(
@@ -264,12 +263,12 @@ class _Listing:
 
     def result(self, number: int, score: float) -> TracedResult:
         """A passage that was found."""
-        passage = passage_or_done(self._generator, number)
+        passage = passage_or_done(self.generator, number)
         return TracedResult(passage.id, passage.title, passage.text, score)
 
     def remaining(self, states: Ints) -> Ints:
         """Number of different passages under each state that may be found."""
-        return self._scope.remaining(np.zeros(len(states), np.int64), *self._decoder.index.span(states))
+        return self._scope.remaining(np.zeros(len(states), np.int64), *self.decoder.index.span(states))
 
 
 class RecordedStep(NamedTuple):

@@ -595,11 +595,9 @@ OVERLAP_PRECISION = 0.8
 def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
     """Whether an example is answered correctly; DSPy's optimizers also pass a trace.
 
-    An example with gold passages only is answered correctly if all of them are retrieved. Else ``keep``
-    decides. ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
-    ``passage``: and a passage that was read has an accepted answer (``answer_match`` and ``passage_match`` of
-    arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of at least 0.75 with an accepted
-    one, and a passage that was read has at least 0.8 of the words of an accepted one (its conversations).
+    ``keep`` is that of :class:`~grls.answer.dsp.options.DemonstrationOptions`. An accepted answer is an exact
+    match, as ``grls evaluate`` counts it; ``passage`` is ``answer_match`` and ``passage_match`` of arXiv
+    2212.14024.
     """
     if not example.answers:
         return set(example.evidence) <= {passage.id for passage in prediction.found}

@@ -10,7 +10,8 @@ from failing import raises
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
+from dsp_helpers import CORPUS, by_beginning, patient, retrieval, scripted
+from reader_helpers import ScriptedRetriever
 
 from grls.answer.dsp.calls import recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos

@@ -13,8 +13,9 @@ from fixture_types import Caplog
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
+from dsp_helpers import CORPUS, patient, retrieval, scripted
 from failing import raises
+from reader_helpers import ScriptedRetriever
 
 from grls.answer.dsp.calls import Gathered, note, recorded_calls
 from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, adapter_named

@@ -228,7 +228,6 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> N
     places = [some.first for some in strides(len(text), made.options)][1::2]
     assert len(blocks) == len(places)
     for example, first in zip(blocks, places, strict=True):
-        assert example is not None
         assert example.prefix == TOKENIZER.decode(text[max(0, first - 10) : first])
         for name, score in zip(example.passages, example.scores, strict=True):
             number = CORPUS.numbers([name])[0]
@@ -237,7 +236,7 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> N
             start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
     later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
-    assert [row and row.prefix for row in later] == [row and row.prefix for row in blocks[3:]]
+    assert later == blocks[3:]
 
 
 def test_writing_retrieves_anew_every_stride() -> None:
