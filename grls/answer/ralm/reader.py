@@ -352,10 +352,6 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
         )
 
 
-def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return foreign_ids(tokenizer, [text])[0]
-
-
 def _exp(value: float) -> float:
     return float(np.exp(value)) if value < 700 else math.inf
 
@@ -456,7 +452,7 @@ class InContextRalm:
 
         The tokens that the tokenizer puts before a text are left out: they stand before every input.
         """
-        return _tokens(self.tokenizer, text)
+        return foreign_ids(self.tokenizer, [text])[0]
 
     def document(self, number: int) -> list[int]:
         """Token ids of a passage as the model reads it: title, text and an end of line, cut to the limit."""

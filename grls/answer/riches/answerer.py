@@ -20,9 +20,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import KeyOptions, PromptOptions
-from grls.answer.riches.prompts import ANSWER, Prompt, common, open_ended, split_answer
+from grls.answer.riches.prompts import Prompt, common, open_ended, split_answer
 from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus

@@ -320,10 +320,9 @@ def key_texts(
     corpus: Corpus, kind: KeyKind, propositions: str | Path | None = None
 ) -> Iterator[tuple[str, int]]:
     """The text of each key with the number of its passage; a text may come again, of other passages."""
-    return _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
-
-
-def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
+    if propositions is not None:
+        yield from _propositions(corpus, Path(propositions))
+        return
     if kind == "header":
         for number, (passage, section) in enumerate(zip(corpus, _sections(corpus), strict=True)):
             text = ": ".join(part for part in (passage.title.strip(), section.strip()) if part)

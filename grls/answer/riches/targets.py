@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import Keys
-from grls.answer.riches.prompts import ANSWER
 from grls.data.codec import foreign_ids
 from grls.data.corpus import Corpus
 from grls.data.types import Query
