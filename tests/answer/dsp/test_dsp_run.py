@@ -231,26 +231,29 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])
 
 
-def test_an_error_is_that_of_its_own_asker() -> None:
+def test_an_error_is_that_of_its_own_asker_and_a_batch_of_one_kind() -> None:
     begun, go = threading.Event(), threading.Event()
+    batches: list[Sequence[int]] = []
 
     def compute(asked: Sequence[int]) -> list[int]:
         begun.set()
+        batches.append(asked)
         assert go.wait(10)
         if 1 in asked:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, 4, lambda number: None)
+    gathered = Gathered(compute, 4, lambda number: number % 2)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(gathered, 0)
         assert begun.wait(10)
-        rest = [pool.submit(gathered, n) for n in (1, 2)]
-        while len(gathered._waiting) < 2:
+        rest = [pool.submit(gathered, n) for n in (1, 2, 3)]
+        while len(gathered._waiting) < 3:
             sleep(0.001)
         go.set()
-        assert (first.result(), rest[1].result()) == (0, 2)
+        assert [first.result(), *(other.result() for other in rest[1:])] == [0, 2, 3]
         raises(ValueError, "no", rest[0].result)
+    assert sorted(map(sorted, batches)) == [[0], [1], [1, 3], [2], [3]]
 
 
 def test_a_retriever_as_a_module() -> None:
