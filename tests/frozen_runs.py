@@ -36,6 +36,7 @@ from data_prep.ruletaker import prepare
 from data_prep.theory import TheoryOptions
 from grls.answer.iterative import IterativeReader
 from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyOptions
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
@@ -294,7 +295,7 @@ def constraint(place: Place) -> Any:
             found[f"{name}-{backend}"] = {**saved(folder), "states": walked}
             found.setdefault("first", [row for row in every if len(row[0]) <= 2])
     _, tokenizer = load_language_model(str(place.quoting / "model"), "cpu")
-    keys = build_keys(Corpus.read(place.quoting / "data"), tokenizer, "sentence", anywhere=True)
+    keys = build_keys(Corpus.read(place.quoting / "data"), tokenizer, KeyOptions("sentence", True))
     return {**found, "keys": list(keys.texts)}
 
 

@@ -124,9 +124,7 @@ class DirectReader:
                 without,
                 counted(len(read), "query"),
             )
-        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []))
-        if decided is not None and failed:
-            decided(len(failed))
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []), decided)
         fit = [prompt for index, prompt in enumerate(prompts) if index not in failed]
         written = iter(self.writer.write(fit, decided))
         answers = []
@@ -156,7 +154,8 @@ def unfit(
     prompts: Sequence[Sequence[int]],
     writer: TextWriter,
     least: Callable[[], Sequence[int]],
+    decided: Callable[[int], object] | None,
 ) -> dict[int, str]:
     """Index of each query whose prompt is too long -> the reason (:func:`grls.answer.writer.too_long`)."""
     names = [f"the query {query.id!r}" for query in queries]
-    return too_long(names, prompts, writer.room, writer.max_new_tokens, least)
+    return too_long(names, prompts, writer.room, writer.max_new_tokens, least, decided)

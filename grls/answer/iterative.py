@@ -66,6 +66,7 @@ class _State:
         return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
 
 
+@dataclass(eq=False)
 class IterativeReader:
     """Answers with follow-up questions.
 
@@ -78,22 +79,15 @@ class IterativeReader:
         ConfigError: A count is below 1.
     """
 
-    def __init__(
-        self,
-        writer: TextWriter,
-        retriever: Retriever,
-        corpus: Corpus,
-        k: int = 1,
-        hops: int = 4,
-        chat: bool = False,
-    ):
-        check_counts(k=k, hops=hops)
-        self.writer = writer
-        self.retriever = retriever
-        self.corpus = corpus
-        self.k = k
-        self.hops = hops
-        self.chat = chat
+    writer: TextWriter
+    retriever: Retriever
+    corpus: Corpus
+    k: int = 1
+    hops: int = 4
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(k=self.k, hops=self.hops)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
@@ -110,11 +104,9 @@ class IterativeReader:
         states = [_State(query, f"question: {query.text}") for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]
         nothing = _State(Query("", ""), "question: ")
-        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True), decided)
         for index, why in failed.items():
             states[index].answer, states[index].ended, states[index].failed = "", False, why
-        if decided is not None and failed:
-            decided(len(failed))
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
             for state, continuation in zip(active, written, strict=True):

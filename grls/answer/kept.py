@@ -44,20 +44,17 @@ def read_all(
     """
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
-    known = {record["query_id"] for record in file.records}
-    todo = [query for query in questions.queries if query.id not in known]
-    size = BATCHES * writer.batch_size
-    count = len(questions.queries)
-    with Progress(count, "read", "queries", count - len(todo)) as bar:
-        for first in range(0, len(todo), size):
-            group = todo[first : first + size]
+    queries, size = questions.queries, BATCHES * writer.batch_size
+    with Progress(len(queries), "read", "queries", min(file.count, len(queries))) as bar:
+        for first in range(file.count, len(queries), size):
+            group = queries[first : first + size]
             before, start = asdict(writer.spent), perf_counter()
             records = [_record(*pair) for pair in zip(group, answer(group, bar.update), strict=True)]
             cost = {name: value - before[name] for name, value in asdict(writer.spent).items()}
             records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
             file.add(records)
     by_query = {record["query_id"]: record for record in file.records}
-    return [_reading(by_query[query.id]) for query in questions.queries], file
+    return [_reading(by_query[query.id]) for query in queries], file
 
 
 def spent_options(

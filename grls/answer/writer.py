@@ -173,6 +173,7 @@ def room_of(model: Any, new_tokens: int) -> int | None:
     return max(0, positions - new_tokens)
 
 
+@dataclass(eq=False, repr=False)
 class TextWriter:
     """Writes continuations; a causal model or an encoder-decoder, which reads the prompt with its encoder.
 
@@ -188,27 +189,21 @@ class TextWriter:
         ConfigError: A number is below 1, a stop string is empty, or the tokenizer is not the model's.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        max_new_tokens: int = 32,
-        batch_size: int = 8,
-        stops: Sequence[str] = ("\n",),
-    ):
-        at_least(1, max_new_tokens=max_new_tokens, batch_size=batch_size)
-        if not all(stops):
+    model: Any
+    tokenizer: Any
+    max_new_tokens: int = 32
+    batch_size: int = 8
+    stops: Sequence[str] = ("\n",)
+
+    def __post_init__(self) -> None:
+        at_least(1, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
+        if not all(self.stops):
             raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
-        refuse_larger_tokenizer(model, tokenizer)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_new_tokens = max_new_tokens
-        self.batch_size = batch_size
-        self.stops = tuple(stops)
+        refuse_larger_tokenizer(self.model, self.tokenizer)
         self.spent = Spent()
-        self._ends = end_tokens(model, tokenizer)
-        pad = tokenizer.pad_token_id
-        self._pad = tokenizer.eos_token_id if pad is None else pad
+        self._ends = end_tokens(self.model, self.tokenizer)
+        pad = self.tokenizer.pad_token_id
+        self._pad = self.tokenizer.eos_token_id if pad is None else pad
 
     @property
     def room(self) -> int | None:
@@ -321,6 +316,7 @@ def too_long(
     room: int | None,
     new_tokens: int,
     least: Callable[[], Sequence[int]],
+    decided: Callable[[int], object] | None = None,
 ) -> dict[int, str]:
     """The prompts that a model has no room for; an error is logged for each, and the others are written.
 
@@ -330,6 +326,7 @@ def too_long(
         room: Most tokens of a prompt; None for no limit.
         new_tokens: Most tokens of the output.
         least: Makes the prompt without a question; called only if a prompt is too long.
+        decided: Called with the number of such prompts, if there are any.
 
     Returns:
         Index of each such prompt -> why nothing is written.
@@ -352,6 +349,8 @@ def too_long(
         )
     for name, why in dict.fromkeys((names[index], why) for index, why in reasons.items()):
         log.error("nothing is written for %s: %s.", name, why)
+    if decided is not None and reasons:
+        decided(len(reasons))
     return reasons
 
 

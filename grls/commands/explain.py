@@ -91,7 +91,7 @@ def explain(
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
-    if query == EVERY and case.is_of_one_query:
+    if query == EVERY and any(value is not None for value in (case.gold, case.evidence, case.hop)):
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
         )
@@ -176,7 +176,7 @@ def _print_standings(
     output: str | None,
 ) -> None:
     """Rank and score of gold passages, of a retriever without decoding steps."""
-    from grls.data.dataset import read_split
+    from grls.data.dataset import gold_passages, read_split
     from grls.explain.asks import hops_of, ids_of, query_and_gold
     from grls.explain.standing import (
         DEPTH,
@@ -187,7 +187,6 @@ def _print_standings(
         standing_parts,
         standing_record,
         standings,
-        standings_of,
     )
     from grls.explain.text import parts_text
     from grls.retrieve.queries import check_counts
@@ -204,7 +203,10 @@ def _print_standings(
     queries, qrels = read_split(_data_of_all(data), split, limit=limit)
     ranks: list[int | None] = []
     records: list[dict[str, object]] = []
-    for golds in standings_of(opened, queries, qrels, depth):
+    for row in queries:
+        if not (order := gold_passages(row, qrels)):
+            continue
+        golds = standings(opened, row, order, depth)
         print(line_of(golds))
         ranks += [gold.rank for gold in golds]
         records.append(rank_record(golds))

@@ -8,21 +8,3 @@ For other searches ``standing`` says where a passage stands in the ranking, for 
 ``losses`` says why answers that quote are wrong.
 ``beams`` lists all that a search considers, without a gold passage.
 """
-
-from typing import TYPE_CHECKING
-
-from grls.io.recipes import on_demand
-
-if TYPE_CHECKING:
-    from grls.explain.explain import Explainer, Explanation, Verdict
-
-__all__ = ["Explainer", "Explanation", "Verdict"]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "Explainer": "explain",
-        "Explanation": "explain",
-        "Verdict": "explain",
-    },
-)

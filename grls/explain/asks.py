@@ -124,12 +124,10 @@ def hops_of(
 
 def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
     """All hops of the queries of a split, in order."""
-    asks: list[Ask] = []
-    for query in queries:
-        order = gold_passages(query, qrels)
-        if order:
-            asks += [(query, h.gold, h.evidence) for h in hops_of(order, (), None, None, steps)]
-    return asks
+    orders = ((query, gold_passages(query, qrels)) for query in queries)
+    return [
+        (query, *hop) for query, order in orders if order for hop in hops_of(order, (), None, None, steps)
+    ]
 
 
 def explainable(retriever: Retriever) -> DecodesPassages | None:

@@ -9,12 +9,11 @@ Legend: A candidates of a step, R beams that they continue, K beam width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.codec import DONE, DONE_ID
 from grls.data.filters import Filter
 from grls.data.types import Query
 from grls.decode.beam import BeamStep, Decoder
@@ -24,7 +23,7 @@ from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, bounded
 from grls.explain.asks import candidates_listed
-from grls.explain.explain import passage_numbers
+from grls.explain.explain import passage_numbers, passage_or_done
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -203,34 +202,33 @@ def trace_beam(
         )
 
 
+@dataclass
 class _Listing:
     """Lists the candidates of recorded steps, with texts and ids."""
 
-    def __init__(
-        self,
-        generator: GenerativeRetriever,
-        decoder: Decoder,
-        exclude: Sequence[Sequence[int]],
-        subset: Subset | None,
-        prior: Prior | None,
-        most: int,
-    ):
-        self._generator, self._decoder, self._most = generator, decoder, most
-        self._scope = Scope(decoder.index, 1, exclude, [subset])
+    generator: GenerativeRetriever
+    decoder: Decoder
+    exclude: Sequence[Sequence[int]]
+    subset: Subset | None
+    prior: Prior | None
+    most: int
+
+    def __post_init__(self) -> None:
+        self._scope = Scope(self.decoder.index, 1, self.exclude, [self.subset])
         self._masses: Masses | None = None
-        if prior is not None:
-            self._masses = prior.open(decoder.index, self._scope, 1)
+        if self.prior is not None:
+            self._masses = self.prior.open(self.decoder.index, self._scope, 1)
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
         """The steps of the search, with the scores of the model."""
         listed: list[TracedStep] = []
-        codec, end = self._generator.codec, self._decoder.index.rows.end
+        codec, end = self.generator.codec, self.decoder.index.rows.end
         parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before
         for step, scores in zip(steps, recorded, strict=False):
             best = np.argsort(-step.scores, kind="stable")
             within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
-            first = np.concatenate((best[within], best[~within]))[: self._most]
+            first = np.concatenate((best[within], best[~within]))[: self.most]
             order = best[np.isin(best, first)]  # the listed candidates, best first
             offsets = np.searchsorted(step.parents, np.arange(len(parents) + 1))
             logits, none = scores.logits.astype(np.float64), np.zeros(len(step.states), np.int64)
@@ -241,7 +239,7 @@ class _Listing:
             for n, remaining in zip(order.tolist(), self.remaining(step.states[order]).tolist(), strict=True):
                 found: tuple[str, ...] = ()
                 if n in step.chosen.finished:
-                    (numbers,) = self._scope.passages(none[:1], step.states[[n]], self._decoder.beams)
+                    (numbers,) = self._scope.passages(none[:1], step.states[[n]], self.decoder.beams)
                     found = tuple(self.result(number, 0.0).id for number in numbers)
                 tokens.append(
                     TracedToken(
@@ -266,14 +264,12 @@ class _Listing:
 
     def result(self, number: int, score: float) -> TracedResult:
         """A passage that was found."""
-        if number == self._generator.done:
-            return TracedResult(DONE_ID, "", DONE, score)
-        passage = self._generator.corpus[number]
+        passage = passage_or_done(self.generator, number)
         return TracedResult(passage.id, passage.title, passage.text, score)
 
     def remaining(self, states: Ints) -> Ints:
         """Number of different passages under each state that may be found."""
-        return self._scope.remaining(np.zeros(len(states), np.int64), *self._decoder.index.span(states))
+        return self._scope.remaining(np.zeros(len(states), np.int64), *self.decoder.index.span(states))
 
 
 class RecordedStep(NamedTuple):
@@ -291,38 +287,30 @@ class RecordedStep(NamedTuple):
 
 
 class RecordingModel:
-    """A model in :class:`grls.decode.beam.Decoder` whose logits are recorded.
+    """A model and its one session in :class:`grls.decode.beam.Decoder`, whose logits are recorded.
 
     It also records the normalizer over the vocabulary, which a search with ``renormalized`` scores does not
-    need.
+    need. See :class:`grls.models.base.GeneratorModel` and :class:`grls.models.base.Session`.
     """
 
     def __init__(self, model: GeneratorModel):
         self._model = model
         self.steps: list[RecordedStep] = []
-        """The steps of all sessions, in order."""
 
-    def open(self, inputs: Sequence[Sequence[int]]) -> Session:
-        """Begin to decode; see :class:`grls.models.base.GeneratorModel`."""
-        return _Recorded(self._model.open(inputs), self.steps)
+    def open(self, inputs: Sequence[Sequence[int]]) -> Session:  # noqa: D102
+        self._session = self._model.open(inputs)
+        return self
 
-
-class _Recorded:
-    """A session that is recorded; see :class:`grls.models.base.Session`."""
-
-    def __init__(self, session: Session, steps: list[RecordedStep]):
-        self._session, self._steps = session, steps
-
-    def first(self) -> None:
+    def first(self) -> None:  # noqa: D102
         self._session.first()
 
-    def step(self, parents: Ints, tokens: Ints) -> None:
+    def step(self, parents: Ints, tokens: Ints) -> None:  # noqa: D102
         self._session.step(parents, tokens)
 
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:  # noqa: D102
         logits = self._session.logits(rows, tokens)
-        self._steps.append(RecordedStep(rows, logits, self._session.log_normalizer()))
+        self.steps.append(RecordedStep(rows, logits, self._session.log_normalizer()))
         return logits
 
-    def log_normalizer(self) -> Floats:
-        return self._steps[-1].normalizers
+    def log_normalizer(self) -> Floats:  # noqa: D102
+        return self.steps[-1].normalizers

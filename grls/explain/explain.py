@@ -15,7 +15,7 @@ import numpy as np
 
 from grls.data.codec import DONE, DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode
@@ -94,10 +94,10 @@ class Explainer:
                 score = None if searches.excluded(number) else searches.score(number)
                 path = _path(searches, number)
                 bar = float("-inf") if score is None else score.score
-                columns = hits, self._names(returned), self._texts(returned), searches.scores(returned)
+                columns = hits, map(self._passage, returned), searches.scores(returned)
                 results = [
-                    Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
-                    for rank, (hit, name, text, exact) in enumerate(zip(*columns, strict=True), start=1)
+                    Result(rank, found.id, found.titled, hit.score, exact.complete, hit.score >= bar)
+                    for rank, (hit, found, exact) in enumerate(zip(*columns, strict=True), start=1)
                 ]
                 ending = None
                 if number != done and not searches.excluded(done):
@@ -112,9 +112,9 @@ class Explainer:
                         n, self._token(token.token), token.log_probability, step.score, token.allowed,
                         step.fate, step.rank, step.best, step.bar, step.margin, tuple(rivals),
                     ))  # fmt: skip
-                cut = 0
+                cut, passage = 0, self._passage(number)
                 if number != done:
-                    passage, codec = generator.corpus[number], generator.codec
+                    codec = generator.codec
                     parts = [text for text in (passage.title, passage.text) if text]
                     tokens = sum(map(len, codec.texts(parts))) + bool(passage.title)
                     cut = max(0, tokens - codec.limits.passage)
@@ -122,8 +122,8 @@ class Explainer:
                     Explanation(
                         query=query,
                         evidence=tuple(evidence),
-                        gold=self._names([number])[0],
-                        gold_text=self._texts([number])[0],
+                        gold=passage.id,
+                        gold_text=passage.titled,
                         mode=decoder.mode,
                         early_stop=decoder.stops_early,
                         beams=decoder.beams,
@@ -173,16 +173,16 @@ class Explainer:
     def _token(self, token: int) -> str:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
 
-    def _names(self, numbers: Sequence[int]) -> list[str]:
-        """Ids of passages, including DONE."""
-        done = self.generator.done
-        ids = iter(self.generator.corpus.ids([n for n in numbers if n != done]))
-        return [DONE_ID if n == done else next(ids) for n in numbers]
+    def _passage(self, number: int) -> Passage:
+        return passage_or_done(self.generator, number)
 
-    def _texts(self, numbers: Sequence[int]) -> list[str]:
-        done = self.generator.done
-        passages = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
-        return [DONE if number == done else next(passages).titled for number in numbers]
+    def _names(self, numbers: Sequence[int]) -> list[str]:
+        return [self._passage(number).id for number in numbers]
+
+
+def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:
+    """A passage by its number, which may be that of DONE."""
+    return Passage(DONE_ID, DONE) if number == generator.done else generator.corpus[number]
 
 
 def passage_numbers(
@@ -433,10 +433,7 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
         return False
     if searches.score(done).score <= searches.score(gold).score:
         return False
-    hidden = (*searches.exclude, done)
-    without_done = Searches(
-        searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
-    )
+    without_done = replace(searches, exclude=(*searches.exclude, done))
     return gold in results | {hit.passage for hit in without_done.trace.found}
 
 
@@ -452,6 +449,7 @@ class Score(NamedTuple):
     complete: float
 
 
+@dataclass
 class Searches:
     """Searches and exact scores of one model input, each computed once; passages are numbers.
 
@@ -470,21 +468,14 @@ class Searches:
         prior: The prior that looks ahead for the generator.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        model_input: Sequence[int],
-        k: int,
-        exclude: Sequence[int],
-        bias: Mapping[int, float] | None = None,
-        prior: Prior | None = None,
-    ):
-        self.decoder = decoder
-        self.model_input = list(model_input)
-        self.k = k
-        self.exclude = tuple(exclude)
-        self.bias = dict(bias or {})
-        self.prior = prior
+    decoder: Decoder
+    model_input: Sequence[int]
+    k: int
+    exclude: Sequence[int]
+    bias: Mapping[int, float]
+    prior: Prior | None
+
+    def __post_init__(self) -> None:
         self._traces: dict[int, SearchTrace] = {}
         self._scores: dict[int, PassageScore] = {}
         self._every: dict[int, float] | None = None

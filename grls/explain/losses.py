@@ -144,9 +144,9 @@ def answer_parts(judged: JudgedAnswer) -> list[Part]:
     facts += [("key", key) for key in judged.keys[:_SHOWN]] + [
         ("quote", text) for text in judged.quotes[:_SHOWN]
     ]
-    if judged.failure is None:
-        return [facts_part(*facts), text_part("RIGHT: it is an accepted answer.")]
-    return [facts_part(*facts), text_part(f"{judged.failure.upper()}: {FAILURES[judged.failure]}.")]
+    verdict = judged.failure or "right"
+    why = FAILURES.get(verdict, "it is an accepted answer")
+    return [facts_part(*facts), text_part(f"{verdict.upper()}: {why}.")]
 
 
 def failure_record(judged: Sequence[JudgedAnswer]) -> dict[str, Any]:

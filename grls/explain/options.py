@@ -36,10 +36,5 @@ class CaseOptions:
             raise ConfigError(f"give {Option('case.evidence')} or {Option('case.hop')}, not both.")
         at_least(1, "case.", widest=self.widest)
 
-    @property
-    def is_of_one_query(self) -> bool:
-        """Whether it names passages or a hop."""
-        return any(value is not None for value in (self.gold, self.evidence, self.hop))
-
 
 USUAL_CASE = CaseOptions()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import IN_CHAINS, Query
 from grls.errors import ConfigError, Option
 from grls.explain.explain import passage_numbers
@@ -219,15 +218,6 @@ def refuse_stepwise(
 def _changed(options: _Options, usual: _Options) -> list[str]:
     """The fields whose values differ from the usual ones."""
     return [f.name for f in fields(usual) if getattr(options, f.name) != getattr(usual, f.name)]
-
-
-def standings_of(
-    retriever: Retriever, queries: Sequence[Query], qrels: Qrels, depth: int
-) -> Iterator[list[GoldStanding]]:
-    """The standings of each query of a split that has gold passages."""
-    for query in queries:
-        if gold := gold_passages(query, qrels):
-            yield standings(retriever, query, gold, depth)
 
 
 def line_of(standings: Sequence[GoldStanding]) -> str:

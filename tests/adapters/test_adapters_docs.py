@@ -1,6 +1,8 @@
-"""The examples of docs/adapters.md, as they stand there."""
+"""The examples of docs/adapters.md, as they stand there, and adapters without their packages."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,14 +14,15 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.retrieve.bm25 import BM25Retriever
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
 PASSAGES = [Passage("0", "Otters eat fish."), Passage("1", "A holt is an otter's den.")]
 PACKAGES = {
-    "HaystackRetriever": "haystack", "LangChainRetriever": "langchain_core",
-    "LlamaIndexRetriever": "llama_index.core", "MTEBSearch": "mteb", "MTEBTask": "mteb",
-    "PyTerrierRetriever": "pyterrier",
+    "HaystackRetriever": ("haystack", "haystack"), "LangChainRetriever": ("langchain_core", "langchain"),
+    "LlamaIndexRetriever": ("llama_index.core", "llama-index"), "MTEBSearch": ("mteb", "mteb"),
+    "MTEBTask": ("mteb", "mteb"), "PyTerrierRetriever": ("pyterrier", "pyterrier"),
 }  # fmt: skip
-"""Adapter -> the package that it needs."""
+"""Adapter -> the package that it imports, and the extra that brings it."""
 
 
 class Example(NamedTuple):
@@ -50,7 +53,9 @@ def test_every_adapter_has_an_example() -> None:
 def test_an_example_prints_what_the_page_says(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip(PACKAGES[example.adapters[0]], reason="the package of the adapter is not installed")
+    pytest.importorskip(
+        PACKAGES[example.adapters[0]][0], reason="the package of the adapter is not installed"
+    )
     monkeypatch.chdir(tmp_path)
     corpus = Corpus.from_passages(PASSAGES, metadata=[{"year": 1999}, {"year": 2004}])
     BM25Retriever(corpus).save_pretrained("runs/otters")
@@ -76,3 +81,34 @@ def without_downloads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     )  # fmt: skip
     kept = mteb.ResultCache(folder / "mteb")
     monkeypatch.setattr(mteb, "evaluate", lambda model, tasks: evaluate(model, tasks, cache=kept))
+
+
+def run(code: str) -> list[str]:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_error_says_which_extra_to_install() -> None:
+    code = f"""
+import sys
+from grls import adapters
+from grls.errors import ConfigError
+for name, (package, _) in {PACKAGES!r}.items():
+    sys.modules[package] = None
+    try:
+        getattr(adapters, name)
+    except ConfigError as error:
+        print(error)
+"""
+    told = run(code)
+    assert len(told) == len(PACKAGES)
+    for line, (package, extra) in zip(told, PACKAGES.values(), strict=True):
+        assert re.search(rf"pip install .grls\[{extra}\]", line)
+        assert package in line
+
+
+def test_the_packages_are_imported_when_an_adapter_is_used() -> None:
+    names = [package for package, _ in PACKAGES.values()]
+    code = "import sys\nimport grls.adapters, grls.api.searcher\n"
+    assert run(f"{code}print([name for name in {names} if name in sys.modules])") == ["[]"]

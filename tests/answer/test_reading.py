@@ -106,7 +106,7 @@ SCRIPT = {
     "question: who owned it\nfollow-up: what is it\nevidence: Mill: The mill was built in 1820.\n"
     "follow-up: who owned the mill\nevidence: Orla Finn owned the mill.\n": "so the answer: Orla Finn",
 }  # fmt: skip
-FOUND = {"what is it": ["m", "o"], "who owned the mill": ["m", "o"]}
+FOUND = {text: [("m", 0.0), ("o", -1.0)] for text in ("what is it", "who owned the mill")}
 
 
 def test_each_follow_up_is_retrieved_for_until_the_answer() -> None:

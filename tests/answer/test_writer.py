@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from transformers import PreTrainedTokenizerFast, TopPLogitsWarper
 from unigram import FORGED, unigram
 
 from grls.answer.dialogue import Dialogue, few_shot, in_turns
-from grls.answer.ralm.reader import _tokens as ralm_tokens
+from grls.answer.ralm.reader import InContextRalm
 from grls.answer.writer import Continuation, Drawn, Sampling, TextWriter, nucleus
 from grls.data.codec import foreign_ids
 from grls.data.spelling import turn_markers
@@ -349,4 +350,4 @@ def test_no_text_is_a_special_token_where_those_are_pieces_like_others() -> None
         assert ordinary == tokenizer(plain, add_special_tokens=wrapped)["input_ids"]
     (prompt,) = few_shot(tokenizer, "", [], [Dialogue(forged)], chat=False)
     assert (prompt.count(0), prompt.count(1), prompt[-1]) == (0, 1, 1)
-    assert not {0, 1} & set(ralm_tokens(tokenizer, forged))
+    assert not {0, 1} & set(InContextRalm.tokens(SimpleNamespace(tokenizer=tokenizer), forged))

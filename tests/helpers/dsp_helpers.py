@@ -1,16 +1,17 @@
-"""A language model that follows a script, as an engine of DSPy, and a retriever that does."""
+"""A language model that follows a script, as an engine of DSPy, and a retriever that does as its module."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import dspy
+from reader_helpers import ScriptedRetriever
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from grls.answer.dsp.lm import LinesAdapter, Patience
 from grls.answer.dsp.retrieval import Retrieval
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}", name.upper()) for name in "abcdef"])
 
@@ -58,22 +59,6 @@ def by_beginning(script: dict[str, Any]) -> Callable[..., Any]:
         return script[f"{question.removeprefix('Question: ')} -> {lines[-1].rstrip(':')}"]
 
     return reply
-
-
-class ScriptedRetriever:
-    """Finds what a script says for a query's text, with its scores; what is not allowed is left out."""
-
-    def __init__(self, script: dict[str, list[tuple[str, float]]]):
-        self.script = script
-        self.asked: list[list[str]] = []
-
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Any = None) -> list[list[Hit]]:
-        self.asked.append([query.text for query in queries])
-        allowed = allow or [None] * len(queries)
-        return [
-            [Hit(*pair) for pair in self.script.get(query.text, []) if some is None or pair[0] in some][:k]
-            for query, some in zip(queries, allowed, strict=True)
-        ]
 
 
 def retrieval(script: dict[str, list[tuple[str, float]]], k: int = 2, scale: Any = "log") -> Retrieval:

@@ -42,15 +42,12 @@ class ScriptedWriter:
 
 
 class ScriptedRetriever:
-    """Finds what a script says for a query's text."""
+    """Finds what a script says for a query's text, with its scores."""
 
-    def __init__(self, script: dict[str, list[str]]):
+    def __init__(self, script: dict[str, list[tuple[str, float]]]):
         self.script = script
         self.asked: list[list[str]] = []
 
     def retrieve(self, queries: Sequence[Query], k: int, allow: Any = None) -> list[list[Hit]]:
         self.asked.append([query.text for query in queries])
-        return [
-            [Hit(passage, -float(n)) for n, passage in enumerate(self.script.get(query.text, [])[:k])]
-            for query in queries
-        ]
+        return [[Hit(*pair) for pair in self.script.get(query.text, [])[:k]] for query in queries]

@@ -11,8 +11,9 @@ from typing import Any
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.dsp import programs
+from grls.answer.dsp.lm import adapter_named, lm_named
 from grls.answer.dsp.options import ProgramName, ProgramOptions
-from grls.answer.dsp.programs import Branch, dspy_examples, hushed, inputs_of
+from grls.answer.dsp.programs import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.kept import save_readings
 from grls.answer.opening import retrieval_settings, score_mode_of
@@ -44,7 +45,7 @@ def answer_with_program(
     template, new_tokens = calls.filled(model)
     scale: Scale = "log" if opened is not None and has_log_probabilities(opened) else "softmax"
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
-    lm, weights = programs.lm_named(model, calls, device)
+    lm, weights = lm_named(model, calls, device)
     options = {key: value for key, value in asdict(dsp).items() if key != "calls"}
     options["passages_read"] = options.pop("passages")  # `passages` bounds the candidates of a retriever
     options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
@@ -55,9 +56,8 @@ def answer_with_program(
     }  # fmt: skip
     if weights is not None:
         settings["weights"] = weights
-    built = programs.program_named(program, retrieval, dsp)
-    adapter = programs.adapter_named(template, calls.attempts)
-    branched = Branch(built, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
+    branched = programs.program_named(program, retrieval, dsp)
+    adapter = adapter_named(template, calls.attempts)
 
     taught: list[Query] = []  # to make demonstrations of
     shown: list[Any] = []  # the same, as DSPy examples
@@ -71,7 +71,7 @@ def answer_with_program(
     with programs.settings(lm, adapter):
         demonstrations = f"{output}.program.json"
         branched.program = programs.demonstrated(
-            built, demos, shown, calls.threads, demonstrations, everything
+            branched.program, demos, shown, calls.threads, demonstrations, everything
         )
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.queries}
     quietly = hushed() if demos.how == "nearest" else nullcontext()
@@ -101,7 +101,7 @@ def answer_with_program(
         {**settings, "cost": spent},
     )
     readings = [reading_of(record) for record in records]
-    save_readings(questions, output, readings, info, [kept_of(record) for record in records])
+    save_readings(questions, output, readings, info, [{"cost": cost} for cost in costs])
     shares = (f"{total / len(records):,.1f} {key.replace('_', ' ')}" for key, total in spent.items())
     print(f"a query cost {', '.join(shares)}")
     warn_of_faults(records)
@@ -111,12 +111,8 @@ def reading_of(record: dict[str, Any]) -> WrittenAnswer:
     """The answer in a record."""
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
     read = tuple(passage for passage, _ in record["read"])
-    return WrittenAnswer(record["answer"], record.get("ended", True), read, ranking)
-
-
-def kept_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Further fields of an answer's line: its cost, and why it failed."""
-    return {name: record[name] for name in ("failed", "cost") if name in record}
+    failed = record.get("failed", "")
+    return WrittenAnswer(record["answer"], record.get("ended", True), read, ranking, failed=failed)
 
 
 def warn_of_faults(records: Sequence[dict[str, Any]]) -> None:

@@ -71,19 +71,26 @@ Result = TypeVar("Result")
 class Gathered(Generic[Request, Result]):
     """A function of a list of requests, called by several threads with one request each.
 
-    A thread that makes a request while no batch is computed takes all waiting requests and computes them;
-    requests made meanwhile wait for the next batch. There is no extra thread and no timer, and the function
-    is never called twice at once.
+    A thread that makes a request while no batch is computed takes the waiting requests of the first one's
+    kind and computes them; requests made meanwhile wait for the next batch. There is no extra thread and no
+    timer, and the function is never called twice at once.
 
     Args:
         compute: Computes a result for each request of a list, in order. If it raises for a list, each request
             is computed alone, so that an error reaches only the thread that caused it.
         batch_size: Most requests computed together.
+        kind: What the requests of a list have in common.
     """
 
-    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], batch_size: int):
+    def __init__(
+        self,
+        compute: Callable[[Sequence[Request]], Sequence[Result]],
+        batch_size: int,
+        kind: Callable[[Request], object],
+    ):
         self._compute = compute
         self._batch_size = batch_size
+        self._kind = kind
         self._waiting: list[tuple[Request, Future[Result]]] = []
         self._list_lock = threading.Lock()
         self._compute_lock = threading.Lock()
@@ -98,8 +105,10 @@ class Gathered(Generic[Request, Result]):
                 if mine.done():  # another thread computed it while this one waited
                     break
                 with self._list_lock:
-                    batch = self._waiting[: self._batch_size]
-                    self._waiting = self._waiting[self._batch_size :]
+                    kind = self._kind(self._waiting[0][0])
+                    batch = [pair for pair in self._waiting if self._kind(pair[0]) == kind]
+                    batch = batch[: self._batch_size]
+                    self._waiting = [pair for pair in self._waiting if pair not in batch]
                 self._settle(batch)
         return mine.result()
 

@@ -1,7 +1,8 @@
 """Language models for DSPy, the adapters that ask them, and the trace of what they answered.
 
-A model is a ``dspy.LM`` without a cache: of a transformers model in this process (:class:`LocalEngine`, which
-batches the requests of several threads), or of an endpoint, which DSPy's client asks again if it fails.
+A model (:func:`lm_named`) is a ``dspy.LM`` without a cache: of a transformers model in this process
+(:class:`LocalEngine`, which batches the requests of several threads), or of an endpoint, which DSPy's client
+asks again if it fails.
 :class:`LinesAdapter` is the paper's plain template, :class:`Patience` draws again an output that cannot be
 read. The trace is made of DSPy's history of a call; it belongs to a thread, so steps in threads that a
 program starts are not noted. The module does not know the programs.
@@ -11,23 +12,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.answer.dialogue import in_turns
 from grls.answer.dsp.calls import Gathered, note
 from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.options import API, CallOptions
 from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import foreign_ids
 from grls.errors import ConfigError, at_least
+from grls.models.load.language import load_language_model, weights_fingerprint
 
 
 class _Job(NamedTuple):
+    """A request; ``kind`` has the stop strings, the length limit and the wish for log-probabilities."""
+
     prompt: list[int]
-    stops: tuple[str, ...]
-    limit: int
     draw: Sampling | None
-    scored: bool
+    kind: tuple[tuple[str, ...], int, bool]
 
 
 class LocalEngine:
@@ -58,7 +62,7 @@ class LocalEngine:
         self._writer((), max_new_tokens)  # refuses options that cannot work
         if chat:
             in_turns(tokenizer, [{"role": "user", "content": "?"}])
-        self._write = Gathered(self._batch, batch_size)
+        self._write = Gathered(self._batch, batch_size, lambda job: job.kind)
 
     def complete(self, request: Any) -> Any:
         """Write the answer to a request.
@@ -89,7 +93,8 @@ class LocalEngine:
             text = f"{config.seed or 0}:{','.join(map(str, prompt))}"
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
             draw = Sampling(config.temperature, seed)
-        written = self._write(_Job(prompt, tuple(config.stop), limit, draw, config.logprobs is not None))
+        kind = tuple(config.stop), limit, config.logprobs is not None
+        written = self._write(_Job(prompt, draw, kind))
         names = self.tokenizer.convert_ids_to_tokens([token for token, _ in written.scored])
         scores = tuple(
             dspy.lm15.TokenLogprob(name, value, token_id=token)
@@ -108,13 +113,6 @@ class LocalEngine:
             logprobs=scores or None,
         )
 
-    def stream(self, request: Any) -> Iterator[Any]:
-        """The answer as events, all at once."""
-        yield from dspy.lm15.response_to_events(self.complete(request))
-
-    def close(self) -> None:
-        """Do nothing: the engine holds no resource."""
-
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         return self
 
@@ -122,58 +120,57 @@ class LocalEngine:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
 
     def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
-        """Write for several requests; those with the same stops, limit and wish for scores share a batch."""
-        continuations: dict[int, Continuation] = {}
-        for kind in dict.fromkeys((job.stops, job.limit, job.scored) for job in jobs):
-            numbers = [n for n, job in enumerate(jobs) if (job.stops, job.limit, job.scored) == kind]
-            stops, limit, scored = kind
-            written = self._writer(stops, limit).write(
-                [jobs[n].prompt for n in numbers], draws=[jobs[n].draw for n in numbers], scored=scored
-            )
-            continuations |= zip(numbers, written, strict=True)
-        return [continuations[n] for n in range(len(jobs))]
+        """Write for several requests of one kind."""
+        stops, limit, scored = jobs[0].kind
+        prompts, draws = [job.prompt for job in jobs], [job.draw for job in jobs]
+        return self._writer(stops, limit).write(prompts, draws=draws, scored=scored)
 
 
-def endpoint_lm(
+def lm_named(
     name: str,
-    url: str | None = None,
-    max_new_tokens: int = 64,
-    timeout: float = 60.0,
-    retries: int = 0,
-) -> Any:
-    """A ``dspy.LM`` of an endpoint, asked greedily.
+    calls: CallOptions = CallOptions(),  # noqa: B008
+    device: str = "auto",
+) -> tuple[Any, str | None]:
+    """A ``dspy.LM``, asked greedily, and the fingerprint of the weights of a model in this process.
 
     Args:
-        name: With ``url`` the endpoint's name for its model; else provider and model in DSPy's spelling, such
-            as ``openai/gpt-4o-mini``, with the key in the environment.
-        url: Address of an OpenAI-compatible endpoint, such as vLLM's ``http://localhost:8000/v1``. If it
-            needs a key, put the key into ``VLLM_API_KEY``.
-        max_new_tokens: Length limit of an answer.
-        timeout: Seconds to wait for an answer.
-        retries: Most repetitions of a failed call, after 1, 2, 4, … seconds or when the endpoint says.
+        name: A language model in this process; or, with ``calls.endpoint``, the endpoint's name for its
+            model; or ``api:`` with provider and model in DSPy's spelling (``api:openai/gpt-4o-mini``), whose
+            key is in the environment.
+        calls: An endpoint that fails is asked again after 1, 2, 4, … seconds or when it says.
+        device: Device of a model in this process.
 
     Raises:
-        ConfigError: DSPy does not know the provider, or a number is out of range.
+        ConfigError: The model cannot be opened, or DSPy does not know the provider.
     """
-    if max_new_tokens < 1 or not timeout > 0:
-        raise ConfigError(
-            "expected max_new_tokens of at least 1 and a timeout above 0, got "
-            f"{max_new_tokens} and {timeout}."
-        )
+    new_tokens = calls.filled(name)[1]
+    if not calls.is_remote(name):
+        model, tokenizer = load_language_model(name, device)
+        engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
+        local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
+        return local, weights_fingerprint(model)
+    name, url = name.removeprefix(API), calls.endpoint
     address = {} if url is None else {"api_base": url, "api_key": os.environ.get("VLLM_API_KEY", "none")}
     try:
-        return dspy.LM(
+        remote = dspy.LM(
             name if url is None else f"hosted_vllm/{name}",
             engine="lm15",
             cache=False,
-            num_retries=retries,
+            num_retries=calls.attempts - 1,
             temperature=0.0,
-            max_tokens=max_new_tokens,
-            timeout=timeout,
+            max_tokens=new_tokens,
+            timeout=calls.timeout,
             **address,
         )
     except (ValueError, TypeError, dspy.DSPyError) as error:
         raise ConfigError(f"DSPy cannot use the language model {name!r}: {error}") from None
+    return remote, None
+
+
+def adapter_named(template: str, attempts: int) -> Patience:
+    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
+    inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
+    return Patience(inner, attempts)
 
 
 BLANK = "\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, Option, at_least
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import rare
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
@@ -76,7 +76,7 @@ class CallOptions:
         timeout: Seconds to wait for an endpoint.
 
     Raises:
-        ConfigError: A count is below 1.
+        ConfigError: A count is below 1, or the timeout is not above 0.
     """
 
     endpoint: str | None = None
@@ -91,6 +91,7 @@ class CallOptions:
     def __post_init__(self) -> None:
         counts = ("max_new_tokens", "batch_size", "threads", "attempts")
         at_least(1, "dsp.calls.", **{name: getattr(self, name) for name in counts})
+        bounded("(0, inf)", "dsp.calls.", timeout=self.timeout)
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
@@ -129,7 +130,8 @@ class ProgramOptions:
         calls: How the language model is called.
 
     Raises:
-        ConfigError: A count is below 1, or there are no branches to choose from.
+        ConfigError: A count is below 1, the temperature is not above 0, or there are no branches to choose
+            from.
     """
 
     rounds: int = 2
@@ -146,6 +148,8 @@ class ProgramOptions:
 
     def __post_init__(self) -> None:
         at_least(1, "dsp.", rounds=self.rounds, branches=self.branches, passages=self.passages)
+        at_least(0, "dsp.", queries=self.queries)
+        bounded("(0, inf)", "dsp.", temperature=self.temperature)
         if self.vote == "choice" and self.branches < 2:
             raise ConfigError(
                 f"{Option('dsp.vote', 'choice')} chooses among the answers of branches: set "

@@ -27,33 +27,24 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.dsp.calls import note, recorded_calls
-from grls.answer.dsp.lm import LIKELIHOOD, LinesAdapter, LocalEngine, Patience, endpoint_lm, error_line
+from grls.answer.dsp.lm import LIKELIHOOD, error_line
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.options import (
-    API,
-    CallOptions,
-    DemonstrationOptions,
-    Keep,
-    ProgramOptions,
-    Summary,
-    Vote,
-)
+from grls.answer.dsp.options import USUAL_PROGRAM, DemonstrationOptions, Keep, ProgramOptions
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.dataset import turns_of
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, at_least, bounded
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, at_least
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, share_within
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.io.files import read_json, write_json
 from grls.io.progress import counted
 from grls.io.resumable import GrowingFile
-from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.fusion.retriever import interleave
 from grls.retrieve.queries import check_counts
 
@@ -144,18 +135,20 @@ class Choose(dspy.Signature):
 
 
 def sampled(
-    predict: Callable[..., Any], n: int, temperature: float, scored: bool = False, **inputs: Any
+    predict: Callable[..., Any], options: ProgramOptions, scored: bool = False, **inputs: Any
 ) -> list[Any]:
-    """Predictions of one predictor: a single plain call for n = 1, else n draws at a temperature.
+    """Predictions of one predictor: a plain call for one query, else a draw a query at the temperature.
 
     ``scored`` asks the model for the log-probabilities of several draws (:func:`likeliest`).
     """
-    if n == 1:
+    if options.queries == 1:
         return [predict(**inputs)]
     first = int(dspy.settings.lm.kwargs.get("seed") or 0)
     wish = {"logprobs": True} if scored else {}
-    draws = ({"temperature": temperature, "seed": first + number, **wish} for number in range(1, n + 1))
-    return [predict(**inputs, config=draw) for draw in draws]
+    return [
+        predict(**inputs, config={"temperature": options.temperature, "seed": first + number, **wish})
+        for number in range(1, options.queries + 1)
+    ]
 
 
 def likeliest(drawn: Sequence[Any]) -> Any:
@@ -203,73 +196,63 @@ def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[R
     return dspy.Prediction(answer=written.answer, found=list(ranking), read=list(read))
 
 
-class OpenQA(dspy.Module):
+class _Retrieving(dspy.Module):
+    """A program over a retriever."""
+
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__()
+        self.retrieval = retrieval
+        self.options = options
+
+
+class OpenQA(_Retrieving):
     """Open-domain questions: retrieve for the question and for queries that the model writes, then answer.
 
     Without queries (0) it retrieves for the question only. The retrieval says how many passages are read.
     """
 
-    def __init__(self, retrieval: Retrieval, queries: int = 1, temperature: float = 0.7):
-        super().__init__()
-        check_counts(queries=queries + 1)
-        self.retrieval = retrieval
-        self.queries = queries
-        self.temperature = temperature
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__(retrieval, options)
         self.query = dspy.Predict(SearchQuery)
         self.answer = dspy.ChainOfThought(Answer)
 
     def forward(self, question: str) -> Any:
         """Answer a question."""
-        written: list[Any] = []
-        if self.queries:
-            written = sampled(self.query, self.queries, self.temperature, question=question)
+        written = sampled(self.query, self.options, question=question) if self.options.queries else []
         passages = self.retrieval.fused([question, *(draw.query for draw in written)])
         return answered(self.answer(context=context(passages), question=question), passages, passages)
 
 
-class MultiHop(dspy.Module):
+class MultiHop(_Retrieving):
     """Questions that need several passages: a query, a summary of its passages, the next query, ….
 
     The hops end if a query is N/A or empty (for several draws: half of them). Then the model writes the
     answer from the summaries and passages. The first hop is always taken; it retrieves for the question
     itself if the model writes no query. Of several draws of a hop one summary is kept (``likeliest``: of the
     highest average log-probability over the tokens of summary and query, arXiv 2212.14024, section 4), and
-    the rankings are fused. The options are those of :class:`~grls.answer.dsp.options.ProgramOptions`.
+    the rankings are fused.
 
     Raises:
-        ConfigError: A count is below 1; or, when it runs, the model gives no log-probabilities.
+        ConfigError: There is no query; or, when it runs, the model gives no log-probabilities.
     """
 
-    def __init__(
-        self,
-        retrieval: Retrieval,
-        hops: int = 2,
-        queries: int = 1,
-        temperature: float = 0.7,
-        summary: Summary = "first",
-        passages: int | None = None,
-    ):
-        super().__init__()
-        check_counts(hops=hops, queries=queries, **({} if passages is None else {"passages": passages}))
-        self.summary = summary
-        self.passages = passages
-        self.retrieval = retrieval
-        self.hops = hops
-        self.queries = queries
-        self.temperature = temperature
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__(retrieval, options)
+        at_least(1, "dsp.", queries=options.queries)
         self.first = dspy.Predict(SearchQuery)
         self.next = dspy.Predict(NextQuery)
         self.answer = dspy.ChainOfThought(Answer)
 
     def forward(self, question: str) -> Any:
         """Answer a question."""
-        drawn = sampled(self.first, self.queries, self.temperature, question=question)
+        options = self.options
+        drawn = sampled(self.first, options, question=question)
         hops = [self.retrieval.fused(_searched(drawn) or [question])]
         notes: list[str] = []
-        while len(hops) < self.hops:
+        while len(hops) < options.rounds:
             inputs = {"notes": list(notes), "context": context(hops[-1]), "question": question}
-            scored = self.summary == "likeliest"
-            drawn = sampled(self.next, self.queries, self.temperature, scored, **inputs)
+            scored = options.summary == "likeliest"
+            drawn = sampled(self.next, options, scored, **inputs)
             notes.append((likeliest(drawn) if scored else drawn[0]).summary)
             queries = _searched(drawn)
             if 2 * len(queries) <= len(drawn):
@@ -277,31 +260,24 @@ class MultiHop(dspy.Module):
                 break
             hops.append(self.retrieval.fused(queries))
         ranking = in_turn(hops)
-        read = hops[-1] if self.passages is None else ranking[: self.passages]
+        read = hops[-1] if options.passages is None else ranking[: options.passages]
         prediction = self.answer(context=[*notes, *context(read)], question=question)
-        return answered(prediction, ranking, ranking if self.passages is None else read)
+        return answered(prediction, ranking, ranking if options.passages is None else read)
 
 
-class Conversational(dspy.Module):
+class Conversational(_Retrieving):
     """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer it.
 
     The first question of a conversation stands alone and is not rewritten. ``fuse_question`` also retrieves
     for the question as it stands (arXiv 2212.14024, section 4).
+
+    Raises:
+        ConfigError: There is no query.
     """
 
-    def __init__(
-        self,
-        retrieval: Retrieval,
-        queries: int = 1,
-        temperature: float = 0.7,
-        fuse_question: bool = False,
-    ):
-        super().__init__()
-        check_counts(queries=queries)
-        self.fuse_question = fuse_question
-        self.retrieval = retrieval
-        self.queries = queries
-        self.temperature = temperature
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__(retrieval, options)
+        at_least(1, "dsp.", queries=options.queries)
         self.rewrite = dspy.Predict(Rewrite)
         self.answer = dspy.ChainOfThought(ConversationAnswer)
 
@@ -310,9 +286,8 @@ class Conversational(dspy.Module):
         inputs: dict[str, Any] = {"history": history, "question": question}
         written = [question]
         if history.strip():
-            drawn = sampled(self.rewrite, self.queries, self.temperature, **inputs)
-            written = _searched(drawn)
-            if self.fuse_question or not written:
+            written = _searched(sampled(self.rewrite, self.options, **inputs))
+            if self.options.fuse_question or not written:
                 written.append(question)
         passages = self.retrieval.fused(written)
         return answered(self.answer(context=context(passages), **inputs), passages, passages)
@@ -330,12 +305,11 @@ class Vanilla(dspy.Module):
         return answered(self.answer(question=question), (), ())
 
 
-class RetrieveThenRead(dspy.Module):
+class RetrieveThenRead(_Retrieving):
     """Retrieve for the question, then answer from the passages."""
 
-    def __init__(self, retrieval: Retrieval):
-        super().__init__()
-        self.retrieval = retrieval
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__(retrieval, options)
         self.answer = dspy.Predict(Answer)
 
     def forward(self, question: str) -> Any:
@@ -344,18 +318,15 @@ class RetrieveThenRead(dspy.Module):
         return answered(self.answer(context=context(passages), question=question), passages, passages)
 
 
-class SelfAsk(dspy.Module):
+class SelfAsk(_Retrieving):
     """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
 
-    It ends with N/A, an empty or repeated follow-up, or after ``hops`` follow-ups; then the model writes the
-    answer.
+    It ends with N/A, an empty or repeated follow-up, or after ``rounds`` follow-ups; then the model writes
+    the answer.
     """
 
-    def __init__(self, retrieval: Retrieval, hops: int = 2):
-        super().__init__()
-        check_counts(hops=hops)
-        self.retrieval = retrieval
-        self.hops = hops
+    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
+        super().__init__(retrieval, options)
         self.follow_up = dspy.Predict(FollowUp)
         self.reply = dspy.Predict(Answer)
         self.answer = dspy.Predict(Conclude)
@@ -365,7 +336,7 @@ class SelfAsk(dspy.Module):
         hops: list[list[RetrievedPassage]] = []
         known: list[str] = []
         follow_ups: set[str] = set()
-        for hop in range(1, self.hops + 1):
+        for hop in range(1, self.options.rounds + 1):
             follow = self.follow_up(question=question, known=list(known)).follow_up
             if stops(follow) or follow.casefold() in follow_ups:
                 note("stop", hop=hop, queries=[follow])
@@ -390,27 +361,24 @@ class Branch(dspy.Module):
 
     Args:
         program: The program; a predictor with its own LM is not sampled.
-        n: Number of runs; 1 runs the program as it is.
+        options: One branch runs the program as it is.
 
     Raises:
-        ConfigError: ``n`` is below 1, the temperature is not above 0, or the vote is ``choice`` and the
-            program retrieves nothing, or its question does not stand alone.
+        ConfigError: The vote is ``choice`` and the program retrieves nothing, or its question does not stand
+            alone.
     """
 
-    def __init__(self, program: Any, n: int = 1, temperature: float = 0.7, vote: Vote = "majority"):
+    def __init__(self, program: Any, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__()
-        at_least(1, n=n)
-        bounded("(0, inf)", temperature=temperature)
-        if vote == "choice" and (isinstance(program, Conversational) or not hasattr(program, "retrieval")):
+        stands_alone = hasattr(program, "retrieval") and not isinstance(program, Conversational)
+        if options.vote == "choice" and not stands_alone:
             raise ConfigError(
                 f"{Option('dsp.vote', 'choice')} retrieves for the question with each answer, and this "
                 "program retrieves nothing or its question is part of a conversation: take another program "
                 f"(openqa, multihop, retrieve-then-read, self-ask), or {Option('dsp.vote', 'majority')}."
             )
         self.program = program
-        self.n = n
-        self.temperature = temperature
-        self.vote = vote
+        self.options = options
         self.choose = dspy.Predict(Choose)
 
     def forward(self, **inputs: Any) -> Any:
@@ -419,14 +387,14 @@ class Branch(dspy.Module):
         Raises:
             DSPyError: Every run failed; this is the last error.
         """
-        if self.n == 1:
+        options, lm = self.options, dspy.settings.lm
+        if options.branches == 1:
             return self.program(**inputs)
-        lm = dspy.settings.lm
         runs, failure = [], None
-        for number in range(self.n):
+        for number in range(options.branches):
             note("branch", number=number)
             try:
-                with dspy.context(lm=lm.copy(temperature=self.temperature, seed=SPREAD * (number + 1))):
+                with dspy.context(lm=lm.copy(temperature=options.temperature, seed=SPREAD * (number + 1))):
                     runs.append(self.program(**inputs))
             except dspy.DSPyError as error:
                 failure = error
@@ -435,7 +403,7 @@ class Branch(dspy.Module):
         answers = [run.answer for run in runs]
         winner = dspy.majority([{"answer": answer} for answer in answers], normalize=_normalised).answer
         note("majority", answers=answers, answer=winner)
-        if self.vote == "choice" and len(choices := commonest(answers)) > 1:
+        if options.vote == "choice" and len(choices := commonest(answers)) > 1:
             question = inputs["question"]
             passages = self.program.retrieval.fused([f"{question} {answer}" for answer in choices])
             reply = self.choose(context=context(passages), question=question, choices=choices).answer
@@ -470,56 +438,25 @@ def _normalised(answer: str) -> str | None:
     return normalise_answer(answer) or None
 
 
-def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -> Any:
-    """A program or a baseline, to be run once.
+_PROGRAMS: dict[str, type[_Retrieving]] = {
+    "openqa": OpenQA, "multihop": MultiHop, "conversational": Conversational,
+    "retrieve-then-read": RetrieveThenRead, "self-ask": SelfAsk,
+}  # fmt: skip
+
+
+def program_named(name: str, retrieval: Retrieval | None, options: ProgramOptions) -> Branch:
+    """A program or a baseline, and its branches.
 
     Raises:
-        ConfigError: The program needs a retriever, or the name is unknown.
+        ConfigError: The program needs a retriever, the name is unknown, or an option is not for the program.
     """
     if name == "vanilla":
-        return Vanilla()
+        return Branch(Vanilla(), options)
     if retrieval is None:
         raise ConfigError(f"the program {name} retrieves: give a retriever.")
-    if name == "retrieve-then-read":
-        return RetrieveThenRead(retrieval)
-    if name == "self-ask":
-        return SelfAsk(retrieval, dsp.rounds)
-    if name == "openqa":
-        return OpenQA(retrieval, dsp.queries, dsp.temperature)
-    if name == "multihop":
-        return MultiHop(retrieval, dsp.rounds, dsp.queries, dsp.temperature, dsp.summary, dsp.passages)
-    if name == "conversational":
-        return Conversational(retrieval, dsp.queries, dsp.temperature, dsp.fuse_question)
-    raise ConfigError(f"unknown program {name!r}.")
-
-
-class NamedLM(NamedTuple):
-    """A ``dspy.LM``, and the fingerprint of the weights of a model in this process."""
-
-    lm: Any
-    weights: str | None
-
-
-def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto") -> NamedLM:  # noqa: B008
-    """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
-
-    Raises:
-        ConfigError: The model cannot be opened.
-    """
-    new_tokens = calls.filled(name)[1]
-    if calls.is_remote(name):
-        model, retries = name.removeprefix(API), calls.attempts - 1
-        return NamedLM(endpoint_lm(model, calls.endpoint, new_tokens, calls.timeout, retries), None)
-    model, tokenizer = load_language_model(name, device)
-    engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
-    local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
-    return NamedLM(local, weights_fingerprint(model))
-
-
-def adapter_named(template: str, attempts: int) -> Patience:
-    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
-    inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
-    return Patience(inner, attempts)
+    if name not in _PROGRAMS:
+        raise ConfigError(f"unknown program {name!r}.")
+    return Branch(_PROGRAMS[name](retrieval, options), options)
 
 
 def demonstrated(
@@ -658,11 +595,9 @@ OVERLAP_PRECISION = 0.8
 def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
     """Whether an example is answered correctly; DSPy's optimizers also pass a trace.
 
-    An example with gold passages only is answered correctly if all of them are retrieved. Else ``keep``
-    decides. ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
-    ``passage``: and a passage that was read has an accepted answer (``answer_match`` and ``passage_match`` of
-    arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of at least 0.75 with an accepted
-    one, and a passage that was read has at least 0.8 of the words of an accepted one (its conversations).
+    ``keep`` is that of :class:`~grls.answer.dsp.options.DemonstrationOptions`. An accepted answer is an exact
+    match, as ``grls evaluate`` counts it; ``passage`` is ``answer_match`` and ``passage_match`` of arXiv
+    2212.14024.
     """
     if not example.answers:
         return set(example.evidence) <= {passage.id for passage in prediction.found}

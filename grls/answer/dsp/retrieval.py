@@ -46,11 +46,6 @@ class RetrievedPassage(NamedTuple):
     probability: float
 
 
-class _Request(NamedTuple):
-    text: str
-    k: int
-
-
 class Retrieval(dspy.Module):
     """A retriever as a DSPy module; copies of a program share it.
 
@@ -75,7 +70,8 @@ class Retrieval(dspy.Module):
         self.corpus = corpus
         self.k = k
         self.scale = scale
-        self._find = Gathered(self._batch, _BATCH)
+        # Only requests of one depth share a batch: a generator's beam is as wide as the depth.
+        self._find = Gathered(self._batch, _BATCH, lambda request: request[1])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Retrieval:
         return self
@@ -116,24 +112,20 @@ class Retrieval(dspy.Module):
         return self._noted(queries, fused)
 
     def _search(self, query: str, k: int) -> list[RetrievedPassage]:
-        return self._find(_Request(query, k)) if query.strip() else []
+        return self._find((query, k)) if query.strip() else []
 
     def _noted(self, queries: list[str], passages: list[RetrievedPassage]) -> list[RetrievedPassage]:
         """The passages; the trace notes the retrieval."""
         note("retrieval", queries=queries, found=[[passage.id, passage.score] for passage in passages])
         return passages
 
-    def _batch(self, requests: Sequence[_Request]) -> list[list[RetrievedPassage]]:
-        # Only requests of one depth share a batch: a generator's beam is as wide as the depth.
-        rankings: dict[int, list[Hit]] = {}
-        for k in sorted({request.k for request in requests}):
-            numbers = [n for n, request in enumerate(requests) if request.k == k]
-            queries = [Query(str(n), requests[n].text) for n in numbers]
-            rankings |= zip(numbers, self.retriever.retrieve(queries, k), strict=True)
-        passages = find_passages(self.corpus, (hit.id for hits in rankings.values() for hit in hits))
+    def _batch(self, requests: Sequence[tuple[str, int]]) -> list[list[RetrievedPassage]]:
+        queries = [Query(str(n), text) for n, (text, _) in enumerate(requests)]
+        rankings = self.retriever.retrieve(queries, requests[0][1])
+        passages = find_passages(self.corpus, (hit.id for hits in rankings for hit in hits))
         results = []
-        for n in range(len(requests)):
-            pairs = zip(rankings[n], probabilities(rankings[n], self.scale), strict=True)
+        for hits in rankings:
+            pairs = zip(hits, probabilities(hits, self.scale), strict=True)
             results.append(
                 [RetrievedPassage(hit.id, shown(passages[hit.id]), hit.score, p) for hit, p in pairs]
             )

@@ -28,8 +28,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -224,13 +224,14 @@ class TextScorer:
         return scores
 
 
-class Chooser(Protocol):
-    """A rule that orders the candidates of strides."""
+class Chooser:
+    """A rule that orders the candidates of strides; this one keeps the retriever's order.
 
-    @property
-    def candidates(self) -> int:
-        """Number of candidates to choose from; 0: as many as the model reads."""
-        ...
+    Attributes:
+        candidates: Number of candidates to choose from; 0: as many as the model reads.
+    """
+
+    candidates: int = 0
 
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
@@ -239,24 +240,11 @@ class Chooser(Protocol):
 
         ``candidates`` are numbers of passages, in the retriever's order.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class AsRetrieved:
-    """The retriever's order."""
-
-    candidates: int = 0
-
-    def order(
-        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
-        """The candidates as they are."""
         return [list(numbers) for numbers in candidates]
 
 
 @dataclass(frozen=True)
-class ZeroShot:
+class ZeroShot(Chooser):
     """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
 
     The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
@@ -293,7 +281,7 @@ class ZeroShot:
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Chooser):
     """The document under which the stride itself is most likely: the upper bound of reranking.
 
     It looks at the tokens to predict, so it is a bound and no method.
@@ -355,28 +343,6 @@ _RETRIEVED = 256
 """Queries of one call of the retriever."""
 
 
-class Documents:
-    """Passages as a language model reads them: title, text and an end of line, cut to ``limit`` tokens."""
-
-    def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
-        self._tokenizer = tokenizer
-        self._corpus = corpus
-        self._limit = limit
-        self._known: dict[int, list[int]] = {}
-        self._end = _tokens(tokenizer, "\n")
-
-    def tokens(self, number: int) -> list[int]:
-        """Token ids of a passage by its number."""
-        if number not in self._known:
-            if self._corpus is None:
-                raise ValueError("there is no corpus")
-            passage = self._corpus[number]
-            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-            room = self._limit - len(self._end)
-            self._known[number] = _tokens(self._tokenizer, text)[: max(0, room)] + self._end[: self._limit]
-        return self._known[number]
-
-
 def refuse_long_window(model: Any, window: int, name: str) -> None:
     """Refuse (ConfigError) a window that a model has no positions for."""
     positions = positions_in(model.config)
@@ -384,10 +350,6 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
         raise ConfigError(
             f"a window of {window} tokens, but {name} has {positions} positions; lower the window."
         )
-
-
-def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return foreign_ids(tokenizer, [text])[0]
 
 
 def _exp(value: float) -> float:
@@ -449,6 +411,7 @@ def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
     )
 
 
+@dataclass(eq=False, repr=False)
 class InContextRalm:
     """A frozen language model that reads with documents.
 
@@ -463,39 +426,43 @@ class InContextRalm:
             longer than the model's positions, or the model is not causal.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        options: WindowOptions,
-        retriever: Retriever | None = None,
-        corpus: Corpus | None = None,
-        chooser: Chooser | None = None,
-        allow: Allow = None,
-    ):
-        if (options.documents > 0) != (retriever is not None and corpus is not None):
+    model: Any
+    tokenizer: Any
+    options: WindowOptions
+    retriever: Retriever | None = None
+    corpus: Corpus | None = None
+    chooser: Chooser = field(default_factory=Chooser)
+    allow: Allow = None
+
+    def __post_init__(self) -> None:
+        options = self.options
+        if (options.documents > 0) != (self.retriever is not None and self.corpus is not None):
             raise ConfigError(
                 "documents need a retriever with its corpus, and a retriever needs documents >= 1."
             )
-        begin = wrapping(tokenizer)[0] if options.bos else []
+        begin = wrapping(self.tokenizer)[0] if options.bos else []
         options.refuse_small(len(begin))
-        refuse_long_window(model, options.window, "the model")
-        self.model = model
-        self.tokenizer = tokenizer
-        self.options = options
-        self.retriever = retriever
-        self.corpus = corpus
-        self.chooser = chooser or AsRetrieved()
-        self.allow = allow
-        self.documents = Documents(tokenizer, corpus, options.document_tokens)
-        self.scorer = TextScorer(model, self.documents.tokens, options, begin)
+        refuse_long_window(self.model, options.window, "the model")
+        self.scorer = TextScorer(self.model, self.document, options, begin)
+        self._documents: dict[int, list[int]] = {}
+        self._end = self.tokens("\n")
 
     def tokens(self, text: str) -> list[int]:
         """A text as token ids; a text that spells a special token stays text.
 
         The tokens that the tokenizer puts before a text are left out: they stand before every input.
         """
-        return _tokens(self.tokenizer, text)
+        return foreign_ids(self.tokenizer, [text])[0]
+
+    def document(self, number: int) -> list[int]:
+        """Token ids of a passage as the model reads it: title, text and an end of line, cut to the limit."""
+        if number not in self._documents:
+            assert self.corpus is not None
+            passage, limit = self.corpus[number], self.options.document_tokens
+            text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+            room = max(0, limit - len(self._end))
+            self._documents[number] = self.tokens(text)[:room] + self._end[:limit]
+        return self._documents[number]
 
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
         """Score the strides of a text, block by block, so that a run can be kept as it goes.

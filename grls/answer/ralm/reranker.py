@@ -8,6 +8,7 @@ examples of the class :class:`RerankExample`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from grls.answer.ralm.reader import Candidates, Stride, by_score
+from grls.answer.ralm.reader import Candidates, Chooser, Stride, by_score
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
@@ -53,6 +54,7 @@ class RerankExample(NamedTuple):
     scores: tuple[float, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Reranker:
     """An encoder with one output.
 
@@ -69,26 +71,21 @@ class Reranker:
         ConfigError: The model has not one label, or fewer positions than ``max_tokens``.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        prefix_tokens: int = 64,
-        max_tokens: int = 256,
-        evidence_words: int | None = None,
-    ):
-        if model.config.num_labels != 1:
-            raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train a reranker.")
-        positions = encoder_positions(model.config) or max_tokens
-        if max_tokens > positions:
+    model: Any
+    tokenizer: Any
+    prefix_tokens: int = 64
+    max_tokens: int = 256
+    evidence_words: int | None = None
+
+    def __post_init__(self) -> None:
+        labels, positions = self.model.config.num_labels, encoder_positions(self.model.config)
+        if labels != 1:
+            raise ConfigError(f"a reranker has one label, got {labels}; train a reranker.")
+        if positions and self.max_tokens > positions:
             raise ConfigError(
-                f"max_tokens of {max_tokens}, but the encoder has {positions} positions; lower max_tokens."
+                f"max_tokens of {self.max_tokens}, but the encoder has {positions} positions; lower "
+                "max_tokens."
             )
-        self.model = model
-        self.tokenizer = tokenizer
-        self.prefix_tokens = prefix_tokens
-        self.max_tokens = max_tokens
-        self.evidence_words = evidence_words
 
     @classmethod
     def load(
@@ -183,24 +180,24 @@ class Reranker:
         return scores[numbers]
 
 
-class Trained:
-    """The order of a trained reranker; a :class:`grls.answer.ralm.reader.Chooser`.
+@dataclass(frozen=True)
+class Trained(Chooser):
+    """The order of a trained reranker.
 
     The text comes in tokens of ``tokenizer``, the language model's.
     """
 
-    def __init__(self, reranker: Reranker, tokenizer: Any, corpus: Corpus, candidates: int = 16):
-        self.candidates = candidates
-        self.reranker = reranker
-        self._tokenizer = tokenizer
-        self._corpus = corpus
+    reranker: Reranker
+    tokenizer: Any
+    corpus: Corpus
+    candidates: int = 16
 
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates by ``f(x, d)``; equal ones stay in the retriever's order."""
-        prefixes = prefixes_of(self._tokenizer, text, strides, self.reranker.prefix_tokens)
-        texts = document_texts(self._corpus, sorted({number for numbers in candidates for number in numbers}))
+        prefixes = prefixes_of(self.tokenizer, text, strides, self.reranker.prefix_tokens)
+        texts = document_texts(self.corpus, sorted({number for numbers in candidates for number in numbers}))
         values = self.reranker.scores(
             [prefix for prefix, numbers in zip(prefixes, candidates, strict=True) for _ in numbers],
             [texts[number] for numbers in candidates for number in numbers],

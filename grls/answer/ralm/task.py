@@ -88,7 +88,7 @@ def task_of(
     window = window if opened is not None else replace(window, documents=0)
     corpus = None if opened is None else opened.corpus
     hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
-    reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, None, hidden)
+    reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, allow=hidden)
     if rerank.by != "none" and rerank.candidates < window.documents:
         raise ConfigError(
             f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "
@@ -106,7 +106,7 @@ def task_of(
                     f"the judge {name!r} has another tokenizer than the model; take one of its family."
                 )
             refuse_long_window(other, window.window, f"the judge {name!r}")
-            scorer = TextScorer(other, reader.documents.tokens, window, scorer.begin)  # over the same windows
+            scorer = TextScorer(other, reader.document, window, scorer.begin)  # over the same windows
         reader.chooser, judge = ZeroShot(scorer, rerank.judge_tokens, rerank.candidates), scorer.model
     elif rerank.by == "trained" and corpus is not None:
         reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
@@ -250,12 +250,11 @@ def collect_examples(
         for text in texts:
             done = sum(record["text"] == text.name for record in file.records)
             for block in collect(reader, text.tokens, prefix_tokens, every, done):
-                empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
                 firsts = due[file.count : file.count + len(block)]
                 file.add(
                     [
-                        {"text": text.name, "first": first, **(row._asdict() if row else empty)}
-                        for (_, first), row in zip(firsts, block, strict=True)
+                        {"text": name, "first": first, **example._asdict()}
+                        for (name, first), example in zip(firsts, block, strict=True)
                     ]
                 )
                 bar.update(len(block))
@@ -299,14 +298,14 @@ _BLOCK = 64
 
 def collect(
     ralm: InContextRalm, text: Sequence[int], prefix_tokens: int = 64, every: int = 1, begin: int = 0
-) -> Iterator[list[RerankExample | None]]:
+) -> Iterator[list[RerankExample]]:
     """Score the candidates of the strides of a text, block by block: examples for :mod:`grls.train.reranker`.
 
     The chooser of ``ralm`` sets the number of candidates. One stride out of ``every`` is taken, without the
     first ``begin`` ones, which an earlier run has done.
 
     Yields:
-        An example for each stride of a block; None if nothing was retrieved.
+        An example for each stride of a block; an empty one if nothing was retrieved.
 
     Raises:
         ConfigError: Fewer than two candidates are asked for, or ``every`` is not positive.
@@ -325,7 +324,7 @@ def collect(
         yield [
             RerankExample(prefix, tuple(ralm.corpus.ids(numbers)), tuple(values.tolist()))
             if numbers and ralm.corpus is not None
-            else None
+            else RerankExample("", (), ())
             for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True)
         ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -20,16 +20,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.riches.keys import SHARED, Keys, build_keys, keys_in, letters
+from grls.answer.prompts import ANSWER
+from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import KeyOptions, PromptOptions
-from grls.answer.riches.prompts import ANSWER, Prompt, common, open_ended, split_answer
+from grls.answer.riches.prompts import Prompt, common, open_ended, split_answer
 from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
-from grls.decode.interleave.options import InterleaveOptions
+from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
 from grls.errors import MismatchError, Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
@@ -151,6 +152,7 @@ def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLIS
     return order
 
 
+@dataclass(eq=False, repr=False)
 class Riches:
     """Answers questions with interlaced retrieval.
 
@@ -162,31 +164,25 @@ class Riches:
         MismatchError: The keys were made with another tokenizer, for another corpus, or for other markers.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        corpus: Corpus,
-        keys: Keys,
-        prompt: Prompt | None = None,
-        options: InterleaveOptions | None = None,
-    ):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.corpus = corpus
-        self.keys = keys
-        self._analyzer = Analyzer.guessed(corpus) if keys.origin.kind in SHARED else Analyzer("en")
-        self.prompt = prompt or Prompt()
-        self.options = options or InterleaveOptions()
+    model: Any
+    tokenizer: Any
+    corpus: Corpus
+    keys: Keys
+    prompt: Prompt = field(default_factory=Prompt)
+    options: InterleaveOptions = USUAL_INTERLEAVE
+
+    def __post_init__(self) -> None:
+        origin = self.keys.origin
+        self._analyzer = Analyzer.guessed(self.corpus) if origin.kind in SHARED else Analyzer("en")
         belongs = (
-            ("tokenizer", keys.origin.tokenizer, tokenizer_fingerprint(tokenizer)),
-            ("corpus", keys.origin.corpus, corpus.fingerprint),
-            ("markers", keys.origin.markers, tuple(self.prompt.markers)),
+            ("tokenizer", origin.tokenizer, tokenizer_fingerprint(self.tokenizer)),
+            ("corpus", origin.corpus, self.corpus.fingerprint),
+            ("markers", origin.markers, tuple(self.prompt.markers)),
         )
         for name, actual, expected in belongs:
             if actual != expected:
                 raise MismatchError(f"the keys were made with another {name}; make them again (build_keys).")
-        self.markers = TextMarkers(tokenizer, *self.prompt.markers)
+        self.markers = TextMarkers(self.tokenizer, *self.prompt.markers)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
@@ -208,9 +204,8 @@ class Riches:
         inputs = self._inputs([query.text for query in queries])
         names = [f"the query {query.id!r}" for query in queries]
         new = self.options.max_new_tokens
-        failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
-        if decided is not None and failed:
-            decided(len(failed))
+        room = room_of(self.model, new)
+        failed = too_long(names, inputs, room, new, lambda: self._inputs([""])[0], decided)
         written = {index: Written((), (), "", 0.0, False, why) for index, why in failed.items()}
         answerable = [index for index in range(len(inputs)) if index not in failed]
         rows = [inputs[index] for index in answerable]
@@ -341,11 +336,7 @@ def run_riches(
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
-    key_options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-    corpus_keys = (
-        build_keys(corpus, tokenizer, *key_options) if keys.folder is None
-        else keys_in(keys.folder, corpus, tokenizer, *key_options)
-    )  # fmt: skip
+    corpus_keys = build_keys(corpus, tokenizer, keys, prompt.markers)
     program = Riches(loaded, tokenizer, corpus, corpus_keys, Prompt(**asdict(prompt)), search)
     names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
     options = {

@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 
-from grls.answer.riches.options import KeyKind
+from grls.answer.riches.options import USUAL_KEYS, KeyKind, KeyOptions
 from grls.data.codec import controls, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
@@ -198,33 +198,36 @@ def letters(text: str) -> str:
 def build_keys(
     corpus: Corpus,
     tokenizer: Any,
-    kind: KeyKind = "sentence",
-    anywhere: bool = False,
-    propositions: str | Path | None = None,
+    options: KeyOptions = USUAL_KEYS,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """Make the keys of a corpus and index them.
+    """The keys of a corpus with their index: opened in their folder, or made, and stored in the empty folder.
 
     A key is written with a space before it, so that a word has the same tokens within and at the start of a
-    key.
+    key. The file of propositions has null in place of the text for a passage without a proposition.
 
     Args:
         corpus: The passages.
         tokenizer: The model's tokenizer.
-        kind: The kind of key.
-        anywhere: A quote may begin anywhere in a key, not only at its start.
-        propositions: For the kind proposition: JSONL with ``passage`` (its id) and ``text``, null for a
-            passage without a proposition.
+        options: Which keys, and their folder; without one they are not stored.
         markers: The texts that open and close a quote: no key may hold them.
 
     Raises:
         ConfigError: The kind is unknown, ``propositions`` is missing for the kind proposition or set for
-            another one, or a marker cannot be used.
+            another one, a marker cannot be used, or the folder holds other files.
         DataError: The corpus is empty, or a key holds a marker, is too long, or cannot be written by the
             tokenizer.
+        IndexFormatError: The keys of the folder are damaged, or of another format.
+        MismatchError: The keys of the folder were made from other data, or with other options.
+        WriteError: The folder cannot be written.
     """
-    origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
-    source = corpus.source if propositions is None else str(propositions)
+    origin = _origin(corpus, tokenizer, options, markers)
+    kind, propositions, folder = options.kind, options.propositions, options.folder
+    if folder is not None and (Path(folder) / MANIFEST).exists():
+        return Keys.load(folder, origin)
+    if folder is not None:
+        refuse_unusable(folder, MANIFEST)
+    source = corpus.source if propositions is None else propositions
     passages_of: dict[str, list[int]] = {}
     for text, number in key_texts(corpus, kind, propositions):
         numbers = passages_of.setdefault(text, [])
@@ -258,7 +261,7 @@ def build_keys(
                 source,
             )
     for (text, numbers), row in zip(passages_of.items(), rows, strict=True):
-        if not anywhere and len(row) >= MAX_LENGTH:  # the end token is one of them
+        if not options.anywhere and len(row) >= MAX_LENGTH:  # the end token is one of them
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
                 f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Split the passage into shorter ones, or "
@@ -267,48 +270,19 @@ def build_keys(
             )
     end = tokenizer.eos_token_id
     index: KeyIndex = (
-        SubstringIndex.build(rows) if anywhere
+        SubstringIndex.build(rows) if options.anywhere
         else PrefixKeys(index_sequences([np.append(row, end) for row in rows], end))
     )  # fmt: skip
     passages = tuple(tuple(sorted(set(numbers))) for numbers in passages_of.values())
-    return Keys(texts, passages, index, origin)
-
-
-def keys_in(
-    folder: str | Path,
-    corpus: Corpus,
-    tokenizer: Any,
-    kind: KeyKind = "sentence",
-    anywhere: bool = False,
-    propositions: str | Path | None = None,
-    markers: tuple[str, str] = ("«", "»"),
-) -> Keys:
-    """Open the keys of a folder; if the folder is empty, make the keys (:func:`build_keys`) and store them.
-
-    Raises:
-        ConfigError: As :func:`build_keys`, or the folder holds other files.
-        DataError: As :func:`build_keys`.
-        IndexFormatError: The keys of the folder are damaged, or of another format.
-        MismatchError: The keys of the folder were made from other data, or with other options.
-        WriteError: The folder cannot be written.
-    """
-    if (Path(folder) / MANIFEST).exists():
-        return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
-    refuse_unusable(folder, MANIFEST)
-    keys = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
-    keys.save(folder)
+    keys = Keys(texts, passages, index, origin)
+    if folder is not None:
+        keys.save(folder)
     return keys
 
 
-def _origin(
-    corpus: Corpus,
-    tokenizer: Any,
-    kind: KeyKind,
-    anywhere: bool,
-    propositions: str | Path | None,
-    markers: tuple[str, str],
-) -> KeyOrigin:
+def _origin(corpus: Corpus, tokenizer: Any, options: KeyOptions, markers: tuple[str, str]) -> KeyOrigin:
     """The origin of keys; errors as :func:`build_keys`."""
+    kind, propositions = options.kind, options.propositions
     one_of(get_args(KeyKind), "keys.", kind=kind)
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError(
@@ -326,7 +300,8 @@ def _origin(
             digest.update(json.dumps(section).encode())
         source = digest.hexdigest()
     fingerprint = tokenizer_fingerprint(tokenizer)
-    return KeyOrigin(kind, anywhere, (markers[0], markers[1]), fingerprint, corpus.fingerprint, source)
+    pair = markers[0], markers[1]
+    return KeyOrigin(kind, options.anywhere, pair, fingerprint, corpus.fingerprint, source)
 
 
 def _sections(corpus: Corpus) -> Iterator[str]:
@@ -345,10 +320,9 @@ def key_texts(
     corpus: Corpus, kind: KeyKind, propositions: str | Path | None = None
 ) -> Iterator[tuple[str, int]]:
     """The text of each key with the number of its passage; a text may come again, of other passages."""
-    return _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
-
-
-def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
+    if propositions is not None:
+        yield from _propositions(corpus, Path(propositions))
+        return
     if kind == "header":
         for number, (passage, section) in enumerate(zip(corpus, _sections(corpus), strict=True)):
             text = ": ".join(part for part in (passage.title.strip(), section.strip()) if part)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
+from grls.answer.prompts import ANSWER
 from grls.answer.riches.options import PromptOptions
 from grls.errors import one_of
 
-ANSWER = "answer:"
 _TASK = (
     "Answer the question. First write what to look for, then quote evidence between {opening} and {closing}, "
     "as often as you need, then write the answer in a few words."

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import torch
 from transformers import DynamicCache, StoppingCriteriaList
 
-from grls.answer.dialogue import in_turns
+from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.riches.prompts import common
 from grls.answer.writer import StoppedRows
 from grls.cluster.options import Workers
@@ -150,20 +150,12 @@ class PropositionPrompt(NamedTuple):
             raise ConfigError(
                 f"{Option('template')} needs {{text}} where the passage goes; got {self.template!r}."
             )
-        if self.chat:
-            turns = [{"role": "system", "content": _TASK}]
-            for example, lines in _EXAMPLES:
-                turns.append({"role": "user", "content": self.form(example)})
-                turns.append({"role": "assistant", "content": _bullets(lines)})
-            questions = ({"role": "user", "content": self.form(passage)} for passage in passages)
-            return [in_turns(tokenizer, [*turns, question]) for question in questions]
-        head = ""
-        if self.examples:
-            solved = (f"{self.form(p)}\nPropositions:\n{_bullets(lines)}\n\n" for p, lines in _EXAMPLES)
-            head = f"{_TASK}\n\n{''.join(solved)}"
-        tail = f"\nPropositions:\n{self.lead}" if self.examples else ""
-        texts = [f"{head}{self.form(passage)}{tail}" for passage in passages]
-        return foreign_ids(tokenizer, texts, wrapped=True)
+        if not self.examples and not self.chat:
+            return foreign_ids(tokenizer, [self.form(passage) for passage in passages], wrapped=True)
+        ask = "" if self.chat else "\nPropositions:"
+        solved = [((self.form(p) + ask, "\n".join(f"- {line}" for line in lines)),) for p, lines in _EXAMPLES]
+        dialogues = [Dialogue(self.form(passage) + ask, begin=self.lead) for passage in passages]
+        return few_shot(tokenizer, _TASK, solved, dialogues, self.chat)
 
     def form(self, passage: Passage) -> str:
         """The passage as the model reads it, in one line."""
@@ -248,10 +240,6 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
         else:
             texts[plain] = None
     return Parsed(tuple(texts), dict(dropped))
-
-
-def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
 
 
 _TAIL = 8

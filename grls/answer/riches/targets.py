@@ -14,10 +14,11 @@ reachable. The module does not know of models, and nothing is random.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import Keys
-from grls.answer.riches.prompts import ANSWER
 from grls.data.codec import foreign_ids
 from grls.data.corpus import Corpus
 from grls.data.types import Query
@@ -48,6 +49,7 @@ class QuotedTarget(NamedTuple):
     keys: tuple[int, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Targets:
     """Writes targets.
 
@@ -62,26 +64,20 @@ class Targets:
         ConfigError: The name of the thoughts is unknown, or the tokenizer cannot write the markers.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        corpus: Corpus,
-        keys: Keys,
-        thoughts: Thoughts = "shared",
-        answer: str | None = None,
-    ):
-        one_of(get_args(Thoughts), thoughts=thoughts)
-        self.tokenizer = tokenizer
-        self.corpus = corpus
-        self.keys = keys
-        self.thoughts = thoughts
-        self.answer = answer
-        self.markers = TextMarkers(tokenizer, *keys.origin.markers)
-        self._analyzer = Analyzer.guessed(corpus)
+    tokenizer: Any
+    corpus: Corpus
+    keys: Keys
+    thoughts: Thoughts = "shared"
+    answer: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of(get_args(Thoughts), thoughts=self.thoughts)
+        self.markers = TextMarkers(self.tokenizer, *self.keys.origin.markers)
+        self._analyzer = Analyzer.guessed(self.corpus)
         self._barred = frozenset(self.markers.barred.tolist())
         self._written: dict[str, list[int]] = {}
         self._of_passage: dict[int, list[int]] = {}
-        for key, numbers in enumerate(keys.passages):
+        for key, numbers in enumerate(self.keys.passages):
             for number in numbers:
                 self._of_passage.setdefault(number, []).append(key)
 

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from grls.answer.direct import DirectReader
-from grls.answer.dsp import programs
-from grls.answer.dsp.answering import kept_of, reading_of
-from grls.answer.dsp.programs import Branch, answer_one
+from grls.answer.dsp.answering import reading_of
+from grls.answer.dsp.lm import adapter_named, lm_named
+from grls.answer.dsp.programs import answer_one, program_named
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
-from grls.answer.riches.keys import build_keys, keys_in
+from grls.answer.riches.keys import build_keys
 from grls.answer.riches.prompts import Prompt
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
@@ -99,11 +99,7 @@ class Answering:
                 self._riches[version] = other
                 return
         model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
-        options: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-        if keys.folder is None:
-            quotable = build_keys(corpus, tokenizer, *options)
-        else:
-            quotable = keys_in(keys.folder, corpus, tokenizer, *options)
+        quotable = build_keys(corpus, tokenizer, keys, prompt.markers)
         prompts = Prompt(**asdict(prompt))
         self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompts, self.options.search)
 
@@ -158,8 +154,8 @@ class ServedPrograms:
         assert options.model is not None
         calls = options.dsp.calls
         self._options = options.dsp
-        self._lm = programs.lm_named(options.model, calls, device).lm
-        self._adapter = programs.adapter_named(calls.filled(options.model)[0], calls.attempts)
+        self._lm = lm_named(options.model, calls, device)[0]
+        self._adapter = adapter_named(calls.filled(options.model)[0], calls.attempts)
 
     def answer(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
         """The records of questions, which are answered at the same time."""
@@ -168,15 +164,14 @@ class ServedPrograms:
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
         scale: Scale = "log" if has_log_probabilities(retriever.retriever) else "softmax"
         retrieval = Retrieval(retriever, corpus, answer_key.k, scale)
-        named = programs.program_named(answer_key.method, retrieval, dsp)
-        program = Branch(named, dsp.branches, dsp.temperature, dsp.vote)
+        program = program_named(answer_key.method, retrieval, dsp)
 
         def answer(job: AnswerJob) -> Record:
             inputs = {"question": job.query.text}
             if answer_key.method == "conversational":
                 inputs["history"] = job.history
             record: Record = answer_one(program, job.query.id, inputs, lm, self._adapter)
-            return answer_record(job.query, reading_of(record), corpus) | kept_of(record)
+            return answer_record(job.query, reading_of(record), corpus) | {"cost": record["cost"]}
 
         with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))

@@ -233,9 +233,7 @@ class QueryWriter(NamedTuple):
         names = [[passage.id for passage in chain] for chain in chains]
         inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
         room, new = self.writer.room, self.writer.max_new_tokens
-        failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]))
-        if decided is not None and failed:
-            decided(len(failed))
+        failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]), decided)
         rows = [row for row in range(len(batch)) if row not in failed]
         draws = []
         for row in rows:

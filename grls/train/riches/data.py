@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind
+from grls.answer.riches.options import KeyKind, KeyOptions
 from grls.answer.riches.prompts import Prompt, open_ended
 from grls.answer.riches.targets import Targets, Thoughts
 from grls.data.corpus import Corpus
@@ -72,9 +72,7 @@ class InterlacedData(FitData):
         super().__init__(data, **kwargs)
         self.train_split = train_split
         self.dev_split = dev_split
-        self.kind: KeyKind = keys
-        self.anywhere = anywhere
-        self.propositions = propositions
+        self.key_options = KeyOptions(keys, anywhere, propositions)
         self.markers = markers
         self.thoughts: Thoughts = thoughts
         self.answer = answer
@@ -95,9 +93,7 @@ class InterlacedData(FitData):
         tokenizer = module.tokenizer
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
-        self.keys = build_keys(
-            self.corpus, tokenizer, self.kind, self.anywhere, self.propositions, self.markers
-        )  # fmt: skip
+        self.keys = build_keys(self.corpus, tokenizer, self.key_options, self.markers)
         self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
         train = self.read_split(self.train_split, self.corpus)
@@ -124,7 +120,7 @@ class InterlacedData(FitData):
 
     def other_files(self) -> list[str]:
         """The file of propositions."""
-        return [] if self.propositions is None else [self.propositions]
+        return [] if self.key_options.propositions is None else [self.key_options.propositions]
 
 
 class InterlacedExamples:

@@ -21,14 +21,12 @@ from dsp_helpers import characters
 from models_small import small_llama
 
 from grls.answer.dsp.calls import recorded_calls
-from grls.answer.dsp.lm import APART, LocalEngine, endpoint_lm
-from grls.answer.dsp.options import CallOptions
+from grls.answer.dsp.lm import APART, LocalEngine, adapter_named, lm_named
+from grls.answer.dsp.options import CallOptions, ProgramOptions
 from grls.answer.dsp.programs import (
     Vanilla,
-    adapter_named,
     answer_all,
     likeliest,
-    lm_named,
     sampled,
     settings,
 )
@@ -149,7 +147,7 @@ GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("dspy.clients.execution._delay", lambda error, attempt: 0.0)
     Endpoint.replies = iter([(503, "busy"), ("hang", ""), completion("what?"), completion(GOOD)])
-    lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5)).lm
+    lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5))[0]
     with settings(lm, adapter_named("chat", 3)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     assert [step.get("failed", "").split(":")[0] for step in trace.steps] == ["AdapterParseError", ""]
@@ -166,9 +164,9 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, 
 
 def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
     Endpoint.replies = iter([completion(GOOD, -1.0, -3.0), completion(GOOD, -1.0), completion(GOOD)])
-    lm = lm_named("m", CallOptions(endpoint)).lm
+    lm = lm_named("m", CallOptions(endpoint))[0]
     with settings(lm, adapter_named("chat", 1)):
-        drawn = sampled(Vanilla().answer, 2, 0.7, scored=True, question="who")
+        drawn = sampled(Vanilla().answer, ProgramOptions(queries=2), scored=True, question="who")
         assert [one.log_probability for one in drawn] == [-2.0, -1.0]
         assert likeliest(drawn) is drawn[1]
         plain = Vanilla()(question="who")
@@ -177,7 +175,7 @@ def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
 
 
 def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
-    lm = endpoint_lm("m", "http://127.0.0.1:9/v1", timeout=0.5)
+    lm = lm_named("m", CallOptions("http://127.0.0.1:9/v1", timeout=0.5, attempts=1))[0]
     file = GrowingFile(tmp_path / "x.jsonl", {})
     (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2), file)
     assert record["failed"].startswith("LMTransportError")
@@ -185,5 +183,5 @@ def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_an_endpoint() -> None:
-    raises(ConfigError, "timeout above 0", endpoint_lm, "m", "http://127.0.0.1:9/v1", timeout=0)
+    raises(ConfigError, "timeout must be .*above 0, got 0", CallOptions, timeout=0)
     raises(ConfigError, "DSPy cannot use the language model 'openai/'", lm_named, "api:openai/")

@@ -10,11 +10,12 @@ from failing import raises
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
+from dsp_helpers import CORPUS, by_beginning, patient, retrieval, scripted
+from reader_helpers import ScriptedRetriever
 
 from grls.answer.dsp.calls import recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos
-from grls.answer.dsp.options import ProgramOptions
+from grls.answer.dsp.options import ProgramOptions as Options
 from grls.answer.dsp.programs import (
     Branch,
     Conversational,
@@ -59,7 +60,7 @@ def test_two_hops() -> None:
         })
     )  # fmt: skip
     search = retrieval({"first": [("a", P[0.6]), ("b", P[0.4])], "second": [("c", P[0.5]), ("a", P[0.1])]})
-    found, steps = ran(MultiHop(search, hops=2), lm, question="who")
+    found, steps = ran(MultiHop(search), lm, question="who")
     assert found.answer == "Ada"
     assert ids(found.found) == ["a", "c", "b"]  # the best of each hop in turn
     assert ids(found.read) == ["a", "c", "b"]
@@ -84,7 +85,7 @@ def test_hops_stop_at_na(said: str) -> None:
         })
     )  # fmt: skip
     search = retrieval({"first": [("a", -1.0)], said: [("f", -1.0)]})
-    found, steps = ran(MultiHop(search, hops=5), lm, question="who")
+    found, steps = ran(MultiHop(search, Options(rounds=5)), lm, question="who")
     assert ids(found.found) == ["a"]
     assert [step for step in steps if step["kind"] == "stop"] == [
         {"kind": "stop", "hop": 2, "queries": [said]}
@@ -96,7 +97,7 @@ def test_hops_stop_at_na(said: str) -> None:
 def test_the_first_hop_is_taken_for_the_question_itself() -> None:
     script = {"who -> Query": "N/A", "who -> Reasoning": "r\nAnswer: Ada"}
     lm, _ = scripted(by_beginning(script))
-    found, steps = ran(MultiHop(retrieval({"who": [("d", -1.0)]}), hops=1), lm, question="who")
+    found, steps = ran(MultiHop(retrieval({"who": [("d", -1.0)]}), Options(rounds=1)), lm, question="who")
     assert (ids(found.found), steps[1]["queries"]) == (["d"], ["who"])
 
 
@@ -112,7 +113,7 @@ def test_several_queries_of_a_hop_are_drawn_and_fused_and_half_of_them_stop() ->
 
     lm, script = scripted(reply)
     search = retrieval({"x": [("a", P[0.3]), ("b", P[0.2])], "y": [("b", P[0.5])]})
-    found, steps = ran(MultiHop(search, hops=2, queries=3), lm, question="who")
+    found, steps = ran(MultiHop(search, Options(queries=3)), lm, question="who")
     assert script.seeds == [1, 2, 3, 1, 2, 3, None]
     assert [(one.id, round(one.score, 6)) for one in found.found] == [("b", 1.0), ("a", 0.5)]  # 1 / place
     assert steps[3]["found"] == [["b", pytest.approx(0.9)], ["a", pytest.approx(0.6)]]
@@ -137,11 +138,11 @@ def test_the_likeliest_summary_by_the_mean_over_its_tokens_is_kept() -> None:
     """The second has the higher sum and the lower mean; without the option the first is kept."""
     lm, _ = summaries([-1.0, -1.0], [-1.5], [-0.5, -1.0, -1.0, -1.0])
     search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
-    found, steps = ran(MultiHop(search, queries=3, summary="likeliest"), lm, question="who")
+    found, steps = ran(MultiHop(search, Options(queries=3, summary="likeliest")), lm, question="who")
     assert steps[-1]["inputs"]["context"][0] == "s3"
     drawn = [step["outputs"] for step in steps if step.get("signature") == "NextQuery"]
     assert [outputs["log_probability"] for outputs in drawn] == [-1.0, -1.5, -0.875]
-    _, steps = ran(MultiHop(search, queries=3), lm, question="who")
+    _, steps = ran(MultiHop(search, Options(queries=3)), lm, question="who")
     assert steps[-1]["inputs"]["context"][0] == "s1"
     assert "log_probability" not in steps[-3]["outputs"]  # not asked for
     assert found.answer == "Ada"
@@ -151,18 +152,19 @@ def test_a_model_without_log_probabilities_is_refused_where_they_decide() -> Non
     lm, _ = summaries([-1.0])  # the second draw has none
     search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
     with pytest.raises(ConfigError, match=r"local/script gives no log-probabilities .* summary=.first."):
-        ran(MultiHop(search, queries=2, summary="likeliest"), lm, question="who")
-    assert ran(MultiHop(search, queries=1, summary="likeliest"), lm, question="who")[0].answer == "Ada"
+        ran(MultiHop(search, Options(queries=2, summary="likeliest")), lm, question="who")
+    assert ran(MultiHop(search, Options(summary="likeliest")), lm, question="who")[0].answer == "Ada"
 
 
 def test_an_answer_from_passages_of_all_hops() -> None:
     script = {"who -> Query": "x", "who -> Summary": "s\nQuery: z", "who -> Reasoning": "r\nAnswer: Ada"}
     lm, _ = scripted(by_beginning(script))
     search = retrieval({"x": [("a", -1.0), ("b", -2.0)], "z": [("c", -1.0), ("d", -2.0)]})
-    found, steps = ran(MultiHop(search, passages=3), lm, question="who")
+    found, steps = ran(MultiHop(search, Options(passages=3)), lm, question="who")
     assert steps[-1]["inputs"]["context"] == ["s", "A: text a", "C: text c", "B: text b"]
     assert (ids(found.read), ids(found.found)) == (["a", "c", "b"], ["a", "c", "b", "d"])
-    raises(ConfigError, "passages must be at least 1", MultiHop, search, passages=0)
+    raises(ConfigError, "passages must be at least 1", Options, passages=0)
+    raises(ConfigError, "queries must be at least 1", MultiHop, search, Options(queries=0))
 
 
 def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
@@ -171,9 +173,9 @@ def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     found, steps = ran(OpenQA(search), lm, question="who")
     assert [(one.id, round(one.probability, 9)) for one in found.found] == [("b", 0.5), ("a", 0.4)]
     assert steps[1]["queries"] == ["who", "q"]
-    plain, steps = ran(OpenQA(search, queries=0), lm, question="who")
+    plain, steps = ran(OpenQA(search, Options(queries=0)), lm, question="who")
     assert (ids(plain.found), [step["kind"] for step in steps]) == (["a", "b"], ["retrieval", "lm"])
-    raises(ConfigError, "at least 1", OpenQA, search, queries=-1)
+    raises(ConfigError, "queries must be at least 0", Options, queries=-1)
 
 
 def test_nothing_found_is_told_to_the_model() -> None:
@@ -200,10 +202,11 @@ def test_rewrites_are_fused_with_the_question_as_it_stands() -> None:
     lm, _ = scripted(by_beginning({"she -> Query": "Ada", "she -> Reasoning": "r\nAnswer: yes",
                                    "who -> Reasoning": "r\nAnswer: Ada"}))  # fmt: skip
     search = retrieval({"Ada": [("c", P[0.4]), ("a", P[0.1])], "she": [("b", P[0.5]), ("c", P[0.3])]})
-    found, steps = ran(Conversational(search, fuse_question=True), lm, question="she", history="who\nAda")
+    program = Conversational(search, Options(fuse_question=True))
+    found, steps = ran(program, lm, question="she", history="who\nAda")
     assert steps[1]["queries"] == ["Ada", "she"]
     assert [(one.id, round(one.score, 6)) for one in found.found] == [("c", 0.7), ("b", 0.5)]
-    _, steps = ran(Conversational(search, fuse_question=True), lm, question="who", history="")
+    _, steps = ran(program, lm, question="who", history="")
     assert steps[0]["queries"] == ["who"]
 
 
@@ -217,7 +220,7 @@ def test_self_ask() -> None:
 
     lm, script = scripted(reply)
     search = retrieval({"when?": [("a", -1.0)], "where?": [("b", -1.0)]})
-    found, steps = ran(SelfAsk(search, hops=4), lm, question="who")
+    found, steps = ran(SelfAsk(search, Options(rounds=4)), lm, question="who")
     assert (found.answer, ids(found.found)) == ("done", ["a", "b"])
     assert steps[-2] == {"kind": "stop", "hop": 3, "queries": ["When?"]}  # asked before
     assert script.prompts[-1].endswith("Known:\n[1] when? 1820\n[2] where? here\nAnswer:")
@@ -229,13 +232,15 @@ def test_self_ask() -> None:
 def test_branches_take_the_majority() -> None:
     said = {1000: "Ada", 2000: "the barn.", 3000: "barn"}
     lm, script = scripted(lambda asked, config: said[config.seed])
-    found, steps = ran(Branch(Vanilla(), 3), lm, question="who")
+    three = Branch(Vanilla(), Options(branches=3))
+    found, steps = ran(three, lm, question="who")
     assert found.answer == "the barn."  # the first of those that agree
     assert script.seeds == [1000, 2000, 3000]
     assert steps[-1] == {"kind": "majority", "answers": ["Ada", "the barn.", "barn"], "answer": "the barn."}
     said[3000] = "mill"
-    assert ran(Branch(Vanilla(), 3), lm, question="who")[0].answer == "Ada"  # a tie: the earliest
-    raises(ConfigError, "n must be at least 1", Branch, Vanilla(), 0)
+    assert ran(three, lm, question="who")[0].answer == "Ada"  # a tie: the earliest
+    raises(ConfigError, "branches must be at least 1", Options, branches=0)
+    raises(ConfigError, "temperature must be above 0", Options, temperature=0.0)
 
 
 ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000: "Eve", 7000: "Cy."}
@@ -254,7 +259,7 @@ def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> No
     found_for = {"who": [("a", -1.0)], "who Bo": [("b", P[0.3])], "who Cy": [("c", P[0.5])],
                  "who Di": [("b", P[0.3]), ("d", P[0.1])]}  # fmt: skip
     program = RetrieveThenRead(retrieval(found_for))
-    found, steps = ran(Branch(program, 7, vote="choice"), lm, question="who")
+    found, steps = ran(Branch(program, Options(branches=7, vote="choice")), lm, question="who")
     assert script.prompts[-1].endswith(
         "Context:\n[1] B: text b\n[2] C: text c\nQuestion: who\n"
         "Choices:\n[1] Bo\n[2] Cy\n[3] Ada\n[4] Di\nAnswer:"
@@ -267,24 +272,25 @@ def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> No
 def test_branches_that_agree_leave_no_choice() -> None:
     lm, script = scripted(lambda asked, config: "Ada")
     program = RetrieveThenRead(retrieval({}))
-    assert ran(Branch(program, 2, vote="choice"), lm, question="who")[0].answer == "Ada"
+    assert ran(Branch(program, Options(branches=2, vote="choice")), lm, question="who")[0].answer == "Ada"
     assert len(script.prompts) == 2
     assert chosen("1820", ["1820", "2"]) == "1820"
     assert chosen("2", ["1820", "2"]) == "2"  # its text, which is another's number
+    two = Options(branches=2, vote="choice")
     for other in (Vanilla(), Conversational(retrieval({}))):
-        raises(ConfigError, 'vote="choice" retrieves for the question', Branch, other, 2, vote="choice")
-    raises(ConfigError, r"set branches", ProgramOptions, vote="choice")
+        raises(ConfigError, 'vote="choice" retrieves for the question', Branch, other, two)
+    raises(ConfigError, r"set branches", Options, vote="choice")
 
 
 def test_a_branch_that_fails_is_left_out() -> None:
     said: dict[int, Any] = {1000: dspy.lm15.TimeoutError("slow"), 2000: "Ada"}
     lm, _ = scripted(lambda asked, config: said[config.seed])
-    found, steps = ran(Branch(Vanilla(), 2), lm, question="who")
+    found, steps = ran(Branch(Vanilla(), Options(branches=2)), lm, question="who")
     assert found.answer == "Ada"
     assert steps[1]["failed"].startswith("LMTimeoutError")
     said[2000] = said[1000]
     with pytest.raises(dspy.LMTimeoutError):
-        ran(Branch(Vanilla(), 2), lm, question="who")
+        ran(Branch(Vanilla(), Options(branches=2)), lm, question="who")
 
 
 class Read(NamedTuple):
@@ -439,6 +445,6 @@ def test_conversations_go_on_from_the_systems_own_answers(caplog: pytest.LogCapt
 
 
 def test_programs_by_name() -> None:
-    raises(ConfigError, "multihop retrieves", program_named, "multihop", None, ProgramOptions())
+    raises(ConfigError, "multihop retrieves", program_named, "multihop", None, Options())
     with pytest.raises(ConfigError, match="unknown program"):
-        program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), ProgramOptions())
+        program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), Options())

@@ -13,17 +13,17 @@ from fixture_types import Caplog
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
+from dsp_helpers import CORPUS, patient, retrieval, scripted
 from failing import raises
+from reader_helpers import ScriptedRetriever
 
 from grls.answer.dsp.calls import Gathered, note, recorded_calls
-from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields
+from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, adapter_named
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
     MultiHop,
     RetrieveThenRead,
     Vanilla,
-    adapter_named,
     answer_all,
     demonstrated,
     dspy_examples,
@@ -87,7 +87,7 @@ def test_nonsense_is_asked_again_at_a_temperature() -> None:
 def test_every_answered_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> None:
     replies: Iterator[Any] = iter(["a is b", "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"])
     lm, script = scripted(lambda text, config: next(replies))
-    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}), hops=2)
+    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}))
     program.load_state(program.dump_state())  # as with demonstrations of a file
     with settings(lm, patient(4)), recorded_calls() as trace:
         assert program(question="who").answer == "Ada"
@@ -231,26 +231,29 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])
 
 
-def test_an_error_is_that_of_its_own_asker() -> None:
+def test_an_error_is_that_of_its_own_asker_and_a_batch_of_one_kind() -> None:
     begun, go = threading.Event(), threading.Event()
+    batches: list[Sequence[int]] = []
 
     def compute(asked: Sequence[int]) -> list[int]:
         begun.set()
+        batches.append(asked)
         assert go.wait(10)
         if 1 in asked:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, batch_size=4)
+    gathered = Gathered(compute, 4, lambda number: number % 2)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(gathered, 0)
         assert begun.wait(10)
-        rest = [pool.submit(gathered, n) for n in (1, 2)]
-        while len(gathered._waiting) < 2:
+        rest = [pool.submit(gathered, n) for n in (1, 2, 3)]
+        while len(gathered._waiting) < 3:
             sleep(0.001)
         go.set()
-        assert (first.result(), rest[1].result()) == (0, 2)
+        assert [first.result(), *(other.result() for other in rest[1:])] == [0, 2, 3]
         raises(ValueError, "no", rest[0].result)
+    assert sorted(map(sorted, batches)) == [[0], [1], [1, 3], [2], [3]]
 
 
 def test_a_retriever_as_a_module() -> None:

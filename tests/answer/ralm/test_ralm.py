@@ -58,8 +58,8 @@ def reader(
     with_documents = window.documents > 0
     made = InContextRalm(
         BEGUN_MODEL if begun else MODEL, BEGUN if begun else TOKENIZER, window,
-        Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None, None,
-        allow,
+        Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None,
+        allow=allow,
     )  # fmt: skip
     if rerank is not None:
         made.chooser = rerank(made.scorer)
@@ -102,7 +102,7 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
     for row, some in zip(found, expected, strict=True):
         assert len(row.passages) == (documents if some.first else 0)
         numbers = CORPUS.numbers(row.passages)
-        before = [t for n in numbers if n is not None for t in made.documents.tokens(n)]
+        before = [t for n in numbers if n is not None for t in made.document(n)]
         start = window_start(made, len(before), some)
         assert row.log_probability == pytest.approx(
             plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
@@ -118,7 +118,7 @@ def test_a_stride_is_asked_for_by_the_tokens_before_it() -> None:
 
 
 def test_documents_are_cut_and_end_their_line() -> None:
-    tokens = reader(document_tokens=9).documents.tokens(2)
+    tokens = reader(document_tokens=9).document(2)
     assert len(tokens) == 9
     assert TOKENIZER.decode(tokens).startswith("rain\nra")
     assert TOKENIZER.decode(tokens).endswith("\n")
@@ -154,7 +154,7 @@ def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
     for row in rows:
         before = [
             300,
-            *(t for n in CORPUS.numbers(row.passages) if n is not None for t in made.documents.tokens(n)),
+            *(t for n in CORPUS.numbers(row.passages) if n is not None for t in made.document(n)),
         ]
         start = window_start(made, len(before), Stride(row.first, row.last))
         expected = plain(before, text[start : row.first], text[row.first : row.last], BEGUN_MODEL)
@@ -207,10 +207,7 @@ def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None
     chosen = made.documents_for(text, some)
     for stride, found, best in zip(some, candidates, chosen, strict=True):
         cut = max(0, stride.first - 5)
-        windows = [
-            (made.documents.tokens(n), window_start(made, len(made.documents.tokens(n)), stride))
-            for n in found
-        ]
+        windows = [(made.document(n), window_start(made, len(made.document(n)), stride)) for n in found]
         scores = [plain(own, text[start:cut], text[cut : stride.first]) for own, start in windows]
         assert best == (found[int(np.argmax(scores))],)
 
@@ -231,16 +228,15 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> N
     places = [some.first for some in strides(len(text), made.options)][1::2]
     assert len(blocks) == len(places)
     for example, first in zip(blocks, places, strict=True):
-        assert example is not None
         assert example.prefix == TOKENIZER.decode(text[max(0, first - 10) : first])
         for name, score in zip(example.passages, example.scores, strict=True):
             number = CORPUS.numbers([name])[0]
             assert number is not None
-            before = made.documents.tokens(number)
+            before = made.document(number)
             start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
     later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
-    assert [row and row.prefix for row in later] == [row and row.prefix for row in blocks[3:]]
+    assert later == blocks[3:]
 
 
 def test_writing_retrieves_anew_every_stride() -> None:
@@ -260,7 +256,7 @@ def test_writing_retrieves_anew_every_stride() -> None:
             assert number is not None
             for _ in range(min(3, 8 - done)):
                 with torch.inference_mode():
-                    ids = torch.tensor([[*made.documents.tokens(number), *tokens]])
+                    ids = torch.tensor([[*made.document(number), *tokens]])
                     best = int(MODEL(ids).logits[0, -1].argmax())
                 if best == 0:
                     ended = True

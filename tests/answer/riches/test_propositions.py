@@ -11,6 +11,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, T5Config,
 from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyOptions
 from grls.answer.riches.propositions import (
     _EXAMPLES,
     PropositionFile,
@@ -264,7 +265,7 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     lines = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
     assert [line["passage"] for line in lines if line["part"] == 1] == ["p4", "p3", "p2", "p1", "p0"]
     tokenizer = AutoTokenizer.from_pretrained(place / "model")
-    keys = build_keys(Corpus.read(place / "data"), tokenizer, "proposition", propositions=output)
+    keys = build_keys(Corpus.read(place / "data"), tokenizer, KeyOptions("proposition", False, str(output)))
     assert {p for some in keys.passages for p in some} == {0, 1, 2, 3, 4}
     assert run(place, output) == 0
     assert "in this run" not in capsys.readouterr().out

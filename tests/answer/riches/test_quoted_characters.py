@@ -13,6 +13,7 @@ from unigram import byte_level
 from grls.answer.riches import keys as key_module
 from grls.answer.riches.answerer import Riches
 from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyOptions
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode.interleave import markers
@@ -44,9 +45,9 @@ def answers(tokenizer: Any, **options: Any) -> tuple[Riches, list[Any]]:
         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=4096,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, bos_token_id=None,
     )  # fmt: skip
-    keys = build_keys(CORPUS, tokenizer, "paragraph", anywhere=True)
+    keys = build_keys(CORPUS, tokenizer, KeyOptions("paragraph", True))
     given = InterleaveOptions(beams=3, batch_size=8, **options)
-    some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, None, given)
+    some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, options=given)
     some.markers = Always(some.markers)  # a random model does not write markers
     queries = [Query(f"q{n}", f"which {n}", ()) for n in range(8)]
     return some, some.answer(queries)
@@ -81,7 +82,7 @@ def test_quotes_are_whole_characters(name: str, whole: bool, longest: int) -> No
 def test_no_quote_begins_within_a_character(name: str, whole: bool) -> None:
     """Every byte is as likely: those that may come first are a space, or the first ones of characters."""
     tokenizer = TOKENIZERS[name]
-    keys = build_keys(CORPUS, tokenizer, "paragraph", anywhere=True)
+    keys = build_keys(CORPUS, tokenizer, KeyOptions("paragraph", True))
     options = InterleaveOptions(beams=300, whole=whole)
     begin = LiveBeam(0, (1,), mode=KEY, state=keys.index.start(), first=1)
     after = Continuations(keys.index, TextMarkers(tokenizer), options).after(
@@ -137,8 +138,8 @@ def test_a_key_that_is_too_long_names_its_passage(monkeypatch: Patch) -> None:
     monkeypatch.setattr(key_module, "MAX_LENGTH", 40)
     corpus = Corpus.from_passages([Passage("short", "It is."), Passage("long", "word " * 40)])
     with pytest.raises(DataError, match=r"'long' has 2\d\d tokens.*at most 39 fit"):
-        build_keys(corpus, TOKENIZERS["byte fallback"], "sentence")
-    assert np.all(build_keys(corpus, TOKENIZERS["byte fallback"], "sentence", anywhere=True).texts)
+        build_keys(corpus, TOKENIZERS["byte fallback"], KeyOptions("sentence"))
+    assert np.all(build_keys(corpus, TOKENIZERS["byte fallback"], KeyOptions("sentence", True)).texts)
 
 
 def test_a_model_that_writes_no_numbers_is_told() -> None:

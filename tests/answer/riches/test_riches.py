@@ -18,6 +18,7 @@ from unigram import byte_level
 
 from grls.answer.riches.answerer import Riches, by_similarity, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyOptions
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
 from grls.answer.writer import room_of
 from grls.cli import main
@@ -44,9 +45,9 @@ def folder(quotes: Path) -> Path:
 def program(folder: Path, **options: Any) -> Riches:
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     corpus = Corpus.read(folder / "data")
-    keys = build_keys(corpus, tokenizer, "sentence", options.pop("anywhere", False))
+    keys = build_keys(corpus, tokenizer, KeyOptions(anywhere=options.pop("anywhere", False)))
     given = InterleaveOptions(**({"beams": 4, "max_new_tokens": 60} | options))
-    return Riches(model, tokenizer, corpus, keys, None, given)
+    return Riches(model, tokenizer, corpus, keys, options=given)
 
 
 @pytest.mark.parametrize(("beam", "anywhere"), [("adaptive", False), ("full", True), ("greedy", False)])
@@ -102,7 +103,7 @@ SHARED = [
 def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     corpus = Corpus.from_passages(SHARED)
-    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))
+    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, KeyOptions("title")))
     tokens, spans = [], []
     for text, key in ((thought, 0), ("", 1)):
         tokens += tokenizer(f"{text} «", add_special_tokens=False)["input_ids"]
@@ -120,11 +121,11 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     texts = ("It was red.", "It burned down.", "The mill was built. It was red.")
     corpus = Corpus.from_passages([Passage(name, text) for name, text in zip("abc", texts, strict=True)])
-    keys = build_keys(corpus, tokenizer, "paragraph", anywhere=True)
+    keys = build_keys(corpus, tokenizer, KeyOptions("paragraph", True))
 
     def written(**options: Any) -> Any:
         given = InterleaveOptions(beams=4, max_new_tokens=60, whole=False, max_key_tokens=1, **options)
-        return Riches(model, tokenizer, corpus, keys, None, given).answer(QUERIES[1:])[0]
+        return Riches(model, tokenizer, corpus, keys, options=given).answer(QUERIES[1:])[0]
 
     first, every = written(max_keys=1), written()
     assert first.quotes[0].text == every.quotes[0].text == "It"

@@ -9,7 +9,7 @@ from failing import raises
 from unigram import byte_level
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind
+from grls.answer.riches.options import KeyKind, KeyOptions
 from grls.answer.riches.prompts import Prompt, open_ended
 from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus
@@ -51,7 +51,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def made(
     corpus: Corpus, tokenizer: Any, kind: KeyKind = "sentence", anywhere: bool = False, **how: Any
 ) -> Targets:
-    return Targets(tokenizer, corpus, build_keys(corpus, tokenizer, kind, anywhere), **how)
+    return Targets(tokenizer, corpus, build_keys(corpus, tokenizer, KeyOptions(kind, anywhere)), **how)
 
 
 def spelled(tokenizer: Any, tokens: Any) -> str:
