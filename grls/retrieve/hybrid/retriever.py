@@ -328,7 +328,7 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        """The arguments of :meth:`DecodedPassages.search` for the generator."""
+        """The arguments of :meth:`GenerativeRetriever.search` for the generator."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)

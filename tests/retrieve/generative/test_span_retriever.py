@@ -29,7 +29,6 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -441,7 +440,7 @@ def test_the_search_for_devices_finds_what_the_fast_one_finds(
     )  # fmt: skip
     expected = [search() for search in searches]
     assert generator.searched_by == "fast on cpu"
-    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+    monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
     assert generator.searched_by == "device on cpu"
     assert [search() for search in searches] == expected
     assert isinstance(generator._decoder[-1], DeviceDecoder)  # type: ignore[index]
