@@ -39,9 +39,8 @@ from grls.models.sentence_model import (
     Kind,
     Role,
     TextNetwork,
-    evidence_words_of,
+    done_and_evidence,
     kind_of,
-    learned_done_of,
     open_network,
 )
 from grls.models.text_encoder import TextEncoder
@@ -145,8 +144,9 @@ class BiEncoderModel(TextEncoder):
                     "sentence-transformers. The option similarity sets another (dot, euclidean, manhattan).",
                     source,
                 )
-            encoder = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
-            encoder.evidence_words = evidence_words_of(folder)
+            learned_done, evidence_words = done_and_evidence(folder)
+            encoder = cls(network, max_tokens, stages, learned_done, similarity)
+            encoder.evidence_words = evidence_words
             if kind == "st5" and not isinstance(encoder.model[0], FirstDecoderOutput):
                 raise ConfigError(
                     f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
@@ -170,31 +170,16 @@ class BiEncoderModel(TextEncoder):
         network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
         return cls(network, max_tokens, stages)
 
-    def on_device(self, features: dict[str, Any]) -> dict[str, Any]:
-        """The result of :meth:`features` on the model's device."""
-        device = self.model.device
-        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
-
-    def encode_queries(
-        self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = False
+    def encode(
+        self, texts: Sequence[str], role: Role, batch_size: int = 32, progress: bool | None = False
     ) -> Matrix:
-        """Embeddings ``[n, d]`` of query texts, in eval mode.
+        """Embeddings ``[n, d]`` of texts (of passages: :func:`passage_text`), in eval mode.
 
         They have length 1 if the model normalises or compares by cosine.
 
         Raises:
             DataError: An embedding is not finite.
         """
-        return self.encode(texts, "query", batch_size, progress)
-
-    def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
-        """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`); see :meth:`encode_queries`."""
-        return self.encode(texts, "passage", batch_size, progress)
-
-    def encode(
-        self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None = False
-    ) -> Matrix:
-        """Embeddings ``[n, d]`` of texts; see :meth:`encode_queries`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document

@@ -133,31 +133,20 @@ class TextNetwork(PlainTexts, SentenceTransformer):
     """A model with one vector for each text."""
 
 
-def learned_done_of(folder: str) -> bool | None:
-    """Whether the model in a folder has learned DONE, by its training file; None if the file does not say."""
-    done = _training(folder).get("done")
-    return done if isinstance(done, bool) else None
-
-
-def _training(folder: str) -> dict[str, Any]:
-    """The content of the training file of a model; empty without a file, DataError if it is damaged."""
-    file = Path(folder) / TRAINING
-    content = read_json(file) if file.is_file() else {}
-    if not isinstance(content, dict):
-        raise DataError("expected an object of what was trained; train again, or remove the file.", file)
-    return content
-
-
-def evidence_words_of(folder: str) -> int:
-    """The number of words of each retrieved passage that a model was trained to read with a query; 0: all.
+def done_and_evidence(folder: str) -> tuple[bool | None, int]:
+    """Two facts of the training file of a bi-encoder: whether it has learned DONE (None: the file does not
+    say), and the words of each retrieved passage that it was trained to read with a query (0: all).
 
     Raises:
         DataError: The training file holds something else.
     """
-    content = _training(folder)
-    if "evidence_words" not in content:
-        return 0
-    return read_count(content, "evidence_words", "words of evidence", 64, Path(folder) / TRAINING) or 0
+    file = Path(folder) / TRAINING
+    content = read_json(file) if file.is_file() else {}
+    if not isinstance(content, dict):
+        raise DataError("expected an object of what was trained; train again, or remove the file.", file)
+    done, known = content.get("done"), content if "evidence_words" in content else None
+    words = read_count(known, "evidence_words", "words of evidence", 64, file)
+    return (done if isinstance(done, bool) else None), words or 0
 
 
 def kind_of(source: str) -> Kind:

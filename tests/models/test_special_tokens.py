@@ -96,7 +96,7 @@ def sentence_network(folder: Path) -> SentenceTransformer:
 def test_bi_encoders_read_no_special_token_from_a_text(tmp_path: Path) -> None:
     plain = sentence_network(tmp_path).encode(["a: dog", f"a: {PLAIN}"])
     sentence = BiEncoderModel(sentence_network(tmp_path), similarity="dot")
-    assert np.allclose(sentence.encode_queries(["dog", FORGED]), plain, atol=1e-6)
+    assert np.allclose(sentence.encode(["dog", FORGED], "query"), plain, atol=1e-6)
     module = FirstDecoderOutput(small_t5(), unigram(), 30)
     st5 = BiEncoderModel(SentenceTransformer(modules=[module], device="cpu"))
     for biencoder in (sentence, st5):

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, bounded
 from grls.io.files import exclusive
-from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, refuse_encoder
-from grls.models.load.opening import language_source, open_config, open_model, open_tokenizer, opening
+from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
+from grls.models.load.opening import language_source, opening
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
 
@@ -55,12 +55,8 @@ def _load(
         "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
         "accelerate), or a hub name.",
     ):
-        tokenizer = open_tokenizer(source, **options)
-        config = open_config(source, **options)
-        refuse_encoder(config)
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
-        if config.is_encoder_decoder:
+        model, tokenizer = open_writer(source, large, **options)
+        if model.config.is_encoder_decoder:
             settings = model.generation_config
             if settings.decoder_start_token_id is not None or settings.bos_token_id is None:
                 settings.decoder_start_token_id = start_token(model)  # some name it only in config.json
@@ -110,15 +106,11 @@ def shared_models() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PretrainedLM(Pretrained):
-    """A causal or encoder-decoder language model, to be fine-tuned.
+    """A causal or encoder-decoder language model, to be fine-tuned; other options: :class:`Pretrained`.
 
     Args:
         name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
             trained and saved as plain weights.
-        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
-            GPUs, not for chains); null: the default of the model.
-        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
-            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
 
     def load(self) -> Loaded:  # noqa: D102
@@ -141,14 +133,9 @@ class PretrainedLM(Pretrained):
 
 @dataclass(frozen=True)
 class CausalLM(PretrainedLM):
-    """A pretrained causal language model as a generator, with our markers.
+    """A pretrained causal language model as a generator, with our markers; see :class:`PretrainedLM`.
 
     Args:
-        name_or_path: The name, as in :class:`PretrainedLM`.
-        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
-            GPUs, not for chains); null: the default of the model.
-        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
-            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
         layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
     """
 
