@@ -28,7 +28,7 @@ _TAIL = 8
 """The most tokens of a marker, as byte pieces."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Markers:
     """The markers as tokens.
 
@@ -65,14 +65,9 @@ class TextMarkers(Markers):
         written = _written(tokenizer, opening)
         barred = _barred(tokenizer, opening, closing)
         super().__init__((written,), _written(tokenizer, closing), barred, within(tokenizer))
-        object.__setattr__(self, "_tokenizer", tokenizer)
-        object.__setattr__(self, "_text", opening)
+        self._tokenizer, self._text = tokenizer, opening
         last = (n for n, text in enumerate(token_texts(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
-        object.__setattr__(self, "_last", frozenset(last))
-
-    _tokenizer: Any
-    _text: str
-    _last: frozenset[int]
+        self._last = frozenset(last)
 
     def quotable(self, tokens: Iterable[int]) -> bool:
         """Whether tokens can be a whole quote: whole characters, and not only white space."""

@@ -86,7 +86,6 @@ from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 from grls.retrieve.update import ChangedCount, Changes
 
 FORMAT = 4
-KIND = "generative"
 REMOVED = "removed.json"
 
 _PARTS = {
@@ -338,7 +337,7 @@ class GenerativeRetriever(DecodesPlans):
             self.corpus.write(corpus_file(new))
             manifest = {
                 "format": FORMAT,
-                "kind": KIND,
+                "kind": self.kind,
                 "limits": self.codec.limits.record(),
                 "stages": list(self.stages),
             }
@@ -421,10 +420,6 @@ class GenerativeRetriever(DecodesPlans):
     def generator(self) -> Self:
         """The generator that decodes: itself."""
         return self
-
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """None: priors belong to :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`."""
-        return None
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
@@ -679,8 +674,11 @@ class GenerativeRetriever(DecodesPlans):
         subsets = subsets or [self._everything()] * len(inputs)
         with exclusive(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
-            if self.options.compile:
-                self._refuse_to_compile()
+            if self.options.compile and (self.trees is None or not self.index.has_tensors):
+                why = "its index has another backend than 'array'; make it again with `grls index`"
+                if self.trees is None:
+                    why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
+                raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
             check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
             decode: Callable[..., list[Any]]
             if self.trees is not None:
@@ -734,16 +732,6 @@ class GenerativeRetriever(DecodesPlans):
         elif kept[2].beams != beams:
             kept = self._decoder = key, self.index, kept[2].with_beams(beams)
         return kept[2]
-
-    def _refuse_to_compile(self) -> None:
-        """Refuse (ConfigError) the option ``compile`` where no search can use it."""
-        if self.trees is None:
-            why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif self.index.has_tensors:
-            return
-        else:
-            why = "its index has another backend than 'array'; make it again with `grls index`"
-        raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
 
     def remove(self, ids: Sequence[str], adding: bool = False) -> None:
         """Remove passages from every search; saving the retriever keeps the change.
@@ -919,7 +907,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     """The ``grls.json`` of a generative retriever, checked."""
     file = folder / MANIFEST
     manifest = read_spec(folder)
-    if manifest["kind"] != KIND:
+    if manifest["kind"] != GenerativeRetriever.kind:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
             "give the folder of one, or make one with `grls index MODEL`.",

@@ -311,10 +311,6 @@ class HybridRetriever(DecodesPlans):
         """
         return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """The prior over passages for a query and its evidence."""
-        return self.priors_of([query], [evidence])
-
     def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
         """The prior over passages for queries, each with its evidence."""
         done, share = self.generator.done, self.done_share
