@@ -61,19 +61,16 @@ Matrix = npt.NDArray[np.float32]
 class BiEncoderModel(TextEncoder):
     """Embeds queries and passages with one network.
 
+    Its first arguments are those of :class:`TextEncoder`.
+
     Args:
-        model: The network; its device and precision are kept.
-        max_tokens: The longest text in tokens, special tokens included; longer texts are cut; None: the limit
-            of the model.
-        stages: The training stages of the weights.
         learned_done: Whether the last stage taught the model when DONE follows; None: unknown. False for a
             model that was never trained as a bi-encoder.
         similarity: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``; None: that of the model, else the
             cosine, as in sentence-transformers.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text; or
-            there is no such similarity.
+        ConfigError: As of :class:`TextEncoder`; or there is no such similarity.
 
     Attributes:
         similarity: How embeddings are compared. For ``cosine``, embeddings have length 1, so that their inner

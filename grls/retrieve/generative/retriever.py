@@ -72,7 +72,6 @@ from grls.retrieve.build import Building
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.span_scores import (
-    PassageScores,
     Reach,
     SpanRanking,
     hidden_spans,
@@ -533,8 +532,7 @@ class GenerativeRetriever(DecodesPlans):
             self.refuse_to_rescore()
         count = max(k, depth) if depth else k
         if self.spans is not None:
-            check_counts(k=count)
-            searched = self._frontiers(inputs, count, exclude, label, subsets, prior)
+            searched = self.frontiers(inputs, count, exclude, label, subsets, prior)
             rankings = [ranking(frontier) for frontier, ranking in searched]
         else:
             rankings = self._run(inputs, exclude, subsets, count, label, prior)
@@ -590,40 +588,19 @@ class GenerativeRetriever(DecodesPlans):
                 bar.update(len(rows))
         return odds
 
-    def span_scores(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str = "retrieve",
-        subsets: Sequence[Subset | None] = (),
-        prior: Prior | None = None,
-    ) -> list[PassageScores]:
-        """The scores of the passages that are worth ranking, with those of the prior, which is over passages.
-
-        Arguments and errors are those of :meth:`search`.
-
-        Raises:
-            ConfigError: The generator writes whole passages.
-        """
-        check_counts(k=k)
-        searched = self._frontiers(inputs, k, exclude, label, subsets, prior)
-        return [ranking.scores(frontier) for frontier, ranking in searched]
-
     def likeliest_spans(
         self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
     ) -> list[list[int]]:
         """The likeliest span of each of the k best passages, for a generator that writes spans.
 
         Spans whose text an excluded passage holds as well are left out, and so are passages with no other
-        spans, such as copies. Arguments and errors are those of :meth:`span_scores`.
+        spans, such as copies. Arguments and errors are those of :meth:`frontiers`.
 
         Returns:
             For each input at most k numbers of spans, that of the best passage first.
         """
-        check_counts(k=k)
         rankings = []
-        searched = self._frontiers(inputs, k, exclude, label, (), None)
+        searched = self.frontiers(inputs, k, exclude, label)
         for (frontier, ranking), hidden in zip(searched, exclude, strict=True):
             scores = replace(ranking, k=k + len(hidden)).scores(frontier)
             spans = likeliest_spans(
@@ -635,16 +612,23 @@ class GenerativeRetriever(DecodesPlans):
             rankings.append([span for span in best if span >= 0][:k])
         return rankings
 
-    def _frontiers(
+    def frontiers(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
         exclude: Sequence[Sequence[int]],
-        label: str,
-        subsets: Sequence[Subset | None],
-        prior: Prior | None,
+        label: str = "retrieve",
+        subsets: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
     ) -> list[tuple[Frontier, SpanRanking]]:
-        """Where the search for spans stopped for each input, and what ranks its passages, k at most."""
+        """Where the search for spans stopped for each input, and what ranks its passages, k at most.
+
+        Arguments and errors are those of :meth:`search`; the prior is over passages.
+
+        Raises:
+            ConfigError: The generator writes whole passages.
+        """
+        check_counts(k=k)
         if self.spans is None:
             raise ConfigError("the generator writes whole passages, not spans of them.")
         spans, rows = self.spans, self.index.rows

@@ -270,7 +270,8 @@ class HybridRetriever(DecodesPlans):
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
-        scores = generator.span_scores(*self._arguments(queries, before, k, hidden))
+        searched = generator.frontiers(*self._arguments(queries, before, k, hidden))
+        scores = [ranking.scores(frontier) for frontier, ranking in searched]
         totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
             [

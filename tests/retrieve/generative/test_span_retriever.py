@@ -173,7 +173,8 @@ def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRet
     prior = scores - np.logaddexp.reduce(scores)
     blank = empty.log_probabilities()
     assert len(blank) == len(retriever.corpus)
-    plain = GenerativeRetriever.span_scores(retriever, [retriever.codec.model_input([])], 10, [[]])[0].plain
+    ((frontier, ranking),) = retriever.frontiers([retriever.codec.model_input([])], 10, [[]])
+    plain = ranking.scores(frontier).plain
     np.testing.assert_allclose(blank, plain[:-1], atol=1e-4)
     said = 1.5 * prior - 0.3 * (blank - np.logaddexp.reduce(blank))
     ids, expected = expected_hits(retriever, own, 1.5, said)
