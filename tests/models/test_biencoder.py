@@ -12,7 +12,7 @@ from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from small_data import scratch, tiny_bert, write_small
+from small_data import scratch, tiny_bert
 from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, T5Config
 
 from grls.data.codec import LIMITS
@@ -27,11 +27,6 @@ from grls.models.seq2seq.slots import start_token
 from grls.models.text_encoder import passage_text
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("biencoder") / "data")
 
 
 @pytest.fixture(scope="module")
