@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sentence_transformers import CrossEncoder
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -33,9 +32,9 @@ from grls.models.load.opening import (
     refuse_missing_folder,
     write_encoder,
 )
-from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import module_folders
 from grls.models.precision import accelerator, move
-from grls.models.sentence_model import positions_of
+from grls.models.sentence_model import library_model, positions_of
 from grls.models.special_tokens import read_plain
 from grls.models.text_encoder import passage_text, telling
 
@@ -140,16 +139,8 @@ class PairScorer:
                 )
             if not parts:
                 open_config(source)
-            refuse_missing_parts(source, parts)
-            model = CrossEncoder(
-                source,
-                device="cpu",
-                trust_remote_code=False,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
-            refuse_unread(model, source, parts, pooler=True)
-            scorer = cls(model)
-        move(model, str(accelerator()) if device == "auto" else device, precision)
+            scorer = cls(library_model(CrossEncoder, source, parts, pooler=True, use_safetensors=True))
+        move(scorer.model, str(accelerator()) if device == "auto" else device, precision)
         return scorer
 
     def fingerprint(self) -> str:

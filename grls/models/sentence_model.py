@@ -168,7 +168,7 @@ def open_network(source: str) -> SentenceTransformer:
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
         if (saved := library_type(source)) not in (None, SentenceTransformer.__name__):
             raise IncompleteError(f"it is a {saved}, which gives no single vector of a text")
-        return _library_model(SentenceTransformer, source, parts)
+        return library_model(SentenceTransformer, source, parts)
 
 
 def library_type(source: str) -> str | None:
@@ -207,14 +207,20 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
         if saved != kind.__name__ and not is_plain:
             actual = "a model without its layers" if saved is None else f"a {saved}"
             raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
-        return _library_model(kind, source, parts)
+        return library_model(kind, source, parts)
 
 
-def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
+def library_model(
+    kind: type[Library], source: str, parts: list[ModuleFolder], pooler: bool = False, **options: Any
+) -> Library:
+    """A model of the library in float32, whose parts are all there and read; see :func:`refuse_unread`.
+
+    ``options`` are further ones of ``from_pretrained``.
+    """
     refuse_missing_parts(source, parts)
-    options = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
+    options["dtype"] = torch.float32  # not the dtype of the config: the weights may be more precise
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
-    refuse_unread(model, source, parts)
+    refuse_unread(model, source, parts, pooler)
     readers_of(model)  # a Router without a route for queries is refused here
     return model
 

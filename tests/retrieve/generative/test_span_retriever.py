@@ -32,7 +32,6 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
-    SpanCandidates,
     SpanRanking,
     passage_scores,
     prior_over_spans,
@@ -368,8 +367,8 @@ def weighed(
     low = np.arange(len(spans) + 1)
     logs = np.log(np.maximum(probabilities, 1e-300))
     frontier = Frontier(low, low + 1, np.ones_like(low), logs, logs)
-    chosen = SpanCandidates(np.array(passages), np.zeros(len(passages), dtype=np.int64))
-    return passage_scores(frontier, chosen, Reach(spans, rows, [], None), temperature)
+    tiers = np.zeros(len(passages), dtype=np.int64)
+    return passage_scores(frontier, np.array(passages), tiers, Reach(spans, rows, [], None), temperature)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
