@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -66,22 +67,22 @@ def load_entailment(
     limit = int(min(max_tokens, encoder_positions(config) or 10**9, tokenizer.model_max_length))
     if seq2seq:
         return WritingJudge(model.eval(), tokenizer, batch_size, limit)
-    return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
+    return ClassifyingJudge(model.eval(), tokenizer, batch_size, limit, int(numbers[0]))
 
 
+@dataclass(eq=False)
 class Entailment(ABC):
     """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
-    _pair: bool
-    """Whether the tokenizer reads premise and hypothesis as two texts."""
-    _lead = ""
-    """The text before a hypothesis."""
+    model: Any
+    tokenizer: Any
+    batch_size: int
+    max_tokens: int
 
-    def __init__(self, model: Any, tokenizer: Any, batch_size: int, max_tokens: int):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
+    _pair: ClassVar[bool]
+    """Whether the tokenizer reads premise and hypothesis as two texts."""
+    _lead: ClassVar[str] = ""
+    """The text before a hypothesis."""
 
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
@@ -110,14 +111,12 @@ class Entailment(ABC):
         """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
 
 
+@dataclass(eq=False)
 class ClassifyingJudge(Entailment):
     """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
+    label: int
     _pair = True
-
-    def __init__(self, model: Any, tokenizer: Any, label: int, batch_size: int, max_tokens: int):
-        super().__init__(model, tokenizer, batch_size, max_tokens)
-        self.label = label
 
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
         premises, hypotheses = zip(*pairs, strict=True)

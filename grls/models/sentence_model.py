@@ -71,6 +71,8 @@ class PlainTexts:
 
     marked: bool
     """Whether a prompt holds special tokens (``[Q]`` of a ColBERT), so the tokenizer must not split them."""
+    paired = False
+    """Whether an input is a pair of texts."""
 
     @classmethod
     def of(cls, model: Any) -> Self:
@@ -94,20 +96,23 @@ class PlainTexts:
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of texts, without special tokens that a text spells."""
+        """Model input of texts, or of pairs of texts, without special tokens that a text spells."""
 
         def read(columns: Sequence[Sequence[Any]]) -> dict[str, Tensor | Any]:
+            rows = list(zip(*columns, strict=True)) if self.paired else columns[0]
             batch: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
-                columns[0], prompt=prompt, **kwargs
+                rows, prompt=prompt, **kwargs
             )
             return batch
 
+        columns = list(zip(*inputs, strict=True)) if self.paired else [inputs]
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            return read([inputs])
+            return read(columns)
         with exclusive(tokenizer):
-            texts = without_spelled(tokenizer, inputs) if self.marked else inputs
-            features: dict[str, Tensor | Any] = read_plain(tokenizer, read, [texts])
+            if self.marked:
+                columns = [without_spelled(tokenizer, column) for column in columns]
+            features: dict[str, Tensor | Any] = read_plain(tokenizer, read, columns)
         return features
 
 

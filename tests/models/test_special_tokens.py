@@ -68,7 +68,7 @@ def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
     reranker = Reranker(model, tokenizer, 8, 24)
     found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
     assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
-    ClassifyingJudge(model, tokenizer, 0, 4, 40).entails([FORGED], [FORGED])
+    ClassifyingJudge(model, tokenizer, 4, 40, 0).entails([FORGED], [FORGED])
     assert [row.count(END) for row in seen] == [2] * 5
     assert not any(PAD in row for row in seen)
     seen.clear()

@@ -25,7 +25,7 @@ mode in keys (see :mod:`grls.decode.select`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -290,10 +290,7 @@ class _Run:
             lengths, parents = np.ones(len(live), dtype=np.int64), np.array([beam.node for beam in live])
             tokens = np.array([beam.tokens[-1] for beam in live])
             fed = self.session.feed(Branches(np.array(owners), parents, lengths, tokens)).tolist()
-            moved = iter([
-                LiveBeam(node, b.tokens, b.score, b.spans, b.mode, b.state, b.first, b.before)
-                for b, node in zip(live, fed, strict=True)
-            ])  # fmt: skip
+            moved = iter([replace(beam, node=node) for beam, node in zip(live, fed, strict=True)])
             self.beams = [[next(moved) for _ in beams] for beams in self.beams]
             self._choose([slot for slot, beams in enumerate(self.beams) if beams])
 

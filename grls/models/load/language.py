@@ -114,11 +114,9 @@ class PretrainedLM(Pretrained):
     """
 
     def load(self) -> Loaded:  # noqa: D102
-        large = large_options(self.attention, self.four_bit)
-        if large:
-            model, tokenizer = _load(self.name_or_path, "cpu", "float32", large)
-        else:
-            model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        name, large = self.name_or_path, large_options(self.attention, self.four_bit)
+        loaded = _load(name, "cpu", "float32", large) if large else load_language_model(name, "cpu")
+        model, tokenizer = loaded
         if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
             # The same model without quantization, because a model from a GGUF file cannot be saved.
             fields = model.config.to_dict()

@@ -881,10 +881,7 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
     """The generator in a retriever, if it has one."""
     inner = single_steps(retriever)
-    if not isinstance(inner, DecodesPassages):
-        return None
-    generator: GenerativeRetriever = inner.generator
-    return generator
+    return inner.generator if isinstance(inner, DecodesPassages) else None
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
