@@ -3,10 +3,10 @@
 Legend: n texts, d embedding dimension.
 
 A thin layer on sentence-transformers. The network is any ``SentenceTransformer`` from the hub or a folder, or
-an encoder-decoder that embeds by its first decoder output (:mod:`grls.models.sentence_model`);
-:mod:`grls.models.sentence_model` opens it. This module adds what multi-step retrieval needs: the text for a
-query, evidence and DONE (in training and retrieval), the fingerprint of a model, and an atomic folder with
-the stages of training. It does not know corpora or search.
+an encoder-decoder that embeds by its first decoder output; :mod:`grls.models.sentence_model` opens it. This
+module adds what multi-step retrieval needs: the text for a query, evidence and DONE (in training and
+retrieval), the fingerprint of a model, and an atomic folder with the stages of training. It does not know
+corpora or search.
 """
 
 from __future__ import annotations

@@ -27,13 +27,12 @@ from grls.models.special_tokens import padded
 log = logging.getLogger(__name__)
 
 LABEL = "entailment"
-_MAX_TOKENS = 512
 _WRITTEN = 4
 """The most tokens that an encoder-decoder may write for 1 or 0."""
 
 
 def load_entailment(
-    name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = _MAX_TOKENS
+    name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = 512
 ) -> Entailment:
     """Load a model of entailment, in float32 and eval mode: a folder or a hub name.
 

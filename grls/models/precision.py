@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from grls.errors import NOT_NUMBERS, ConfigError, one_of, out_of_memory
+from grls.models.option_names import Numbers
 from grls.models.option_names import Precision as Precision
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def move(model: Any, device: str, precision: str) -> Any:
         ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     one_of(get_args(Precision), precision=precision)
-    target = to_device(model, device)
+    target = to_device(model, device, getattr(torch, precision) if precision in get_args(Numbers) else None)
     chosen = fastest(target) if precision == "auto" else precision
     if chosen in _PACKED:
         if target.type != "cpu":

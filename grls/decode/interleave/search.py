@@ -257,14 +257,12 @@ class _Run:
         decided: Callable[[int], object] | None,
     ):
         self.writer = writer
-        self.options = writer.options
-        self.index = writer.index
         self.inputs = inputs
         self.k = k
         self.decided = decided
         self.results: list[list[Interlaced]] = [[] for _ in inputs]
         self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        slots = min(self.options.batch_size, len(inputs))
+        slots = min(self.writer.options.batch_size, len(inputs))
         longest = len(inputs[self.waiting[-1]])
         self.session: TreeSession = writer.generator.open_trees(slots, longest)
         self.queries = [-1] * slots
@@ -303,7 +301,7 @@ class _Run:
         scores = np.array([beam.score for beam in live])[candidates.parents] + candidates.steps
         free = np.array([beam.mode == FREE for beam in live])[candidates.parents]
         ends = np.isin(candidates.tokens, list(self.writer.ends)) & free
-        chosen = select(owners[candidates.parents], scores, ends, self.options.beams)
+        chosen = select(owners[candidates.parents], scores, ends, self.writer.options.beams)
         grown: dict[int, list[LiveBeam]] = {slot: [] for slot in slots}
         for c in chosen.finished:
             beam = live[candidates.parents[c]]
@@ -312,7 +310,7 @@ class _Run:
             slot = int(owners[candidates.parents[c]])
             beam = self._continued(live[candidates.parents[c]], candidates, int(c), float(scores[c]))
             done = beam.mode == FREE and self.writer.stop(beam.tokens, beam.spans)
-            if done or len(beam.tokens) >= self.options.max_new_tokens:
+            if done or len(beam.tokens) >= self.writer.options.max_new_tokens:
                 self._finish(slot, beam, beam.score, done)
             else:
                 grown[slot].append(beam)
@@ -333,8 +331,8 @@ class _Run:
         spans, mode = beam.spans, beam.mode
         if mode == KEY and candidates.closes[c]:
             last = len(beam.tokens)
-            held = self.index.held(state, self.options.whole)
-            used = frozenset() if self.options.repeat else quoted(beam)
+            held = self.writer.index.held(state, self.writer.options.whole)
+            used = frozenset() if self.writer.options.repeat else quoted(beam)
             span = Span(beam.first, last, self.writer.keys(state, used), score - beam.before, True, held)
             spans, mode = (*spans, span), CLOSING
         elif mode == CLOSING:
@@ -343,7 +341,8 @@ class _Run:
         if mode == CLOSING and len(tokens) - spans[-1].last == len(marker):
             mode = FREE
         elif mode == FREE and self.writer.markers.opens(tokens) and not self.writer.exhausted(spans):
-            return LiveBeam(beam.node, tokens, score, spans, KEY, self.index.start(), len(tokens), score)
+            state = self.writer.index.start()
+            return LiveBeam(beam.node, tokens, score, spans, KEY, state, len(tokens), score)
         return LiveBeam(beam.node, tokens, score, spans, mode, state, beam.first, beam.before)
 
     def _finish(self, slot: int, beam: LiveBeam, score: float, ended: bool) -> None:

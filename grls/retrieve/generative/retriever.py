@@ -165,11 +165,7 @@ class GenerativeRetriever(DecodesPlans):
         limits: Limits | None = None,
         backend: str = "array",
         options: SearchOptions | None = None,
-        progress: bool = False,
-        stages: Sequence[str] = (),
         form: Form = "whole",
-        memory: int | None = None,
-        scratch: str | Path | None = None,
         span_words: int | None = None,
         rescore_input: RescoreInput | None = None,
     ) -> Self:
@@ -179,8 +175,8 @@ class GenerativeRetriever(DecodesPlans):
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words)
-        index = build_index(spans or corpus, codec, backend, progress, form, memory, scratch)
-        return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
+        index = build_index(spans or corpus, codec, backend, form=form)
+        return cls(model, codec, corpus, index, options, spans=spans, rescore_input=rescore_input)
 
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
@@ -266,7 +262,6 @@ class GenerativeRetriever(DecodesPlans):
                 f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
                 "file is damaged, or is another training's; make the retriever again with `grls index`."
             )
-        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = _read_passages(path, manifest, codec, verify)
@@ -275,7 +270,7 @@ class GenerativeRetriever(DecodesPlans):
         parts = loaded.model, codec, corpus, index
         opened = cls(*parts, options, stages, removed, spans, rescore_input, tried)
         _ = opened.trees  # tried in full precision: results of int8 depend on the batch
-        move(loaded.model, where, precision)
+        move(loaded.model, device, precision)
         return opened
 
     @classmethod
@@ -603,9 +598,8 @@ class GenerativeRetriever(DecodesPlans):
         searched = self.frontiers(inputs, k, exclude, label)
         for (frontier, ranking), hidden in zip(searched, exclude, strict=True):
             scores = replace(ranking, k=k + len(hidden)).scores(frontier)
-            spans = likeliest_spans(
-                frontier, scores.passages, ranking.reach, np.unique(hidden).astype(np.int64)
-            )
+            excluded = np.unique(hidden).astype(np.int64)
+            spans = likeliest_spans(frontier, scores.passages, ranking.reach, excluded)
             span_of = dict(zip(scores.passages.tolist(), spans.tolist(), strict=True))
             hits = ranked(scores, self.done, self.options.span_temperature, len(span_of))
             best = [span_of[hit.passage] for hit in hits]
