@@ -12,7 +12,7 @@ small for prefixes that were dropped early. A ranking of passages by many rows e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Gathering:
             return
         distinct, first = np.unique(queries[order], return_index=True)
         for query, part in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
-            columns = (low, high, counts, scores, own)
+            columns: tuple[Any, ...] = (low, high, counts, scores, own)
             self._parts[query].append(Frontier(*(column[part] for column in columns)))
 
     def frontier(self) -> list[Frontier]:

@@ -105,7 +105,7 @@ class PlainTexts:
             )
             return batch
 
-        columns = list(zip(*inputs, strict=True)) if self.paired else [inputs]
+        columns: list[Sequence[Any]] = list(zip(*inputs, strict=True)) if self.paired else [inputs]
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return read(columns)

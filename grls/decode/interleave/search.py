@@ -167,7 +167,7 @@ class Interleaver:
             return found
         best = np.lexsort((-steps, parents))
         best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
-        return Candidates(*(column[best] for column in found))
+        return Candidates._make(column[best] for column in found)
 
     def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
         """The tokens that continue the keys of these beams; none for a key so long that it must close."""
