@@ -61,13 +61,18 @@ class Scope:
                     passages = counted(len(row_of), "passage")
                     raise ValueError(f"the index has {passages}; there is no passage {passage}")
                 keys.add(query * self._stride + int(row_of[passage]))
-        distinct = {id(subset): subset for subset in subsets if subset is not None}
-        if not all(subset.belongs(index.origin) for subset in distinct.values()):
-            raise ValueError("a subset belongs to another index")
-        self._subsets = [*distinct.values()]
-        numbers = {key: number for number, key in enumerate(distinct)}
-        # The number of each query's subset; -1: no subset.
-        self._subset = np.array([numbers.get(id(subset), -1) for subset in subsets or [None] * queries], int)
+        self._subsets: list[Subset] = []
+        self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
+        numbers: dict[int, int] = {}
+        for query, subset in enumerate(subsets):
+            if subset is None:
+                continue
+            if not subset.belongs(index.origin):
+                raise ValueError("a subset belongs to another index")
+            if id(subset) not in numbers:
+                numbers[id(subset)] = len(self._subsets)
+                self._subsets.append(subset)
+            self._subset[query] = numbers[id(subset)]
         self._listed: dict[int, Ints] = {}
         # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(keys), dtype=np.int64)
