@@ -106,11 +106,15 @@ def shared_models() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PretrainedLM(Pretrained):
-    """A causal or encoder-decoder language model, to be fine-tuned; other options: :class:`Pretrained`.
+    """A causal or encoder-decoder language model, to be fine-tuned.
 
     Args:
         name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
             trained and saved as plain weights.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
 
     def load(self) -> Loaded:  # noqa: D102
