@@ -126,7 +126,9 @@ def dense(setting: Setting) -> Figures:
     corpus, batches = opened(setting)
     biencoder = BiEncoderModel.load(setting.biencoder, device="cpu")
     sample = corpus.passages(range(min(setting.encoded, len(corpus))))
-    spent, encoded = seconds(lambda: biencoder.encode_passages([passage_text(passage) for passage in sample]))
+    spent, encoded = seconds(
+        lambda: biencoder.encode([passage_text(passage) for passage in sample], "passage")
+    )
     build = spent * len(corpus) / len(sample)
     # Passages that are not encoded get vectors near encoded ones. Exact copies would tie, as in no real
     # corpus, and cost the search a second pass.

@@ -163,6 +163,14 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data set; it is not to be changed."""
+    from small_data import write_small
+
+    return write_small(tmp_path_factory.mktemp("small") / "data")
+
+
+@pytest.fixture(scope="session")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one of every kind of retriever side by side, the data set ``data``, a cross-encoder
     ``encoder`` and an encoder ``bert``. What is there is not to be changed.

@@ -12,7 +12,7 @@ small for prefixes that were dropped early. A ranking of passages by many rows e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,8 +65,7 @@ class Gathering:
     def __init__(self, index: ConstraintIndex, scope: Scope, queries: int):
         self._index = index
         self._scope = scope
-        self._parts: list[list[tuple[Ints, ...]]] = [[] for _ in range(queries)]
-        self._scores: list[list[tuple[Floats, Floats]]] = [[] for _ in range(queries)]
+        self._parts: list[list[Frontier]] = [[] for _ in range(queries)]
 
     def within(self, scope: Scope) -> None:
         """Take another scope, in which queries whose frontiers are not taken may find the same passages."""
@@ -89,8 +88,8 @@ class Gathering:
             return
         distinct, first = np.unique(queries[order], return_index=True)
         for query, part in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
-            self._parts[query].append((low[part], high[part], counts[part]))
-            self._scores[query].append((scores[part], own[part]))
+            columns: tuple[Any, ...] = (low, high, counts, scores, own)
+            self._parts[query].append(Frontier(*(column[part] for column in columns)))
 
     def frontier(self) -> list[Frontier]:
         """The frontier of each query."""
@@ -98,14 +97,9 @@ class Gathering:
 
     def take(self, query: int) -> Frontier:
         """The frontier of a query, which is forgotten; empty for a query that may find nothing."""
-        parts, self._parts[query] = self._parts[query], []
-        pairs, self._scores[query] = self._scores[query], []
         none = np.empty(0, dtype=np.int64)
-        low, high, counts = (
-            np.concatenate(column) for column in zip((none, none, none), *parts, strict=True)
-        )
-        scores, own = (
-            np.concatenate(column) for column in zip((np.empty(0), np.empty(0)), *pairs, strict=True)
-        )
-        order = np.argsort(low, kind="stable")
-        return Frontier(low[order], high[order], counts[order], scores[order], own[order])
+        parts = [Frontier(none, none, none, np.empty(0), np.empty(0)), *self._parts[query]]
+        self._parts[query] = []
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return Frontier(*(column[order] for column in columns))

@@ -190,14 +190,10 @@ class Scope:
 
     def _allowed(self, queries: Ints, low: Ints, high: Ints) -> Ints:
         """The number of rows of each range that the query's subset holds."""
-        subsets = self._subset[queries]
-        if not self._subsets or (subsets < 0).all():
-            return high - low
-        if (subsets >= 0).all():
-            return self._counter.count(subsets, low, high)
-        counts = high - low
+        subsets, counts = self._subset[queries], high - low
         filtered = np.flatnonzero(subsets >= 0)
-        counts[filtered] = self._counter.count(subsets[filtered], low[filtered], high[filtered])
+        if len(filtered):
+            counts[filtered] = self._counter.count(subsets[filtered], low[filtered], high[filtered])
         return counts
 
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.decode.beam import BeamStep, Decoder, ScoredPassage, continuations
-from grls.decode.prior import Masses, Prior
+from grls.decode.prior import Prior
 from grls.decode.scope import Mask, Scope
 from grls.decode.select import log_probabilities
 from grls.index.rows import Ints
@@ -214,54 +214,43 @@ def score_passages(
         masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
     scores: list[PassageScore] = []
     for start in range(0, len(passages), _AT_ONCE):
+        # The targets share one row for the first token, and then have one row each.
         targets = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
-        scores += _score(decoder, model_input, targets, scope, rivals, masses)
+        session = decoder.generator.open([model_input])
+        session.first()
+        states = np.array([decoder.index.start()])
+        at_start = scope.remaining(np.zeros(1, np.int64), *decoder.index.span(states))[0]
+        stops = [0 if decoder.stops_early and at_start == 1 else len(target) for target in targets]
+        tokens: list[list[TokenScore]] = [[] for _ in targets]
+        active, rows = np.arange(len(targets)), np.zeros(len(targets), np.int64)
+        while len(active):
+            ways, _, remaining = continuations(decoder.index, scope, np.zeros(len(states), np.int64), states)
+            steps: Floats = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
+            if masses is not None:
+                steps = masses.with_priors(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
+            candidates, continues = [], []
+            for target, row in zip(active.tolist(), rows.tolist(), strict=True):
+                low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
+                token = targets[target][len(tokens[target])]
+                candidate = low + int(np.searchsorted(ways.tokens[low:high], token))
+                above = low + np.flatnonzero(steps[low:high] > steps[candidate])
+                best = above[np.argsort(-steps[above], kind="stable")][:rivals]
+                better = tuple(Rival(int(ways.tokens[n]), float(steps[n])) for n in best)
+                tokens[target].append(
+                    TokenScore(int(ways.tokens[candidate]), float(steps[candidate]), high - low, better)
+                )
+                candidates.append(candidate)
+                if decoder.stops_early and remaining[candidate] == 1:
+                    stops[target] = min(stops[target], len(tokens[target]))
+                forced = decoder.mode == "renormalized" and remaining[candidate] == 1
+                continues.append(token != decoder.index.rows.end and not forced)
+            if not any(continues):
+                break
+            chosen = np.array(candidates)[continues]
+            session.step(rows[continues], ways.tokens[chosen])
+            active, states, rows = active[continues], ways.states[chosen], np.arange(len(chosen))
+        for sequence, scored in zip(targets, tokens, strict=True):
+            # Forced tokens have probability one with renormalized scores, so the model need not compute them.
+            scored += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(scored) :]]
+        scores += [PassageScore(tuple(scored), stop) for scored, stop in zip(tokens, stops, strict=True)]
     return scores
-
-
-def _score(
-    decoder: Decoder,
-    model_input: Sequence[int],
-    targets: Sequence[Ints],
-    scope: Scope,
-    rivals: int,
-    masses: Masses | None,
-) -> list[PassageScore]:
-    """Score targets together: they share one row for the first token, and then have one row each."""
-    session = decoder.generator.open([model_input])
-    session.first()
-    states = np.array([decoder.index.start()])
-    at_start = scope.remaining(np.zeros(1, np.int64), *decoder.index.span(states))[0]
-    stops = [0 if decoder.stops_early and at_start == 1 else len(target) for target in targets]
-    tokens: list[list[TokenScore]] = [[] for _ in targets]
-    active, rows = np.arange(len(targets)), np.zeros(len(targets), np.int64)
-    while len(active):
-        ways, _, remaining = continuations(decoder.index, scope, np.zeros(len(states), np.int64), states)
-        steps: Floats = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
-        if masses is not None:
-            steps = masses.with_priors(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
-        candidates, continues = [], []
-        for target, row in zip(active.tolist(), rows.tolist(), strict=True):
-            low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
-            token = targets[target][len(tokens[target])]
-            candidate = low + int(np.searchsorted(ways.tokens[low:high], token))
-            above = low + np.flatnonzero(steps[low:high] > steps[candidate])
-            best = above[np.argsort(-steps[above], kind="stable")][:rivals]
-            better = tuple(Rival(int(ways.tokens[n]), float(steps[n])) for n in best)
-            tokens[target].append(
-                TokenScore(int(ways.tokens[candidate]), float(steps[candidate]), high - low, better)
-            )
-            candidates.append(candidate)
-            if decoder.stops_early and remaining[candidate] == 1:
-                stops[target] = min(stops[target], len(tokens[target]))
-            forced = decoder.mode == "renormalized" and remaining[candidate] == 1
-            continues.append(token != decoder.index.rows.end and not forced)
-        if not any(continues):
-            break
-        chosen = np.array(candidates)[continues]
-        session.step(rows[continues], ways.tokens[chosen])
-        active, states, rows = active[continues], ways.states[chosen], np.arange(len(chosen))
-    for sequence, scored in zip(targets, tokens, strict=True):
-        # Forced tokens have probability one with renormalized scores, so the model need not compute them.
-        scored += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(scored) :]]
-    return [PassageScore(tuple(scored), stop) for scored, stop in zip(tokens, stops, strict=True)]

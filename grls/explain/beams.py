@@ -177,7 +177,7 @@ def trace_beam(
             k = max(candidates_listed(hops), generator.widest if stop.bias else 0)
         model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
         (subset,) = generator.subsets([next_query], allow)
-        prior = inner.look_ahead(next_query, generator.corpus.passages(numbers))
+        prior = inner.priors_of([next_query], [generator.corpus.passages(numbers)])
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
         decoder = generator.decoder(k)
         recorder = RecordingModel(decoder.generator)

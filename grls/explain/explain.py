@@ -165,7 +165,7 @@ class Explainer:
         model_input = retriever.hop_input(query, retriever.encode([query])[0], evidence)
         hidden = [*evidence] if self.stop.may_end(len(evidence)) else [*evidence, retriever.done]
         bias = {retriever.done: self.stop.bias} if self.stop.bias else {}
-        prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
+        prior = self.retriever.priors_of([query], [retriever.corpus.passages(evidence)])
         searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias, prior)
         searches.forced([n for n in gold if not searches.excluded(n)])  # one pass for all passages
         return searches

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from grls.errors import ConfigError
 from grls.fitting.options import AUTO, NONE
 from grls.io.progress import counted, free_memory, usable_cores
-from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
-from grls.models.load.opening import PACKAGED
+from grls.models.load.base_models import BaseModel, find_encoder, find_writer
+from grls.models.load.opening import PACKAGED, PACKAGED_ENCODER
 
 _ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
 _WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")

@@ -201,9 +201,9 @@ class FitStages:
             if name == "base":
                 encoder = BiEncoderModel.load(model, device=self.options.device)
                 texts = [passage_text(passage) for passage in spread(corpus, _SAMPLE)]
-                encoder.encode_passages(texts[:2])  # what it compiles
+                encoder.encode(texts[:2], "passage")  # what it compiles
                 measured = perf_counter()
-                encoder.encode_passages(texts)
+                encoder.encode(texts, "passage")
                 self.pace.add("embed", perf_counter() - measured, len(texts))
                 del encoder
             if allowance is not None and self._embedding() > allowance:

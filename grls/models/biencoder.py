@@ -3,10 +3,10 @@
 Legend: n texts, d embedding dimension.
 
 A thin layer on sentence-transformers. The network is any ``SentenceTransformer`` from the hub or a folder, or
-an encoder-decoder that embeds by its first decoder output (:mod:`grls.models.sentence_model`);
-:mod:`grls.models.sentence_model` opens it. This module adds what multi-step retrieval needs: the text for a
-query, evidence and DONE (in training and retrieval), the fingerprint of a model, and an atomic folder with
-the stages of training. It does not know corpora or search.
+an encoder-decoder that embeds by its first decoder output; :mod:`grls.models.sentence_model` opens it. This
+module adds what multi-step retrieval needs: the text for a query, evidence and DONE (in training and
+retrieval), the fingerprint of a model, and an atomic folder with the stages of training. It does not know
+corpora or search.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from grls.models.sentence_model import (
     Kind,
     Role,
     TextNetwork,
-    evidence_words_of,
+    done_and_evidence,
     kind_of,
-    learned_done_of,
     open_network,
 )
 from grls.models.text_encoder import TextEncoder
@@ -62,19 +61,16 @@ Matrix = npt.NDArray[np.float32]
 class BiEncoderModel(TextEncoder):
     """Embeds queries and passages with one network.
 
+    Its first arguments are those of :class:`TextEncoder`.
+
     Args:
-        model: The network; its device and precision are kept.
-        max_tokens: The longest text in tokens, special tokens included; longer texts are cut; None: the limit
-            of the model.
-        stages: The training stages of the weights.
         learned_done: Whether the last stage taught the model when DONE follows; None: unknown. False for a
             model that was never trained as a bi-encoder.
         similarity: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``; None: that of the model, else the
             cosine, as in sentence-transformers.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text; or
-            there is no such similarity.
+        ConfigError: As of :class:`TextEncoder`; or there is no such similarity.
 
     Attributes:
         similarity: How embeddings are compared. For ``cosine``, embeddings have length 1, so that their inner
@@ -145,8 +141,9 @@ class BiEncoderModel(TextEncoder):
                     "sentence-transformers. The option similarity sets another (dot, euclidean, manhattan).",
                     source,
                 )
-            encoder = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
-            encoder.evidence_words = evidence_words_of(folder)
+            learned_done, evidence_words = done_and_evidence(folder)
+            encoder = cls(network, max_tokens, stages, learned_done, similarity)
+            encoder.evidence_words = evidence_words
             if kind == "st5" and not isinstance(encoder.model[0], FirstDecoderOutput):
                 raise ConfigError(
                     f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
@@ -170,31 +167,16 @@ class BiEncoderModel(TextEncoder):
         network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
         return cls(network, max_tokens, stages)
 
-    def on_device(self, features: dict[str, Any]) -> dict[str, Any]:
-        """The result of :meth:`features` on the model's device."""
-        device = self.model.device
-        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
-
-    def encode_queries(
-        self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = False
+    def encode(
+        self, texts: Sequence[str], role: Role, batch_size: int = 32, progress: bool | None = False
     ) -> Matrix:
-        """Embeddings ``[n, d]`` of query texts, in eval mode.
+        """Embeddings ``[n, d]`` of texts (of passages: :func:`passage_text`), in eval mode.
 
         They have length 1 if the model normalises or compares by cosine.
 
         Raises:
             DataError: An embedding is not finite.
         """
-        return self.encode(texts, "query", batch_size, progress)
-
-    def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
-        """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`); see :meth:`encode_queries`."""
-        return self.encode(texts, "passage", batch_size, progress)
-
-    def encode(
-        self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None = False
-    ) -> Matrix:
-        """Embeddings ``[n, d]`` of texts; see :meth:`encode_queries`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document

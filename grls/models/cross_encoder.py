@@ -1,8 +1,7 @@
 """A cross-encoder: reads a query and a passage together and returns one number, the relevance of the passage.
 
 A thin layer on sentence-transformers' ``CrossEncoder``, from a folder or the hub. The number is the logit of
-the model, before any activation. If a text spells a special token, the library's model reads it as this
-token; :class:`PairNetwork` does not. The module does not know retrievers.
+the model, before any activation. The module does not know retrievers.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sentence_transformers import CrossEncoder
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
@@ -33,10 +31,9 @@ from grls.models.load.opening import (
     refuse_missing_folder,
     write_encoder,
 )
-from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import module_folders
 from grls.models.precision import accelerator, move
-from grls.models.sentence_model import positions_of
-from grls.models.special_tokens import read_plain
+from grls.models.sentence_model import PlainTexts, library_model, positions_of
 from grls.models.text_encoder import passage_text, telling
 
 Pair = tuple[str, str]
@@ -50,31 +47,10 @@ _VOLATILE = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transfor
 _REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers: a classifier with one label."
 
 
-class PairNetwork(CrossEncoder):
-    """A cross-encoder that reads special tokens in a text as plain text, or drops them.
+class PairNetwork(PlainTexts, CrossEncoder):
+    """A model that reads pairs of texts."""
 
-    For texts without special tokens, the input is the same as the library's.
-    """
-
-    @classmethod
-    def of(cls, model: CrossEncoder) -> Self:
-        """The same model as a :class:`PairNetwork`."""
-        model.tokenizer.split_special_tokens = True  # the library does not pass this option on
-        model.__class__ = cls
-        assert isinstance(model, cls)
-        return model
-
-    def preprocess(
-        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
-    ) -> dict[str, Tensor | Any]:
-        """Model input of pairs, without special tokens that a text spells."""
-
-        def read(columns: Sequence[Sequence[str]]) -> dict[str, Tensor | Any]:
-            pairs = list(zip(*columns, strict=True))
-            return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
-
-        features: dict[str, Tensor | Any] = read_plain(self.tokenizer, read, list(zip(*inputs, strict=True)))
-        return features
+    paired = True
 
 
 class PairScorer:
@@ -140,16 +116,8 @@ class PairScorer:
                 )
             if not parts:
                 open_config(source)
-            refuse_missing_parts(source, parts)
-            model = CrossEncoder(
-                source,
-                device="cpu",
-                trust_remote_code=False,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
-            refuse_unread(model, source, parts, pooler=True)
-            scorer = cls(model)
-        move(model, str(accelerator()) if device == "auto" else device, precision)
+            scorer = cls(library_model(CrossEncoder, source, parts, pooler=True, use_safetensors=True))
+        move(scorer.model, str(accelerator()) if device == "auto" else device, precision)
         return scorer
 
     def fingerprint(self) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -26,13 +27,12 @@ from grls.models.special_tokens import padded
 log = logging.getLogger(__name__)
 
 LABEL = "entailment"
-_MAX_TOKENS = 512
 _WRITTEN = 4
 """The most tokens that an encoder-decoder may write for 1 or 0."""
 
 
 def load_entailment(
-    name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = _MAX_TOKENS
+    name: str, device: str = "auto", batch_size: int = 16, max_tokens: int = 512
 ) -> Entailment:
     """Load a model of entailment, in float32 and eval mode: a folder or a hub name.
 
@@ -66,22 +66,22 @@ def load_entailment(
     limit = int(min(max_tokens, encoder_positions(config) or 10**9, tokenizer.model_max_length))
     if seq2seq:
         return WritingJudge(model.eval(), tokenizer, batch_size, limit)
-    return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
+    return ClassifyingJudge(model.eval(), tokenizer, batch_size, limit, int(numbers[0]))
 
 
+@dataclass(eq=False)
 class Entailment(ABC):
     """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
 
-    _pair: bool
-    """Whether the tokenizer reads premise and hypothesis as two texts."""
-    _lead = ""
-    """The text before a hypothesis."""
+    model: Any
+    tokenizer: Any
+    batch_size: int
+    max_tokens: int
 
-    def __init__(self, model: Any, tokenizer: Any, batch_size: int, max_tokens: int):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
+    _pair: ClassVar[bool]
+    """Whether the tokenizer reads premise and hypothesis as two texts."""
+    _lead: ClassVar[str] = ""
+    """The text before a hypothesis."""
 
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
@@ -110,14 +110,12 @@ class Entailment(ABC):
         """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
 
 
+@dataclass(eq=False)
 class ClassifyingJudge(Entailment):
     """A classifier of pairs: a hypothesis follows if the pair gets label number ``label``."""
 
+    label: int
     _pair = True
-
-    def __init__(self, model: Any, tokenizer: Any, label: int, batch_size: int, max_tokens: int):
-        super().__init__(model, tokenizer, batch_size, max_tokens)
-        self.label = label
 
     def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
         premises, hypotheses = zip(*pairs, strict=True)

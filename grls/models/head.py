@@ -244,7 +244,7 @@ def readout(codec: Codec) -> tuple[int, int]:
 
         a(x) = z(<EVIDENCE>) - z(<QUESTION>)   (nats).
 
-    Training: :mod:`grls.train.chains.module`. Score: :mod:`grls.retrieve.generative.search`.
+    Training: :mod:`grls.train.chains.module`. Score: :mod:`grls.retrieve.generative.retriever`.
     """
     return codec.evidence, codec.question
 

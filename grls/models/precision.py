@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from grls.errors import NOT_NUMBERS, ConfigError, one_of, out_of_memory
+from grls.models.option_names import Numbers
 from grls.models.option_names import Precision as Precision
 
 log = logging.getLogger(__name__)
@@ -42,28 +43,10 @@ def move(model: Any, device: str, precision: str) -> Any:
         ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     one_of(get_args(Precision), precision=precision)
-    target = to_device(model, device)
-    chosen = fastest(target) if precision == "auto" else precision
-    if chosen in _PACKED:
-        if target.type != "cpu":
-            raise ConfigError(f"precision {chosen} is for CPUs; on {target} choose bfloat16 or float32.")
-        pack(model, chosen)
-        return model.eval()
-    if precision == "bfloat16":
-        warn_of_emulation(target, "precision float32")
-    return model.to(getattr(torch, chosen)).eval()
-
-
-def to_device(model: nn.Module, device: str, dtype: torch.dtype | None = None) -> torch.device:
-    """Move a model to a device, which is returned; ``auto`` takes a GPU if there is one.
-
-    With a ``dtype`` its weights get that type on the way, so the device needs no room for others.
-
-    Raises:
-        ConfigError: The device does not exist.
-    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    # Weights get their type on the way, so the device needs no room for others.
+    dtype = getattr(torch, precision) if precision in get_args(Numbers) else None
     try:
         target = torch.device(device)
         model.to(target, dtype)
@@ -74,7 +57,15 @@ def to_device(model: nn.Module, device: str, dtype: torch.dtype | None = None) -
         raise ConfigError(
             f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
         ) from error
-    return target
+    chosen = fastest(target) if precision == "auto" else precision
+    if chosen in _PACKED:
+        if target.type != "cpu":
+            raise ConfigError(f"precision {chosen} is for CPUs; on {target} choose bfloat16 or float32.")
+        pack(model, chosen)
+        return model.eval()
+    if precision == "bfloat16":
+        warn_of_emulation(target, "precision float32")
+    return model.to(getattr(torch, chosen)).eval()
 
 
 def fastest(device: torch.device) -> str:

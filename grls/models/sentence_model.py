@@ -71,6 +71,8 @@ class PlainTexts:
 
     marked: bool
     """Whether a prompt holds special tokens (``[Q]`` of a ColBERT), so the tokenizer must not split them."""
+    paired = False
+    """Whether an input is a pair of texts."""
 
     @classmethod
     def of(cls, model: Any) -> Self:
@@ -94,20 +96,23 @@ class PlainTexts:
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of texts, without special tokens that a text spells."""
+        """Model input of texts, or of pairs of texts, without special tokens that a text spells."""
 
         def read(columns: Sequence[Sequence[Any]]) -> dict[str, Tensor | Any]:
+            rows = list(zip(*columns, strict=True)) if self.paired else columns[0]
             batch: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
-                columns[0], prompt=prompt, **kwargs
+                rows, prompt=prompt, **kwargs
             )
             return batch
 
+        columns: list[Sequence[Any]] = list(zip(*inputs, strict=True)) if self.paired else [inputs]
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            return read([inputs])
+            return read(columns)
         with exclusive(tokenizer):
-            texts = without_spelled(tokenizer, inputs) if self.marked else inputs
-            features: dict[str, Tensor | Any] = read_plain(tokenizer, read, [texts])
+            if self.marked:
+                columns = [without_spelled(tokenizer, column) for column in columns]
+            features: dict[str, Tensor | Any] = read_plain(tokenizer, read, columns)
         return features
 
 
@@ -133,31 +138,20 @@ class TextNetwork(PlainTexts, SentenceTransformer):
     """A model with one vector for each text."""
 
 
-def learned_done_of(folder: str) -> bool | None:
-    """Whether the model in a folder has learned DONE, by its training file; None if the file does not say."""
-    done = _training(folder).get("done")
-    return done if isinstance(done, bool) else None
-
-
-def _training(folder: str) -> dict[str, Any]:
-    """The content of the training file of a model; empty without a file, DataError if it is damaged."""
-    file = Path(folder) / TRAINING
-    content = read_json(file) if file.is_file() else {}
-    if not isinstance(content, dict):
-        raise DataError("expected an object of what was trained; train again, or remove the file.", file)
-    return content
-
-
-def evidence_words_of(folder: str) -> int:
-    """The number of words of each retrieved passage that a model was trained to read with a query; 0: all.
+def done_and_evidence(folder: str) -> tuple[bool | None, int]:
+    """Two facts of the training file of a bi-encoder: whether it has learned DONE (None: the file does not
+    say), and the words of each retrieved passage that it was trained to read with a query (0: all).
 
     Raises:
         DataError: The training file holds something else.
     """
-    content = _training(folder)
-    if "evidence_words" not in content:
-        return 0
-    return read_count(content, "evidence_words", "words of evidence", 64, Path(folder) / TRAINING) or 0
+    file = Path(folder) / TRAINING
+    content = read_json(file) if file.is_file() else {}
+    if not isinstance(content, dict):
+        raise DataError("expected an object of what was trained; train again, or remove the file.", file)
+    done, known = content.get("done"), content if "evidence_words" in content else None
+    words = read_count(known, "evidence_words", "words of evidence", 64, file)
+    return (done if isinstance(done, bool) else None), words or 0
 
 
 def kind_of(source: str) -> Kind:
@@ -179,7 +173,7 @@ def open_network(source: str) -> SentenceTransformer:
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
         if (saved := library_type(source)) not in (None, SentenceTransformer.__name__):
             raise IncompleteError(f"it is a {saved}, which gives no single vector of a text")
-        return _library_model(SentenceTransformer, source, parts)
+        return library_model(SentenceTransformer, source, parts)
 
 
 def library_type(source: str) -> str | None:
@@ -218,14 +212,20 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
         if saved != kind.__name__ and not is_plain:
             actual = "a model without its layers" if saved is None else f"a {saved}"
             raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
-        return _library_model(kind, source, parts)
+        return library_model(kind, source, parts)
 
 
-def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
+def library_model(
+    kind: type[Library], source: str, parts: list[ModuleFolder], pooler: bool = False, **options: Any
+) -> Library:
+    """A model of the library in float32, whose parts are all there and read; see :func:`refuse_unread`.
+
+    ``options`` are further ones of ``from_pretrained``.
+    """
     refuse_missing_parts(source, parts)
-    options = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
+    options["dtype"] = torch.float32  # not the dtype of the config: the weights may be more precise
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
-    refuse_unread(model, source, parts)
+    refuse_unread(model, source, parts, pooler)
     readers_of(model)  # a Router without a route for queries is refused here
     return model
 

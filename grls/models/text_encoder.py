@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import torch
 from sentence_transformers.base import BaseModel
@@ -33,7 +33,8 @@ from grls.io.files import atomic_folder, exclusive
 from grls.io.progress import counted
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
-from grls.models.precision import to_device, warn_of_emulation
+from grls.models.option_names import Numbers
+from grls.models.precision import move
 from grls.models.sentence_model import DEFAULT_TOKENS, TASKS, Role, cuts, positions_of, reader_of, readers_of
 
 log = logging.getLogger(__name__)
@@ -128,11 +129,9 @@ class TextEncoder:
         Raises:
             ConfigError: The device does not exist, or the precision is neither float32 nor bfloat16.
         """
-        if precision not in ("float32", "bfloat16"):
+        if precision not in get_args(Numbers):
             raise ConfigError(f"{self.what} computes in float32 or bfloat16, not in {precision!r}.")
-        target = to_device(self.model, device, getattr(torch, precision))
-        if precision == "bfloat16":
-            warn_of_emulation(target, "precision float32")
+        move(self.model, device, precision)
         return self
 
     @property

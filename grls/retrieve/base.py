@@ -259,8 +259,8 @@ class DecodesPassages(Protocol):
         """The generator that writes passages, of kind ``generative``."""
         ...
 
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """The prior over passages for a query and its evidence; None: no prior."""
+    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
+        """The prior over passages for queries, each with its evidence; None: no prior."""
         ...
 
     def fingerprint(self) -> str:

@@ -35,7 +35,7 @@ from grls.io.files import PartTimer
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
-from grls.models.load.opening import is_packaged
+from grls.models.load.opening import PACKAGED_ENCODER
 from grls.retrieve.base import HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, unusable_row
@@ -138,7 +138,7 @@ class DenseRetriever(EncodedRetriever):
     @classmethod
     def recognises(cls, model: str) -> bool:
         """Whether a model is a folder of sentence-transformers that gives one vector a text."""
-        return is_packaged(model) or super().recognises(model)
+        return model == PACKAGED_ENCODER or super().recognises(model)
 
     @classmethod
     def loading(cls, building: Building) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class DenseRetriever(EncodedRetriever):
     def encode(self, texts: Sequence[str]) -> Matrix:
         """The embeddings ``[Q, d]`` of the texts of queries."""
         with PartTimer("encoder"):
-            vectors: Matrix = self.encoder.encode_queries(texts, self.batch_size, self.progress or None)
+            vectors: Matrix = self.encoder.encode(texts, "query", self.batch_size, self.progress or None)
         return vectors
 
     def best(

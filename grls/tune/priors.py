@@ -25,8 +25,7 @@ from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
 from grls.retrieve.fusion.retriever import FUSED, Fusion, fuse_chains, tune_weights
 from grls.retrieve.fusion.runs import RunFusion, SetSize
-from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
-from grls.retrieve.generative.search import rescored
+from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together

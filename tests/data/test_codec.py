@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from failing import raises
 from fixture_types import Caplog
-from small_data import small_tokenizer, tiny_bert, write_small
+from small_data import small_tokenizer, tiny_bert
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
@@ -26,11 +26,6 @@ from grls.data.codec import (
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.models.load.build import train_tokenizer
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("text") / "data")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
-from grls.models.sentence_model import evidence_words_of, learned_done_of
+from grls.models.sentence_model import done_and_evidence
 from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
@@ -97,8 +97,8 @@ BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
        "the record of query 'q' is damaged") for hits in ([["a"]], 3, [1])),
     *((FORM, [content], lambda file: QueryForm.read(file.parent), QUERY_FORM) for content in (
         [], {"passages": "none"}, {"query_tokens": "64"}, {"passage_tokens": 0}, {"more": 1}, None)),
-    *((TRAINING, [content], lambda file, read=read: read(str(file.parent)), TRAINED)
-      for content in ([], 3, None, "done") for read in (learned_done_of, evidence_words_of)),
+    *((TRAINING, [content], lambda file: done_and_evidence(str(file.parent)), TRAINED)
+      for content in ([], 3, None, "done")),
     *(("examples.jsonl", [EXAMPLE | field], read_examples, "line 1: expected 'prefix'")
       for field in ({"scores": ["1", 2]}, {"scores": [10**400, 1]}, {"passages": [["r0"], "r1"]})),
     ("answers.jsonl", [ANSWER], read_answers, "expected true or false, got 'no'"),

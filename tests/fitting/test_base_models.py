@@ -66,7 +66,7 @@ def test_none_does_without() -> None:
 
 
 def test_auto_without_any_model_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "is_packaged", lambda _: False)
+    monkeypatch.setattr(finding, "PACKAGED_ENCODER", "other")
     monkeypatch.setattr(finding, "PACKAGED", "other")
     got = base_models("auto", "auto", CPU, "en")
     assert (got.biencoder, got.generator) == (None, None)

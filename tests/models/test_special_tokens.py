@@ -68,7 +68,7 @@ def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
     reranker = Reranker(model, tokenizer, 8, 24)
     found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
     assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
-    ClassifyingJudge(model, tokenizer, 0, 4, 40).entails([FORGED], [FORGED])
+    ClassifyingJudge(model, tokenizer, 4, 40, 0).entails([FORGED], [FORGED])
     assert [row.count(END) for row in seen] == [2] * 5
     assert not any(PAD in row for row in seen)
     seen.clear()
@@ -96,7 +96,7 @@ def sentence_network(folder: Path) -> SentenceTransformer:
 def test_bi_encoders_read_no_special_token_from_a_text(tmp_path: Path) -> None:
     plain = sentence_network(tmp_path).encode(["a: dog", f"a: {PLAIN}"])
     sentence = BiEncoderModel(sentence_network(tmp_path), similarity="dot")
-    assert np.allclose(sentence.encode_queries(["dog", FORGED]), plain, atol=1e-6)
+    assert np.allclose(sentence.encode(["dog", FORGED], "query"), plain, atol=1e-6)
     module = FirstDecoderOutput(small_t5(), unigram(), 30)
     st5 = BiEncoderModel(SentenceTransformer(modules=[module], device="cpu"))
     for biencoder in (sentence, st5):

@@ -5,15 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from llama_small import write_llama
-from small_data import tiny_bert, write_small
+from small_data import tiny_bert
 
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("retrieve") / "data")
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,6 @@ from grls.retrieve.base import JoiningPlan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
-from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
@@ -171,7 +170,7 @@ def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     """Also where they join the search for devices, and the one of their own is the fast search."""
     rng, count = random.Random(kind), 12
     if device:
-        monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+        monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
     one = MADE[kind](generator, tmp_path)
     asked = mixed(one, rng, count)
     leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}
@@ -190,7 +189,7 @@ def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
     generator: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for those in slots, and those that come later join it; no query has a search of its own."""
-    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+    monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
     widths, indexes = [], set()
     join = DeviceDecoder.join
 
@@ -230,7 +229,7 @@ def test_a_run_that_another_search_began_is_not_resumed(
 
     monkeypatch.setattr("grls.retrieve.run.in_portions", lambda output, settings, *rest: begin(settings()))
     for device in (False, True):
-        monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees, device=device: device)
+        monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees, device=device: device)
         with pytest.raises(InterruptedError):
             run.save("run", share=begin if shared else None)
     searches = ["", ""] if shared else ["fast on cpu", "device on cpu"]

@@ -4,13 +4,7 @@ from pathlib import Path
 
 import biencoder_helpers
 import pytest
-from small_data import write_small
 from train_helpers import write_chain_parts
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("train") / "data")
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ _TAIL = 8
 """The most tokens of a marker, as byte pieces."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Markers:
     """The markers as tokens.
 
@@ -65,14 +65,9 @@ class TextMarkers(Markers):
         written = _written(tokenizer, opening)
         barred = _barred(tokenizer, opening, closing)
         super().__init__((written,), _written(tokenizer, closing), barred, within(tokenizer))
-        object.__setattr__(self, "_tokenizer", tokenizer)
-        object.__setattr__(self, "_text", opening)
+        self._tokenizer, self._text = tokenizer, opening
         last = (n for n, text in enumerate(token_texts(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
-        object.__setattr__(self, "_last", frozenset(last))
-
-    _tokenizer: Any
-    _text: str
-    _last: frozenset[int]
+        self._last = frozenset(last)
 
     def quotable(self, tokens: Iterable[int]) -> bool:
         """Whether tokens can be a whole quote: whole characters, and not only white space."""
@@ -93,13 +88,12 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
         ConfigError: A marker is empty, has white space around it, or holds a special token or a turn marker
             of a chat; or both markers are equal.
     """
-    for marker in (opening, closing):
-        if not marker or marker != marker.strip():
-            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
     if opening == closing:
         raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
     barred = {str(tokenizer.convert_ids_to_tokens(token)) for token in controls(tokenizer)}
     for marker in (opening, closing):
+        if not marker or marker != marker.strip():
+            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
         special = sorted(token for token in barred if token and token in marker)
         if special:
             raise ConfigError(

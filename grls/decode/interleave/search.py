@@ -25,7 +25,7 @@ mode in keys (see :mod:`grls.decode.select`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +78,7 @@ class Interleaver:
     ends: Collection[int]
     options: InterleaveOptions = field(default_factory=InterleaveOptions)
     stop: Callable[[Sequence[int], Sequence[Span]], bool] = lambda tokens, spans: False
+    _known: dict[frozenset[int], tuple[Ints, int]] = field(default_factory=dict, init=False)
 
     def write(
         self, inputs: Sequence[Sequence[int]], k: int = 1, decided: Callable[[int], object] | None = None
@@ -101,6 +102,149 @@ class Interleaver:
             raise ConfigError(f"k must be between 1 and the beam width {self.options.beams}, got {k}.")
         return _Run(self, inputs, k, decided).run() if inputs else []
 
+    def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
+        """The candidates that may follow each beam.
+
+        Args:
+            live: ``[R]`` beams.
+            logits: ``[R, V]`` for the next token of each beam.
+
+        Returns:
+            All candidates that can be among the K best of a query, by beam.
+
+        Raises:
+            ConfigError: A logit is not a number.
+        """
+        modes = np.array([beam.mode for beam in live])
+        parts = []
+        with torch.inference_mode():
+            normalizer = _normalizer(logits)
+            for mode, follow in ((FREE, self._in_text), (KEY, self._in_keys), (CLOSING, self._closing)):
+                rows = np.flatnonzero(modes == mode)
+                if len(rows):
+                    parts.append(follow(rows, live, logits, normalizer))
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return Candidates(*(column[order] for column in columns))
+
+    def _in_text(self, rows: Ints, _: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The best tokens of free beams."""
+        free = logits[torch.from_numpy(rows).to(logits.device)]
+        free[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
+        best = free.topk(min(self.options.beams, free.shape[1]) if self.options.beam == "full" else 1)
+        count = best.values.shape[1]
+        parents = np.repeat(rows, count)
+        steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
+        nothing = np.full((len(parents), self.index.width), -1)
+        tokens = best.indices.flatten().cpu().numpy()
+        return Candidates(parents, tokens, steps, np.zeros(len(parents), dtype=np.int64), nothing)
+
+    def _in_keys(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The tokens that the index allows in beams within keys, and the closing marker."""
+        states = np.stack([live[row].state for row in rows])
+        closes = self._may_close(rows, live, states)
+        following = self._following(rows, live, states, closes)
+        steps = _at(logits, np.repeat(rows, np.diff(following.offsets)), following.tokens)
+        closing = self.markers.closing[0]
+        shut = np.flatnonzero(closes)
+        shutting = _at(logits, rows[shut], np.full(len(shut), closing))
+        if self.options.mode == "renormalized":
+            every = np.insert(steps, following.offsets[shut + 1], shutting)
+            normalizer = normalizer.copy()
+            normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
+        following, steps = _best(following, steps, self.options.beams)
+        # The closing marker comes after all tokens that continue a key.
+        positions = following.offsets[shut + 1]
+        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), positions, rows[shut])
+        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), positions, 1)
+        tokens = np.insert(following.tokens, positions, closing)
+        after = np.insert(following.states, positions, states[shut], axis=0)
+        steps = np.insert(steps, positions, shutting) - normalizer[parents]
+        found = Candidates(parents, tokens, steps, close, after)
+        if self.options.beam != "greedy":
+            return found
+        best = np.lexsort((-steps, parents))
+        best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
+        return Candidates._make(column[best] for column in found)
+
+    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
+        """The tokens that continue the keys of these beams; none for a key so long that it must close."""
+        following = self.index.follow(states)
+        lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
+        forced = closes & (lengths >= self.options.max_key_tokens)
+        if forced.any():
+            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
+        if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
+            begins = np.repeat(lengths == 0, np.diff(following.offsets))
+            following = _without(following, begins & np.isin(following.tokens, self.markers.within))
+        if self.options.repeat:
+            return following
+        # Tokens that lead only to keys quoted already are left out: few tokens, those of the quoted keys.
+        gone = np.zeros(len(following.tokens), dtype=bool)
+        for n, row in enumerate(rows.tolist()):
+            used = quoted(live[row])
+            if not used:
+                continue
+            part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
+            wanted, total = self._tokens(used)
+            tokens = following.tokens[part]  # both ascend
+            positions = np.searchsorted(tokens, wanted)
+            inside = positions < len(tokens)
+            known = positions[inside][tokens[positions[inside]] == wanted[inside]]
+            ends = following.states[part][known]
+            few = self.index.count(ends) <= total
+            for c, state in zip(known[few].tolist(), ends[few], strict=True):
+                gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
+        return _without(following, gone) if gone.any() else following
+
+    def _tokens(self, keys: frozenset[int]) -> tuple[Ints, int]:
+        """The tokens of a set of keys: each token once, ascending, and the number of all tokens."""
+        if keys not in self._known:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            tokens = np.concatenate([self.index.tokens(key) for key in keys])
+            self._known[keys] = np.unique(tokens), len(tokens)
+        return self._known[keys]
+
+    def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
+        """Whether each beam within a key may close it."""
+        closes = self.index.closes(states)
+        if not self.options.whole:
+            written = [live[row].tokens[live[row].first :] for row in rows]
+            closes |= np.array([bool(tokens) and self.markers.quotable(tokens) for tokens in written])
+        if not self.options.repeat:
+            for n in np.flatnonzero(closes):
+                before = quoted(live[rows[n]])
+                if before and not len(self.keys(states[n], before)):
+                    closes[n] = False
+        return closes
+
+    def _closing(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The next token of the closing marker."""
+        marker = self.markers.closing
+        tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
+        steps = _at(logits, rows, tokens) - normalizer[rows]
+        if self.options.mode == "renormalized":
+            steps = np.zeros_like(steps)
+        nothing = np.full((len(rows), self.index.width), -1)
+        return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
+
+    def exhausted(self, spans: Sequence[Span]) -> bool:
+        """Whether all keys have been quoted once and may not be repeated; an opening marker is then text."""
+        if self.options.repeat or not spans:
+            return False
+        return len({key for span in spans for key in span.keys}) == len(self.index)
+
+    def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
+        """The keys that a quote names: the first unused keys that hold it, at most ``max_keys``."""
+        most = self.options.max_keys
+        # A key may hold a span several times, and used keys may come first.
+        limit = most + (self._tokens(used)[1] if used else 0)
+        holding = self.index.keys(state, self.options.whole, limit).tolist()
+        return tuple([key for key in holding if key not in used][:most])
+
 
 class _Run:
     """One run over all inputs."""
@@ -113,19 +257,16 @@ class _Run:
         decided: Callable[[int], object] | None,
     ):
         self.writer = writer
-        self.options = writer.options
-        self.index = writer.index
         self.inputs = inputs
         self.k = k
         self.decided = decided
         self.results: list[list[Interlaced]] = [[] for _ in inputs]
         self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        slots = min(self.options.batch_size, len(inputs))
+        slots = min(self.writer.options.batch_size, len(inputs))
         longest = len(inputs[self.waiting[-1]])
         self.session: TreeSession = writer.generator.open_trees(slots, longest)
         self.queries = [-1] * slots
         self.beams: list[list[LiveBeam]] = [[] for _ in range(slots)]
-        self.continuations = Continuations(writer.index, writer.markers, writer.options)
 
     def run(self) -> list[list[Interlaced]]:
         while True:
@@ -147,10 +288,7 @@ class _Run:
             lengths, parents = np.ones(len(live), dtype=np.int64), np.array([beam.node for beam in live])
             tokens = np.array([beam.tokens[-1] for beam in live])
             fed = self.session.feed(Branches(np.array(owners), parents, lengths, tokens)).tolist()
-            moved = iter([
-                LiveBeam(node, b.tokens, b.score, b.spans, b.mode, b.state, b.first, b.before)
-                for b, node in zip(live, fed, strict=True)
-            ])  # fmt: skip
+            moved = iter([replace(beam, node=node) for beam, node in zip(live, fed, strict=True)])
             self.beams = [[next(moved) for _ in beams] for beams in self.beams]
             self._choose([slot for slot, beams in enumerate(self.beams) if beams])
 
@@ -159,11 +297,11 @@ class _Run:
         live = [beam for slot in slots for beam in self.beams[slot]]
         owners = np.array([slot for slot in slots for _ in self.beams[slot]])
         logits = self.session.every()
-        candidates = self.continuations.after(live, logits)
+        candidates = self.writer.after(live, logits)
         scores = np.array([beam.score for beam in live])[candidates.parents] + candidates.steps
         free = np.array([beam.mode == FREE for beam in live])[candidates.parents]
         ends = np.isin(candidates.tokens, list(self.writer.ends)) & free
-        chosen = select(owners[candidates.parents], scores, ends, self.options.beams)
+        chosen = select(owners[candidates.parents], scores, ends, self.writer.options.beams)
         grown: dict[int, list[LiveBeam]] = {slot: [] for slot in slots}
         for c in chosen.finished:
             beam = live[candidates.parents[c]]
@@ -172,7 +310,7 @@ class _Run:
             slot = int(owners[candidates.parents[c]])
             beam = self._continued(live[candidates.parents[c]], candidates, int(c), float(scores[c]))
             done = beam.mode == FREE and self.writer.stop(beam.tokens, beam.spans)
-            if done or len(beam.tokens) >= self.options.max_new_tokens:
+            if done or len(beam.tokens) >= self.writer.options.max_new_tokens:
                 self._finish(slot, beam, beam.score, done)
             else:
                 grown[slot].append(beam)
@@ -193,19 +331,18 @@ class _Run:
         spans, mode = beam.spans, beam.mode
         if mode == KEY and candidates.closes[c]:
             last = len(beam.tokens)
-            held = self.index.held(state, self.options.whole)
-            used = frozenset() if self.options.repeat else quoted(beam)
-            span = Span(
-                beam.first, last, self.continuations.keys(state, used), score - beam.before, True, held
-            )
+            held = self.writer.index.held(state, self.writer.options.whole)
+            used = frozenset() if self.writer.options.repeat else quoted(beam)
+            span = Span(beam.first, last, self.writer.keys(state, used), score - beam.before, True, held)
             spans, mode = (*spans, span), CLOSING
         elif mode == CLOSING:
             grown = spans[-1]._replace(score=spans[-1].score + score - beam.score)
             spans = (*spans[:-1], grown)
         if mode == CLOSING and len(tokens) - spans[-1].last == len(marker):
             mode = FREE
-        elif mode == FREE and self.writer.markers.opens(tokens) and not self.continuations.exhausted(spans):
-            return LiveBeam(beam.node, tokens, score, spans, KEY, self.index.start(), len(tokens), score)
+        elif mode == FREE and self.writer.markers.opens(tokens) and not self.writer.exhausted(spans):
+            state = self.writer.index.start()
+            return LiveBeam(beam.node, tokens, score, spans, KEY, state, len(tokens), score)
         return LiveBeam(beam.node, tokens, score, spans, mode, state, beam.first, beam.before)
 
     def _finish(self, slot: int, beam: LiveBeam, score: float, ended: bool) -> None:
@@ -280,171 +417,6 @@ class Candidates(NamedTuple):
     steps: Floats
     closes: Ints
     states: Ints
-
-
-class _Tokens(NamedTuple):
-    """The tokens of a set of keys: each token once, ascending, and the number of all tokens."""
-
-    distinct: Ints
-    total: int
-
-
-class Continuations:
-    """Computes the tokens that may follow the beams of one run: in text, in a key, where a key closes."""
-
-    def __init__(self, index: KeyIndex, markers: Markers, options: InterleaveOptions):
-        self.index = index
-        self.markers = markers
-        self.options = options
-        self._known: dict[frozenset[int], _Tokens] = {}
-
-    def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
-        """The candidates that may follow each beam.
-
-        Args:
-            live: ``[R]`` beams.
-            logits: ``[R, V]`` for the next token of each beam.
-
-        Returns:
-            All candidates that can be among the K best of a query, by beam.
-
-        Raises:
-            ConfigError: A logit is not a number.
-        """
-        modes = np.array([beam.mode for beam in live])
-        parts = []
-        free = np.flatnonzero(modes == FREE)
-        with torch.inference_mode():
-            normalizer = _normalizer(logits)
-            if len(free):
-                parts.append(self._in_text(free, logits, normalizer))
-            in_key = np.flatnonzero(modes == KEY)
-            if len(in_key):
-                parts.append(self._in_keys(in_key, live, logits, normalizer))
-            closing = np.flatnonzero(modes == CLOSING)
-            if len(closing):
-                parts.append(self._closing(closing, live, logits, normalizer))
-        if len(parts) == 1:
-            return parts[0]
-        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-        order = np.argsort(columns[0], kind="stable")
-        return Candidates(*(column[order] for column in columns))
-
-    def _in_text(self, rows: Ints, logits: Tensor, normalizer: Floats) -> Candidates:
-        """The best tokens of free beams."""
-        free = logits[torch.from_numpy(rows).to(logits.device)]
-        free[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
-        best = free.topk(min(self.options.beams, free.shape[1]) if self.options.beam == "full" else 1)
-        count = best.values.shape[1]
-        parents = np.repeat(rows, count)
-        steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
-        nothing = np.full((len(parents), self.index.width), -1)
-        tokens = best.indices.flatten().cpu().numpy()
-        return Candidates(parents, tokens, steps, np.zeros(len(parents), dtype=np.int64), nothing)
-
-    def _in_keys(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
-        """The tokens that the index allows in beams within keys, and the closing marker."""
-        states = np.stack([live[row].state for row in rows])
-        closes = self._may_close(rows, live, states)
-        following = self._following(rows, live, states, closes)
-        steps = _at(logits, np.repeat(rows, np.diff(following.offsets)), following.tokens)
-        closing = self.markers.closing[0]
-        shut = np.flatnonzero(closes)
-        shutting = _at(logits, rows[shut], np.full(len(shut), closing))
-        if self.options.mode == "renormalized":
-            every = np.insert(steps, following.offsets[shut + 1], shutting)
-            normalizer = normalizer.copy()
-            normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
-        following, steps = _best(following, steps, self.options.beams)
-        # The closing marker comes after all tokens that continue a key.
-        positions = following.offsets[shut + 1]
-        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), positions, rows[shut])
-        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), positions, 1)
-        tokens = np.insert(following.tokens, positions, closing)
-        after = np.insert(following.states, positions, states[shut], axis=0)
-        steps = np.insert(steps, positions, shutting) - normalizer[parents]
-        if self.options.beam == "greedy":
-            best = np.lexsort((-steps, parents))
-            best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
-            parents, tokens, close, after = (column[best] for column in (parents, tokens, close, after))
-            steps = steps[best]
-        return Candidates(parents, tokens, steps, close, after)
-
-    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
-        """The tokens that continue the keys of these beams; none for a key so long that it must close."""
-        following = self.index.follow(states)
-        lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
-        forced = closes & (lengths >= self.options.max_key_tokens)
-        if forced.any():
-            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
-        if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
-            begins = np.repeat(lengths == 0, np.diff(following.offsets))
-            following = _without(following, begins & np.isin(following.tokens, self.markers.within))
-        if self.options.repeat:
-            return following
-        # Tokens that lead only to keys quoted already are left out: few tokens, those of the quoted keys.
-        gone = np.zeros(len(following.tokens), dtype=bool)
-        for n, row in enumerate(rows.tolist()):
-            used = quoted(live[row])
-            if not used:
-                continue
-            part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
-            quoted_tokens = self._tokens(used)
-            tokens, wanted = following.tokens[part], quoted_tokens.distinct  # both ascend
-            positions = np.searchsorted(tokens, wanted)
-            inside = positions < len(tokens)
-            known = positions[inside][tokens[positions[inside]] == wanted[inside]]
-            ends = following.states[part][known]
-            few = self.index.count(ends) <= quoted_tokens.total
-            for c, state in zip(known[few].tolist(), ends[few], strict=True):
-                gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
-        return _without(following, gone) if gone.any() else following
-
-    def _tokens(self, keys: frozenset[int]) -> _Tokens:
-        """The tokens of a set of keys."""
-        if keys not in self._known:
-            if len(self._known) >= _CACHED:
-                self._known.clear()
-            tokens = np.concatenate([self.index.tokens(key) for key in keys])
-            self._known[keys] = _Tokens(np.unique(tokens), len(tokens))
-        return self._known[keys]
-
-    def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
-        """Whether each beam within a key may close it."""
-        closes = self.index.closes(states)
-        if not self.options.whole:
-            written = [live[row].tokens[live[row].first :] for row in rows]
-            closes |= np.array([bool(tokens) and self.markers.quotable(tokens) for tokens in written])
-        if not self.options.repeat:
-            for n in np.flatnonzero(closes):
-                before = quoted(live[rows[n]])
-                if before and not len(self.keys(states[n], before)):
-                    closes[n] = False
-        return closes
-
-    def _closing(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
-        """The next token of the closing marker."""
-        marker = self.markers.closing
-        tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
-        steps = _at(logits, rows, tokens) - normalizer[rows]
-        if self.options.mode == "renormalized":
-            steps = np.zeros_like(steps)
-        nothing = np.full((len(rows), self.index.width), -1)
-        return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
-
-    def exhausted(self, spans: Sequence[Span]) -> bool:
-        """Whether all keys have been quoted once and may not be repeated; an opening marker is then text."""
-        if self.options.repeat or not spans:
-            return False
-        return len({key for span in spans for key in span.keys}) == len(self.index)
-
-    def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
-        """The keys that a quote names: the first unused keys that hold it, at most ``max_keys``."""
-        most = self.options.max_keys
-        # A key may hold a span several times, and used keys may come first.
-        limit = most + (self._tokens(used).total if used else 0)
-        holding = self.index.keys(state, self.options.whole, limit).tolist()
-        return tuple([key for key in holding if key not in used][:most])
 
 
 def _normalizer(logits: Tensor) -> Floats:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from grls.errors import ConfigError
 from grls.models.load.opening import (
     PACKAGED,
+    PACKAGED_ENCODER,
     first_line,
     hub_answers,
-    is_packaged,
     language_source,
     open_config,
     opening,
@@ -26,8 +26,6 @@ from grls.models.load.opening import (
 from grls.models.load.sentence_folder import MODULES, file_of, module_folders
 
 Source = Literal["package", "folder", "hub"]
-
-PACKAGED_ENCODER = "all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def title_of(name: str) -> str:
 
 def find_encoder(name: str) -> BaseModel:
     """The model that a bi-encoder begins with; ConfigError if there is no such model."""
-    if is_packaged(name):
+    if name == PACKAGED_ENCODER:
         packaged_encoder(name)
         return BaseModel(name, "package")
     if (folder := Path(name).expanduser()).is_dir():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -105,9 +105,6 @@ class Pretrained(GeneratorSpec):
         return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
-        import torch
-        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
         refuse_missing_folder(self.name_or_path)
         with opening(
             "a generator",
@@ -115,14 +112,9 @@ class Pretrained(GeneratorSpec):
             "Give a folder that holds config.json, weights and tokenizer of a sequence-to-sequence or a "
             "causal model, or a hub name.",
         ):
-            config = open_config(self.name_or_path)
-            refuse_encoder(config)
-            tokenizer = open_tokenizer(self.name_or_path)
-            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-            large = large_options(self.attention, self.four_bit)
-            model = open_model(kind, self.name_or_path, tokenizer, dtype=torch.float32, **large)
-            add_markers(model, tokenizer)
-        return Loaded(model, tokenizer)
+            loaded = open_writer(self.name_or_path, large_options(self.attention, self.four_bit))
+            add_markers(*loaded)
+        return loaded
 
 
 @dataclass(frozen=True)
@@ -241,6 +233,21 @@ def refuse_encoder(config: Any) -> None:
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False):
         raise IncompleteError(f"a {config.model_type} is an encoder, which writes nothing")
+
+
+def open_writer(source: str, large: Mapping[str, Any], **options: Any) -> Loaded:
+    """A sequence-to-sequence or causal model and its tokenizer, in float32.
+
+    ``large``: see :func:`large_options`; ``options`` are further ones of ``from_pretrained`` for all parts.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    config = open_config(source, **options)
+    refuse_encoder(config)
+    tokenizer = open_tokenizer(source, **options)
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    return Loaded(open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large), tokenizer)
 
 
 def add_markers(

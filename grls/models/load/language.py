@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, bounded
 from grls.io.files import exclusive
-from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, refuse_encoder
-from grls.models.load.opening import language_source, open_config, open_model, open_tokenizer, opening
+from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
+from grls.models.load.opening import language_source, opening
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
 
@@ -55,12 +55,8 @@ def _load(
         "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
         "accelerate), or a hub name.",
     ):
-        tokenizer = open_tokenizer(source, **options)
-        config = open_config(source, **options)
-        refuse_encoder(config)
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
-        if config.is_encoder_decoder:
+        model, tokenizer = open_writer(source, large, **options)
+        if model.config.is_encoder_decoder:
             settings = model.generation_config
             if settings.decoder_start_token_id is not None or settings.bos_token_id is None:
                 settings.decoder_start_token_id = start_token(model)  # some name it only in config.json
@@ -122,11 +118,9 @@ class PretrainedLM(Pretrained):
     """
 
     def load(self) -> Loaded:  # noqa: D102
-        large = large_options(self.attention, self.four_bit)
-        if large:
-            model, tokenizer = _load(self.name_or_path, "cpu", "float32", large)
-        else:
-            model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        name, large = self.name_or_path, large_options(self.attention, self.four_bit)
+        loaded = _load(name, "cpu", "float32", large) if large else load_language_model(name, "cpu")
+        model, tokenizer = loaded
         if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
             # The same model without quantization, because a model from a GGUF file cannot be saved.
             fields = model.config.to_dict()
@@ -141,14 +135,9 @@ class PretrainedLM(Pretrained):
 
 @dataclass(frozen=True)
 class CausalLM(PretrainedLM):
-    """A pretrained causal language model as a generator, with our markers.
+    """A pretrained causal language model as a generator, with our markers; see :class:`PretrainedLM`.
 
     Args:
-        name_or_path: The name, as in :class:`PretrainedLM`.
-        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
-            GPUs, not for chains); null: the default of the model.
-        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
-            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
         layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
     """
 

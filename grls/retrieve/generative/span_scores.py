@@ -50,18 +50,6 @@ _WIDER = 4
 """The factor on these numbers from one tier to the next."""
 
 
-class SpanCandidates(NamedTuple):
-    """The passages that are ranked for a query.
-
-    Attributes:
-        passages: ``[C]`` their numbers, ascending; number N is DONE.
-        tiers: ``[C]`` the tier of each, 0 for the first one.
-    """
-
-    passages: Ints
-    tiers: Ints
-
-
 class Reach:
     """The passages and spans that a query may retrieve.
 
@@ -113,7 +101,7 @@ class Reach:
         return np.unique(self.spans.owners[held])
 
 
-def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = None) -> SpanCandidates:
+def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = None) -> tuple[Ints, Ints]:
     """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
 
     The candidates of the first tier are those of a fixed number of rows. Only where these hold fewer than k
@@ -126,6 +114,9 @@ def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = 
             retrieve as many.
         prior: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
             well.
+
+    Returns:
+        ``[C]`` numbers of the candidates, ascending (N is DONE), and ``[C]`` their tiers, 0 for the first.
     """
     done, every = len(reach.spans.offsets) - 1, int(frontier.counts.sum())
     passages = tiers = np.empty(0, dtype=np.int64)
@@ -144,7 +135,7 @@ def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = 
         begun = bool((passages < done).any())  # DONE alone is no tier
         if rows >= every or (begun and len(passages) >= k):
             order = np.argsort(passages)
-            return SpanCandidates(passages[order], tiers[order])
+            return passages[order], tiers[order]
         tier, rows, of_priors = tier + begun, rows * _WIDER, of_priors * _WIDER
 
 
@@ -193,8 +184,8 @@ class SpanRanking:
             added = np.full(len(every[0]), -np.inf)
             added[allowed] = np.sum(every, axis=0)[allowed]
         chosen = candidates(frontier, self.reach, self.k, added)
-        scores = passage_scores(frontier, chosen, self.reach, self.temperature)
-        return scores if added is None else scores._replace(prior=added[chosen.passages])
+        scores = passage_scores(frontier, *chosen, self.reach, self.temperature)
+        return scores if added is None else scores._replace(prior=added[scores.passages])
 
     def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
         """The k best passages, best first."""
@@ -203,10 +194,10 @@ class SpanRanking:
 
 
 def passage_scores(
-    frontier: Frontier, chosen: SpanCandidates, reach: Reach, temperature: float
+    frontier: Frontier, passages: Ints, tiers: Ints, reach: Reach, temperature: float
 ) -> PassageScores:
     """The scores of candidates by the search, without priors."""
-    spans, rows, passages = reach.spans, reach.rows, chosen.passages
+    spans, rows = reach.spans, reach.rows
     where = np.asarray(rows.row_of)[spans.of(passages)].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
     counts = np.append(np.diff(spans.offsets), 1)[passages]
@@ -214,7 +205,7 @@ def passage_scores(
     plain = mean = ragged_logsumexp(scores, bounds)
     if temperature != 1:
         mean = ragged_logsumexp(scores / temperature, bounds) - (1 - 1 / temperature) * np.log(counts)
-    return PassageScores(passages, plain, mean, np.zeros(len(passages)), chosen.tiers)
+    return PassageScores(passages, plain, mean, np.zeros(len(passages)), tiers)
 
 
 def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, excluded: Ints) -> Ints:

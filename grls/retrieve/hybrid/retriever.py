@@ -270,7 +270,8 @@ class HybridRetriever(DecodesPlans):
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
-        scores = generator.span_scores(*self._arguments(queries, before, k, hidden))
+        searched = generator.frontiers(*self._arguments(queries, before, k, hidden))
+        scores = [ranking.scores(frontier) for frontier, ranking in searched]
         totals = [generator.options.span_temperature * scored.mean + scored.prior for scored in scores]
         return [
             [
@@ -311,10 +312,6 @@ class HybridRetriever(DecodesPlans):
         """
         return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """The prior over passages for a query and its evidence."""
-        return self.priors_of([query], [evidence])
-
     def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
         """The prior over passages for queries, each with its evidence."""
         done, share = self.generator.done, self.done_share
@@ -328,7 +325,7 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        """The arguments of :meth:`DecodedPassages.search` for the generator."""
+        """The arguments of :meth:`GenerativeRetriever.search` for the generator."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)

@@ -19,7 +19,7 @@ from grls.data.types import Passage, Query
 from grls.decode.interleave import markers
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
-from grls.decode.interleave.search import KEY, Continuations, LiveBeam, Span
+from grls.decode.interleave.search import KEY, Interleaver, LiveBeam, Span
 from grls.errors import ConfigError, DataError
 
 TEXTS = ["東京は日本の首都です。", "Zürich é ü 😀 ok", "a � b"]
@@ -85,9 +85,8 @@ def test_no_quote_begins_within_a_character(name: str, whole: bool) -> None:
     keys = build_keys(CORPUS, tokenizer, KeyOptions("paragraph", True))
     options = InterleaveOptions(beams=300, whole=whole)
     begin = LiveBeam(0, (1,), mode=KEY, state=keys.index.start(), first=1)
-    after = Continuations(keys.index, TextMarkers(tokenizer), options).after(
-        [begin], torch.zeros(1, len(tokenizer))
-    )
+    writer: Any = Interleaver(None, keys.index, TextMarkers(tokenizer), (), options)  # type: ignore[arg-type]
+    after = writer.after([begin], torch.zeros(1, len(tokenizer)))
     known = markers.token_bytes(tokenizer)
     begins = {known[token][:1] for token in after.tokens}
     assert begins <= {character.encode()[:1] for text in TEXTS for character in f" {text}"}

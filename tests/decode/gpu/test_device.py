@@ -20,7 +20,7 @@ from grls.index import Subset, UnionIndex, index_sequences
 from grls.index.tensors import TensorIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.search import DecodedPassages
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 WAITS = {
     "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",
@@ -155,7 +155,7 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
     ):  # fmt: skip
         generator: Any = SimpleNamespace(index=index, options=SearchOptions(compile=compiled))
         planted: Any = SimpleNamespace(device=torch.device(kind))
-        assert DecodedPassages._on_device(generator, planted) == expected
+        assert GenerativeRetriever._on_device(generator, planted) == expected
 
 
 def test_what_does_not_suit_is_refused() -> None:

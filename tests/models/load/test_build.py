@@ -9,7 +9,7 @@ import pytest
 import torch
 from failing import raises
 from fixture_types import Patch
-from small_data import scratch, small_tokenizer, tiny_bert, write_small
+from small_data import scratch, small_tokenizer, tiny_bert
 from transformers import AutoModel, BartConfig, BartModel
 
 from grls.data.codec import SPECIAL_TOKENS, Codec
@@ -19,11 +19,6 @@ from grls.models.load.build import Loaded, Pretrained, ScratchT5, WarmStart, loa
 from grls.models.load.opening import language_source, refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("build") / "data")
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,7 @@ from grls.models.precision import is_packed, packs
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.search import rescored
+from grls.retrieve.generative.retriever import GenerativeRetriever, rescored
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds

@@ -29,11 +29,9 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
-    SpanCandidates,
     SpanRanking,
     passage_scores,
     prior_over_spans,
@@ -174,7 +172,8 @@ def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRet
     prior = scores - np.logaddexp.reduce(scores)
     blank = empty.log_probabilities()
     assert len(blank) == len(retriever.corpus)
-    plain = GenerativeRetriever.span_scores(retriever, [retriever.codec.model_input([])], 10, [[]])[0].plain
+    ((frontier, ranking),) = retriever.frontiers([retriever.codec.model_input([])], 10, [[]])
+    plain = ranking.scores(frontier).plain
     np.testing.assert_allclose(blank, plain[:-1], atol=1e-4)
     said = 1.5 * prior - 0.3 * (blank - np.logaddexp.reduce(blank))
     ids, expected = expected_hits(retriever, own, 1.5, said)
@@ -368,8 +367,8 @@ def weighed(
     low = np.arange(len(spans) + 1)
     logs = np.log(np.maximum(probabilities, 1e-300))
     frontier = Frontier(low, low + 1, np.ones_like(low), logs, logs)
-    chosen = SpanCandidates(np.array(passages), np.zeros(len(passages), dtype=np.int64))
-    return passage_scores(frontier, chosen, Reach(spans, rows, [], None), temperature)
+    tiers = np.zeros(len(passages), dtype=np.int64)
+    return passage_scores(frontier, np.array(passages), tiers, Reach(spans, rows, [], None), temperature)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
@@ -441,7 +440,7 @@ def test_the_search_for_devices_finds_what_the_fast_one_finds(
     )  # fmt: skip
     expected = [search() for search in searches]
     assert generator.searched_by == "fast on cpu"
-    monkeypatch.setattr(DecodedPassages, "_on_device", lambda self, trees: True)
+    monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
     assert generator.searched_by == "device on cpu"
     assert [search() for search in searches] == expected
     assert isinstance(generator._decoder[-1], DeviceDecoder)  # type: ignore[index]

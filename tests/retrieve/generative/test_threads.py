@@ -47,11 +47,11 @@ def test_a_search_that_fails_leaves_the_model_to_the_next(retriever: GenerativeR
     def fails(*_: Any, **__: Any) -> Sequence[Any]:
         raise KeyboardInterrupt
 
-    run = retriever._slot_decoder
-    retriever._slot_decoder = fails  # type: ignore[method-assign, assignment]
+    run = retriever.slot_decoder
+    retriever.slot_decoder = fails  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
         retriever.retrieve(queries()[:1], 3)
-    retriever._slot_decoder = run  # type: ignore[method-assign]
+    retriever.slot_decoder = run  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(retriever.retrieve, queries()[:1], 3).result(timeout=60) == expected
 

@@ -316,7 +316,7 @@ class Writing(ScriptedHops):
     rows = SimpleNamespace(row_of=range(8))
     generator = SimpleNamespace(reads_on=False, spans=None, index=SimpleNamespace(rows=rows))
 
-    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
+    def priors_of(self, queries: Any, evidence: Any) -> None:
         return None
 
     def next_hop(self, queries: Sequence[Query], allow: object) -> object:

@@ -49,8 +49,8 @@ def order_kept(model: Path, data: Path) -> float:
     """The share of pairs of passages that a model ranks as the teacher does, over the training queries."""
     encoder, corpus = BiEncoderModel.load(str(model), device="cpu"), Corpus.read(data)
     queries, _ = read_split(data, "train", corpus)
-    passages = encoder.encode_passages([passage_text(passage) for passage in corpus])
-    scores = encoder.encode_queries([query.text for query in queries]) @ passages.T
+    passages = encoder.encode([passage_text(passage) for passage in corpus], "passage")
+    scores = encoder.encode([query.text for query in queries], "query") @ passages.T
     first, second = np.triu_indices(len(corpus), 1)
     return float((scores[:, first] < scores[:, second]).mean())
 

@@ -38,8 +38,8 @@ def test_training_lowers_the_loss_and_writes_a_model_that_loads(place: Path, tra
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
     assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"], "done": True}
     assert not [f for f in (trained / "model").rglob("*") if f.suffix in (".bin", ".pt", ".pth", ".pkl")]
-    before = BiEncoderModel.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
-    after = BiEncoderModel.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
+    before = BiEncoderModel.load(str(place / "bert"), device="cpu").encode(["is the otter kind ?"], "query")
+    after = BiEncoderModel.load(str(trained / "model"), device="cpu").encode(["is the otter kind ?"], "query")
     assert abs(before - after).max() > 1e-3
 
 
@@ -49,8 +49,8 @@ def own_recall(encoder: BiEncoderModel, data: Path, k: int) -> float:
     some, qrels = read_split(data, "dev", corpus)
     found = list(corpus)
     scores = (
-        encoder.encode_queries([q.text for q in some])
-        @ encoder.encode_passages([passage_text(p) for p in found]).T
+        encoder.encode([q.text for q in some], "query")
+        @ encoder.encode([passage_text(p) for p in found], "passage").T
     )
     ranked = [[found[n].id for n in row] for row in (-scores).argsort(axis=1)]
     values = [recall_at(ids, gold_passages(q, qrels), k) for ids, q in zip(ranked, some, strict=True)]
