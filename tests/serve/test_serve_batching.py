@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,11 @@ from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.files import PARTS, PartCounts
-from grls.retrieve.base import RunsPlans
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.serve.options import RequestLimits
-from grls.serve.worker import (
-    NO_TRACE,
-    BatchKey,
-    CallJob,
-    JoiningJobs,
-    SearchJob,
-    ShutdownError,
-    Worker,
-    deliver,
-)
+from grls.serve.worker import BatchKey, CallJob, Job, JoiningJobs, SearchJob, ShutdownError, Worker
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -320,10 +309,10 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     class First(SearchJob):
         """Lets the others come in once its search runs."""
 
-        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
+        def work(self, batch: Sequence[Any], queue: Worker) -> bool:
             for job in jobs:
                 worker.submit(job)
-            super()._join(runner, source)
+            return super().work(batch, queue)
 
     first = First(texts[:1], BatchKey(retriever, 2, None))
     worker.submit(first)
@@ -368,26 +357,20 @@ def test_a_search_forgets_the_requests_that_are_done(kinds: Path) -> None:
     assert len(source.jobs()) <= 1
 
 
-def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -> None:
+def test_a_search_that_fails_is_made_again_for_each_request_alone(
+    kinds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retriever = grls.load(kinds / "generative", device="cpu").retriever
-    broken = iter([True])
+    broken, answer = iter([True]), JoiningJobs.answer
 
-    class Breaks(SearchJob):
-        """Its first search fails in the middle."""
+    def failing(*arguments: Any) -> None:
+        if next(broken, False):
+            raise RuntimeError("in the middle")
+        answer(*arguments)
 
-        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
-            answer = source.answer
-
-            def failing(*arguments: Any) -> None:
-                if next(broken, False):
-                    raise RuntimeError("in the middle")
-                answer(*arguments)
-
-            source.answer = failing  # type: ignore[method-assign]
-            super()._join(runner, source)
-
+    monkeypatch.setattr(JoiningJobs, "answer", failing)
     worker = Worker("test", 50, 50, lambda *_: None)
-    jobs = [Breaks([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]
+    jobs = [SearchJob([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]
     for job in jobs:
         worker.submit(job)
     for job in jobs:
@@ -396,20 +379,18 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
     worker.close()
 
 
-class Recorded:
+class Recorded(Job):
     """A job that goes with all others; the sizes of the batches are recorded."""
 
-    key, size, tries, trace = "all", 1, 0, NO_TRACE
-
     def __init__(self, batches: list[int], gate: threading.Event):
-        self.future: Future[None] = Future()
+        super().__init__(key="all")
         self._batches, self._gate = batches, gate
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         self._batches.append(len(batch))
         assert self._gate.wait(30)
         for job in batch:
-            deliver(job, None)
+            job.future.set_result(None)
         return False
 
 
