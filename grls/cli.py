@@ -25,8 +25,8 @@ import grls
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
-from grls.io.progress import wait_asleep_if_busy
-from grls.io.recipes import rare_options, with_recipes
+from grls.io.progress import showing, wait_asleep_if_busy
+from grls.io.recipes import load_plugins, rare_options, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -225,7 +225,6 @@ def _main(words: list[str]) -> int:
 def _with_plugins(prepare: Verb) -> Verb:
     """``grls prepare`` with the data sets of plugins, which are imported for an unknown name."""
     from grls.data.preparers import PREPARERS
-    from grls.io.recipes import load_plugins
 
     load_plugins()
     if repeated := sorted(PREPARERS.keys() & prepare.names.keys()):
@@ -284,8 +283,6 @@ class Command:
         if self.verb.training:
             function(self.verb.training, arguments)
             return
-        from grls.io.progress import showing
-
         parser = self.parser(all_options)
         lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
         arguments = _with_lists(arguments, lists)
