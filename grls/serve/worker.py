@@ -127,9 +127,9 @@ class Worker:
         name: Name of the thread.
         most: Largest number of jobs that wait.
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
-        watch: Called after each batch that no job joins, with its number of queries and its seconds.
+        watch: Called after each batch that no job joins, with its number of queries and its seconds; when
+            queries have joined, with the number of queries that are searched then.
         spent: The counts to which the thread adds.
-        joined: Called when queries have joined, with the number of queries that are searched then.
         wait: Largest number of seconds that a job is expected to wait.
         check: Called before a job waits, and before a batch; an error refuses the jobs.
         trace: Makes the trace of a job, where its request asks for it; None: no traces.
@@ -140,16 +140,15 @@ class Worker:
         name: str,
         most: int,
         batch: int,
-        watch: Callable[[int, float], object],
+        watch: Callable[..., object],
         spent: PartCounts | None = None,
-        joined: Callable[[int], object] = lambda _: None,
         wait: float = math.inf,
         check: Callable[[], object] = lambda: None,
         trace: Callable[[], Trace] | None = None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
         self._wait, self._check, self._trace = wait, check, trace
-        self._spent, self._joined, self._joins = spent or PartCounts(), joined, False
+        self._spent, self._joins = spent or PartCounts(), False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
         self._closing = False
@@ -219,7 +218,7 @@ class Worker:
     def began(self, queries: int) -> None:
         """Report the number of queries that are searched, after queries have joined."""
         self._joins = True
-        self._joined(queries)
+        self._watch(queries)
 
     def withdraw(self, job: Job) -> None:
         """Cancel a job; if it waits, it leaves the queue at once."""

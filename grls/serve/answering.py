@@ -1,4 +1,8 @@
-"""The language model of a server, with the thread that it answers in."""
+"""The language model of a server, with the thread that it answers in.
+
+A question becomes a job of this thread. Its searches go through the queue of the retriever, where they share
+batches with other searches. An answer whose client has gone is ended.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
-from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
+from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
 from grls.serve.worker import BatchKey, GivenUpError, Job, SearchJob, ShutdownError, Trace, Worker
 
