@@ -265,4 +265,5 @@ def described(app: FastAPI, limits: RequestLimits, tokens: int | None) -> dict[s
         if tokens is not None:
             fields["AnswerBody"]["max_new_tokens"]["anyOf"][0]["maximum"] = tokens
         app.openapi_schema = document
-    return app.openapi_schema
+    description: dict[str, Any] = app.openapi_schema
+    return description

@@ -369,6 +369,8 @@ class SearchJob(Job):
     Its key is the search that its retrievals join; of another search, retriever, k and filter.
     """
 
+    future: Future[list[list[Hit]]]
+
     def __init__(self, queries: Sequence[str], batch_key: BatchKey):
         retriever, *rest = batch_key
         self._runner = runner_of(retriever)
