@@ -25,8 +25,8 @@ import grls
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
-from grls.io.progress import wait_asleep_if_busy
-from grls.io.recipes import rare_options, with_recipes
+from grls.io.progress import showing, wait_asleep_if_busy
+from grls.io.recipes import load_plugins, rare_options, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -38,19 +38,17 @@ class Verb:
 
     Args:
         summary: A line for the help.
-        target: ``module:function``; a module without a package is in ``grls.commands``. Empty: the verb needs
-            one of its ``names``.
+        target: ``module:function``; a module without a package is in ``grls.commands``; or the function of a
+            plugin. Empty: the verb needs one of its ``names``.
         names: Names that may follow the verb, each with its command.
         training: The stage that it trains by Lightning, which parses its options, handles SIGTERM and writes
             checkpoints; empty: none.
-        prepare: The function of a plugin, in place of a target.
     """
 
     summary: str
-    target: str = ""
+    target: str | Callable[..., None] = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
     training: str = ""
-    prepare: Callable[..., None] | None = None
 
 
 def _stage(summary: str, name: str) -> Verb:
@@ -206,7 +204,7 @@ def _main(words: list[str]) -> int:
     prog = " ".join(["grls", *names])
     if verb is None:
         return _unknown(words)
-    if not verb.target and verb.prepare is None:
+    if not verb.target:
         wants_help = bool(rest) and rest[0] in ("-h", "--help")
         if rest and not wants_help:
             return _unknown([*names, *rest], len(names), verb)
@@ -225,12 +223,11 @@ def _main(words: list[str]) -> int:
 def _with_plugins(prepare: Verb) -> Verb:
     """``grls prepare`` with the data sets of plugins, which are imported for an unknown name."""
     from grls.data.preparers import PREPARERS
-    from grls.io.recipes import load_plugins
 
     load_plugins()
     if repeated := sorted(PREPARERS.keys() & prepare.names.keys()):
         raise ConfigError(f"a plugin registers the data set {repeated[0]!r}, a name of grls: choose another.")
-    plugins = {name: Verb(summary, prepare=function) for name, (function, summary) in PREPARERS.items()}
+    plugins = {name: Verb(summary, function) for name, (function, summary) in PREPARERS.items()}
     return replace(prepare, names={**prepare.names, **plugins})
 
 
@@ -261,8 +258,8 @@ class Command:
     @property
     def function(self) -> Callable[..., None]:
         """The function that the command runs."""
-        if self.verb.prepare is not None:
-            return self.verb.prepare
+        if callable(self.verb.target):
+            return self.verb.target
         module, _, name = self.verb.target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
@@ -284,8 +281,6 @@ class Command:
         if self.verb.training:
             function(self.verb.training, arguments)
             return
-        from grls.io.progress import showing
-
         parser = self.parser(all_options)
         lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
         arguments = _with_lists(arguments, lists)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -91,9 +91,6 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # a passage, or several of a slice
         return self.passages[index]
-
-    def __iter__(self) -> Iterator[ExplainedPassage]:
-        return iter(self.passages)
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.passages))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
@@ -496,17 +496,8 @@ DATA = "data"
 """The folder of the data set in the output of a training."""
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """A corpus, with queries to train on and dev queries to choose by, and their gold passages."""
-
-    corpus: Corpus
-    train: Gold
-    dev: Gold
-
-
-def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingData:
-    """Read and check the data of a training.
+def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpus, dict[str, Gold]]:
+    """Read and check the data of a training: the corpus, and the splits ``train`` and ``dev``.
 
     Args:
         corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
@@ -527,8 +518,8 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
             "queries",
         )
     if "dev" not in splits:
-        return TrainingData(passages, *hold_out(splits["train"]))
-    return TrainingData(passages, splits["train"], splits["dev"])
+        splits["train"], splits["dev"] = hold_out(splits["train"])
+    return passages, splits
 
 
 class SplitNames(NamedTuple):
@@ -629,20 +620,20 @@ def _with_new_ids(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
     return Gold(queries, {prefix + name: grades for name, grades in part.qrels.items()})
 
 
-def place_data(data: TrainingData, output: Path, resume: bool) -> str:
+def place_data(data: tuple[Corpus, dict[str, Gold]], output: Path, resume: bool) -> str:
     """Write the data set of a training into its output, and return the folder.
 
     Raises:
         MismatchError: The run to resume had other data.
         WriteError: The folder cannot be written.
     """
-    folder, splits = output / DATA, {"train": data.train, "dev": data.dev}
+    folder = output / DATA
     if not (resume and folder.is_dir()):
-        write_splits(folder, data.corpus, splits)
+        write_splits(folder, *data)
         return str(folder)
     temporary = HeldFolder()
     new = temporary.path / DATA
-    write_splits(new, data.corpus, splits)
+    write_splits(new, *data)
     for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
         if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
             raise MismatchError(

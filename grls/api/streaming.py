@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from threading import Lock, RLock
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
@@ -163,25 +163,38 @@ class Batches:
             waiting, self._waiting = self._waiting, []
         groups: dict[tuple[int, Filter | None], list[_Request]] = {}
         for request in waiting:
-            if request.future.set_running_or_notify_cancel():
+            if not request.future.cancelled():
                 groups.setdefault((request.k, request.allow), []).append(request)
-        for requests in groups.values():
-            _answer(answer, requests)
+        for (k, allow), requests in groups.items():
+            answer_together(requests, answer, k, allow)
 
 
-def _answer(answer: Answer, requests: Sequence[_Request]) -> None:
-    """Answer requests of one k and filter; where that fails, each alone, so that errors find their caller."""
-    first = requests[0]
+def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
+    """Answer requests by one search; where it fails, each alone, so that an error finds its request.
+
+    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
+    options.
+    """
     try:
-        queries = [query for request in requests for query in request.queries]
-        hits = iter(answer(queries, first.k, first.allow))
+        hits = iter(find([query for request in requests for query in request.queries], *options))
         rankings = [list(islice(hits, len(request.queries))) for request in requests]
     except Exception as error:  # whatever a retriever raises belongs to the caller
         if len(requests) == 1:
-            first.future.set_exception(error)
-            return
-        for request in requests:
-            _answer(answer, [request])
+            deliver_error(requests[0].future, error)
+        for request in requests if len(requests) > 1 else ():
+            answer_together([request], find, *options)
         return
     for request, ranking in zip(requests, rankings, strict=True):
-        request.future.set_result(ranking)
+        deliver(request.future, ranking)
+
+
+def deliver(future: Future[Any], result: object) -> None:
+    """Set a result, unless the future is cancelled or has one."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_result(result)
+
+
+def deliver_error(future: Future[Any], error: BaseException) -> None:
+    """Set an error, unless the future is cancelled or has a result."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_exception(error)

@@ -13,8 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from grls.commands.retrieve import RetrieveOptions
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, at_least, one_of
-from grls.retrieve.registry import names_bm25
+from grls.io.files import atomic_file, refuse_unwritable, write_json
+from grls.io.option_errors import visible
+from grls.retrieve.registry import Opening, load_retriever, member_folders, names_bm25
 from grls.retrieve.spec import is_retriever
 from grls.runs.portions import read_info
 
@@ -85,8 +89,6 @@ def experiment_command(
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics.averages import KS
-    from grls.io.files import atomic_file, refuse_unwritable, write_json
-    from grls.io.option_errors import visible
     from grls.report.blocks import refuse_untold, score_runs
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table
@@ -222,12 +224,9 @@ def _further_tables(
     seed: int,
 ) -> Iterator[Table]:
     """The tables of ``--growth`` and ``--stress``, over the queries that ``asked`` names."""
-    from grls.data.corpus import Corpus
-    from grls.data.dataset import read_split
     from grls.data.perturbed import perturbed
     from grls.report.stress import grow, growth_table, losses, stress_table
     from grls.retrieve.bm25 import BM25Retriever
-    from grls.retrieve.registry import Opening, load_retriever, member_folders
 
     corpus = Corpus.read(asked.data)
     queries, qrels = read_split(asked.data, str(asked.split), corpus, asked.limit)

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from grls.cluster.options import USUAL_WORKERS, WorkerOptions
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
+from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Similarity
+from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
+from grls.retrieve.compose import compose_cut, compose_fusion, compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.fusion.retriever import Fusion
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.rescored.options import PASSAGES
+from grls.retrieve.registry import Opening
+from grls.retrieve.rescored.options import PASSAGES, Rereading
+from grls.retrieve.spec import MANIFEST, TIME, followed, from_record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from grls.retrieve.base import Retriever
-
-
-_INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
-_PRIORS, _FUSION = PriorOptions(), Fusion()
+_INDEX, _LIMITS, _PRIORS, _FUSION = IndexOptions(), LimitOptions(), PriorOptions(), Fusion()
 
 
 def make_index(
@@ -70,10 +70,7 @@ def make_index(
             HOST:PORT, auto, or local for a cluster on this machine. All its machines must see the files.
         workers: How many workers, and their shards.
     """
-    from grls.cluster.options import workers_of
-    from grls.io.files import refuse_unusable, write_json
     from grls.retrieve.build import Building, build
-    from grls.retrieve.spec import MANIFEST, TIME
 
     sharing = workers_of(ray, workers)
     refuse_unusable(output, MANIFEST)
@@ -100,11 +97,8 @@ def split_index(
         ray: Address of a Ray cluster on whose machines the ranges are opened instead, spread over all that
             see the folder: HOST:PORT, auto, or local.
     """
-    from grls.cluster.options import workers_of
     from grls.index.ranges.ranged import PrefixRanges
-    from grls.io.files import refuse_unusable
     from grls.retrieve.generative.retriever import GenerativeRetriever
-    from grls.retrieve.spec import MANIFEST, followed
 
     refuse_unusable(output, MANIFEST)
     workers_of(ray, USUAL_WORKERS)
@@ -126,12 +120,7 @@ def make_bm25(
         bm25: How passages are scored.
         analyzer: How texts are split into words.
     """
-    from dataclasses import asdict
-
-    from grls.data.corpus import Corpus
-    from grls.io.files import refuse_unusable, write_json
     from grls.retrieve.bm25 import BM25Retriever
-    from grls.retrieve.spec import MANIFEST, TIME
 
     refuse_unusable(output, MANIFEST)
     passages = Corpus.read(corpus)
@@ -148,7 +137,7 @@ def make_hybrid(
     priors: list[str | dict[str, Any]] | None = None,
     weights: list[float] | None = None,
     hybrid: PriorOptions = _PRIORS,
-    search: SearchOptions = _SEARCH,
+    search: SearchOptions = USUAL_SEARCH,
 ) -> None:
     """Make a folder of hybrid decoding: other retrievers look ahead for a generator while it writes.
 
@@ -162,9 +151,6 @@ def make_hybrid(
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.compose import compose_hybrid
-    from grls.retrieve.registry import Opening
-    from grls.retrieve.spec import from_record
 
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
@@ -188,7 +174,7 @@ def make_hybrid(
 
 
 def make_hops(
-    retriever: str, *, output: str, hops: HopOptions = _HOPS, search: SearchOptions = _SEARCH
+    retriever: str, *, output: str, hops: HopOptions = USUAL_HOPS, search: SearchOptions = USUAL_SEARCH
 ) -> None:
     """Make a folder of a retriever that retrieves hop by hop.
 
@@ -198,9 +184,6 @@ def make_hops(
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.compose import compose_hops
-    from grls.retrieve.registry import Opening
-
     _compose(compose_hops, output, retriever, hops, search, Opening("cpu"))
 
 
@@ -211,7 +194,7 @@ def make_fusion(
     fusion: Fusion = _FUSION,
     depth: int | None = None,
     length: Literal["mean", "min", "max"] | int = "mean",
-    search: SearchOptions = _SEARCH,
+    search: SearchOptions = USUAL_SEARCH,
 ) -> None:
     """Make a folder of several retrievers over one corpus whose rankings, or chains, are fused.
 
@@ -224,9 +207,6 @@ def make_fusion(
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.compose import compose_fusion
-    from grls.retrieve.registry import Opening
-
     _compose(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
 
 
@@ -237,7 +217,7 @@ def make_rescored(
     output: str,
     passages: int = PASSAGES,
     weight: float | None = None,
-    search: SearchOptions = _SEARCH,
+    search: SearchOptions = USUAL_SEARCH,
     device: str = "auto",
 ) -> None:
     """Make a folder of a retriever whose best passages a cross-encoder rescores.
@@ -256,15 +236,11 @@ def make_rescored(
             folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.retrieve.compose import compose_rescored
-    from grls.retrieve.registry import Opening
-    from grls.retrieve.rescored.options import Rereading
-
     rereading = Rereading(passages, weight)
     _compose(compose_rescored, output, retriever, model, rereading, search, Opening(device))
 
 
-def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = _SEARCH) -> None:
+def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = USUAL_SEARCH) -> None:
     """Make a folder of a retriever whose rankings end where their set has the highest expected F1.
 
     It retrieves once `grls tune` has found on dev queries where rankings end.
@@ -275,9 +251,6 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
         depth: Number of first passages of a ranking that are considered; no more are kept.
         search: Options of search; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.compose import compose_cut
-    from grls.retrieve.registry import Opening
-
     _compose(compose_cut, output, retriever, depth, search, Opening("cpu"))
     print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
 
@@ -322,9 +295,6 @@ def update(
         device: Where added passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         batch_size: Passages encoded together.
     """
-    from grls.data.corpus import Corpus
-    from grls.io.files import named_lines
-    from grls.retrieve.spec import followed
     from grls.retrieve.update import Changes, update_folder
 
     if add is None and remove is None and not merge:

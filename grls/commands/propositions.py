@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
-from grls.cluster.options import USUAL_WORKERS, WorkerOptions
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, at_least
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
-from grls.io.resumable import write_line
+from grls.io.resumable import GrowingFile, write_line
 from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
@@ -62,7 +62,6 @@ def propositions(
         workers: How many workers, and their shards.
     """
     from grls.answer.riches.propositions import PropositionFile, PropositionWork, propositions_by_workers
-    from grls.cluster.options import workers_of
 
     sharing = workers_of(ray, workers)
     at_least(1, limit=limit, batch_size=batch_size)
@@ -142,8 +141,6 @@ def pseudo_queries(
             on this machine. All its machines must see the files.
         workers: How many workers, and their shards.
     """
-    from grls.cluster.options import workers_of
-    from grls.io.resumable import GrowingFile
     from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
 
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})

@@ -8,16 +8,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
+from grls.data.dataset import own_corpus, read_queries, read_split
 from grls.data.filter_options import NO_FILTER, FilterOptions
+from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
+from grls.io.files import refuse_unwritable
 from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, index_seconds, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
 from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
@@ -78,10 +82,6 @@ def retrieve(
             rounding of float32.
         workers: How many workers, and their shards.
     """
-    from grls.cluster.options import workers_of
-    from grls.io.files import refuse_unwritable
-    from grls.retrieve.queries import check_counts
-
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
@@ -129,8 +129,6 @@ class RetrieveOptions:
             MismatchError: The retriever is over another corpus than the data set.
         """
         from grls.commands.opening import open_for, refuse_other_corpus
-        from grls.data.dataset import own_corpus, read_queries, read_split
-        from grls.data.filters import filters_of
 
         corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:

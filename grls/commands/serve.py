@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.option_names import Precision
-from grls.serve.answers.options import NO_ANSWERS
 from grls.serve.options import (
+    NO_ANSWERS,
     OPEN_ACCESS,
     URL,
     ServerOptions,

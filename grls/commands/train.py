@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from grls.io.ending import lacking_extras, require
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
-from grls.train.signatures import STAGES
+from grls.train.signatures import STAGES, class_options, class_summary
 
 _RUN = {
     "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "
@@ -52,8 +52,6 @@ def train_stage(name: str, arguments: Sequence[str]) -> None:
 
         train([*STAGES[name].arguments, *arguments], prog)
         return
-    from grls.train.signatures import class_options, class_summary
-
     description = _STAGES[name]
     if "train" in lacking_extras():
         description += (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
@@ -33,7 +32,7 @@ from grls.serve.guards import CONTENT, RESOURCE, guards, resource_of
 from grls.serve.options import OPEN_ACCESS, AccessOptions, RequestLimits, most_requests
 from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
 from grls.serve.problems import MEDIA, RefusalError, add_handlers, only_known_parameters
-from grls.serve.routes.search import (
+from grls.serve.routes import (
     EVENTS,
     answer_explain,
     answer_question,
@@ -66,7 +65,7 @@ def create_app(
     """
     names = serving.loading or serving.retrievers
     most = most_requests(serving.limits, len(names), serving.answer.queue)
-    middleware = guards(serving.limits, access, hosts, serving.metrics.requests, most, serving.admin)
+    middleware = guards(serving.limits, access, hosts, serving.metrics, most, serving.admin)
     if serving.tracer is not None:
         from grls.serve.telemetry import Traced  # late: it needs an extra
 
@@ -87,11 +86,11 @@ def create_app(
         server = tool_server(serving)
         app.router.routes += tool_routes(server)
         app.state.tools = server.session_manager
-    serving.metrics.watch_queues(serving.queues, serving.questions)
+    serving.metrics.queues, serving.metrics.questions = serving.queues, serving.questions
     add_addresses(app)
     add_handlers(app)
     tokens = None if serving.answer.model is None else serving.answer.tokens
-    app.openapi = described(app, serving.limits, tokens)  # type: ignore[method-assign, unused-ignore]
+    app.openapi = partial(described, app, serving.limits, tokens)  # type: ignore[method-assign, unused-ignore]
     return app
 
 
@@ -126,10 +125,8 @@ def add_addresses(app: FastAPI) -> None:
     post("/v1/explain", answer_explain, _OF_RETRIEVER, response_model=ExplainedBody)
     post("/v1/answer", answer_question, _OF_RETRIEVER, response_model=AnsweredBody)
     post("/v1/trace", answer_trace, _OF_RETRIEVER, response_model=TracedBody)
-    events: dict[int | str, Any] = {
-        200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
-    }
-    post("/v1/stream", answer_stream, _OF_RETRIEVER, events, response_class=StreamingResponse)
+    events = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
+    post("/v1/stream", answer_stream, _OF_RETRIEVER, responses=events, response_class=StreamingResponse)
     post("/admin/reload", reload_version, _OF_ADMIN, response_model=VersionBody)
     checked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
     passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
@@ -143,22 +140,17 @@ def add_addresses(app: FastAPI) -> None:
         for within in ("", "/mcp") if hasattr(app.state, "tools") else ("",):
             _get(app, RESOURCE + within, show_resource, **hidden)
     for path, show in (
-        ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page_file)
+        ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page)
     ):  # fmt: skip
         _get(app, path, show, **hidden)
 
 
 def _post(
-    app: FastAPI,
-    path: str,
-    handler: Callable[..., Any],
-    errors: Sequence[int],
-    responses: Mapping[int | str, dict[str, Any]] = MappingProxyType({}),
-    **described: Any,
+    app: FastAPI, path: str, handler: Callable[..., Any], errors: Sequence[int], **described: Any
 ) -> None:
+    described["responses"] = described.get("responses", {}) | problems(*errors)
     checks = [Depends(only_known_parameters)]
-    answers: dict[int | str, dict[str, Any]] = {**responses, **problems(*errors)}
-    app.add_api_route(path, handler, methods=["POST"], dependencies=checks, responses=answers, **described)
+    app.add_api_route(path, handler, methods=["POST"], dependencies=checks, **described)
 
 
 def _get(app: FastAPI, path: str, handler: Callable[..., Any], **described: Any) -> None:
@@ -175,18 +167,8 @@ async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
 
 
 async def show_page(request: Request) -> Response:
-    """The page: a question, its hops, and the beam behind them."""
-    return page_response(request, INDEX)
-
-
-async def show_page_file(request: Request, name: str) -> Response:
-    """A file of the page."""
-    return page_response(request, name)
-
-
-def page_response(request: Request, name: str) -> Response:
-    """A file of the page; status 304 where the browser has it already, RefusalError without such a file."""
-    file = page_files().get(name)
+    """A file of the page, at / its first; status 304 where the browser has it already."""
+    file = page_files().get(request.path_params.get("name", INDEX))
     if file is None:
         raise RefusalError(404, "the page has no file of this name; the page is at /.")
     headers = HEADERS | {"ETag": file.tag}
@@ -259,35 +241,29 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": "An error.", "content": content} for status in statuses}
 
 
-def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) -> Callable[[], dict[str, Any]]:
-    """A function that describes an application, with the limits of requests and of an answer's tokens."""
-
-    def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            described = get_openapi(
-                title=app.title, version=app.version, summary=app.summary, routes=app.routes
-            )
-            schemas = described.setdefault("components", {}).setdefault("schemas", {})
-            schemas["ProblemBody"] = ProblemBody.model_json_schema(
-                ref_template="#/components/schemas/{model}", mode="serialization"
-            )
-            schemas |= schemas["ProblemBody"].pop("$defs", {})
-            fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
-            text, texts = fields["SearchBody"]["query"]["anyOf"]
-            texts |= {"minItems": 1, "maxItems": limits.queries}
-            bodies = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
-            for query in (text, texts["items"], *(fields[name]["query"] for name in bodies)):
-                query["maxLength"] = limits.characters
-            fields["SearchBody"]["k"]["maximum"] = limits.k
-            fields["HopsBody"]["max"]["anyOf"][0]["maximum"] = limits.hops
-            for name in ("TraceBody", "AnswerBody"):
-                fields[name]["k"]["anyOf"][0]["maximum"] = limits.k
-            for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
-                fields[name]["where"]["anyOf"][0]["maxLength"] = MOST
-            if tokens is not None:
-                fields["AnswerBody"]["max_new_tokens"]["anyOf"][0]["maximum"] = tokens
-            app.openapi_schema = described
-        description: dict[str, Any] = app.openapi_schema
-        return description
-
-    return describe
+def described(app: FastAPI, limits: RequestLimits, tokens: int | None) -> dict[str, Any]:
+    """The description of an application, with the limits of requests and of an answer's tokens."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas["ProblemBody"] = ProblemBody.model_json_schema(
+            ref_template="#/components/schemas/{model}", mode="serialization"
+        )
+        schemas |= schemas["ProblemBody"].pop("$defs", {})
+        fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
+        text, texts = fields["SearchBody"]["query"]["anyOf"]
+        texts |= {"minItems": 1, "maxItems": limits.queries}
+        bodies = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
+        for query in (text, texts["items"], *(fields[name]["query"] for name in bodies)):
+            query["maxLength"] = limits.characters
+        fields["SearchBody"]["k"]["maximum"] = limits.k
+        fields["HopsBody"]["max"]["anyOf"][0]["maximum"] = limits.hops
+        for name in ("TraceBody", "AnswerBody"):
+            fields[name]["k"]["anyOf"][0]["maximum"] = limits.k
+        for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
+            fields[name]["where"]["anyOf"][0]["maxLength"] = MOST
+        if tokens is not None:
+            fields["AnswerBody"]["max_new_tokens"]["anyOf"][0]["maximum"] = tokens
+        app.openapi_schema = document
+    description: dict[str, Any] = app.openapi_schema
+    return description

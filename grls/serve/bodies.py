@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from grls.retrieve.hops.options import BIAS, HopSteps
-from grls.serve.answers.options import AnswerMethod
+from grls.serve.options import AnswerMethod
 
 QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
 

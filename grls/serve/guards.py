@@ -36,7 +36,7 @@ def guards(
     limits: RequestLimits,
     access: AccessOptions,
     hosts: frozenset[str] | None,
-    counts: RequestCounts,
+    metrics: Metrics,
     most: int,
     admin: bytes | None = None,
 ) -> list[Middleware]:
@@ -46,7 +46,7 @@ def guards(
         limits: The limits of requests.
         access: Who may use the server.
         hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
-        counts: Counts the requests.
+        metrics: Counts the requests.
         most: Number of requests to retrievers that may run and wait at once.
         admin: The hash of the administrator's token; None: no administrator.
 
@@ -54,7 +54,7 @@ def guards(
         DataError: The file of keys cannot be used.
     """
     keys = None if access.keys is None else read_keys(access.keys)
-    middleware = [Middleware(RequestLog, counts=counts)]
+    middleware = [Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
         middleware.append(Middleware(HostCheck, hosts=hosts))
     if access.origins:
@@ -383,8 +383,8 @@ class RequestLog:
     The line names a request by an id that the server makes, and by the template of its address.
     """
 
-    def __init__(self, app: ASGIApp, counts: RequestCounts):
-        self._app, self._counts = app, counts
+    def __init__(self, app: ASGIApp, metrics: Metrics):
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, and log it when it ends."""
@@ -408,7 +408,7 @@ class RequestLog:
         finally:
             seconds = perf_counter() - begun
             route = getattr(scope.get("route"), "path", UNKNOWN)
-            self._counts.request(route, status, seconds)
+            self._metrics.request(route, status, seconds)
             values = {"request": name, "route": route, "status": status, "seconds": round(seconds, 4)}
             log.info("request", extra={"values": values | {"ended": round(time(), 3)}})
 
@@ -418,29 +418,22 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class RequestCounts:
-    """Counts requests; a registry reports them."""
+class Metrics:
+    """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text.
 
-    def __init__(self, registry: CollectorRegistry):
+    Attributes:
+        queues: Says how many requests wait for each retriever.
+        questions: Says how many questions wait for the language model.
+    """
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
         self._requests = Counter(
             "grls_requests", "Requests, by address and status.", ("route", "status"), registry=registry
         )
         self._took = Histogram(
             "grls_request_seconds", "Seconds of a request.", ("route",), buckets=_SECONDS, registry=registry
         )
-
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._took.labels(route).observe(seconds)
-
-
-class Metrics:
-    """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text."""
-
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-        self.requests = RequestCounts(registry)
         self._sizes = Histogram(
             "grls_batch_queries",
             "Queries that are searched together.",
@@ -465,8 +458,14 @@ class Metrics:
             "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
         )
         self._spent: dict[str, PartCounts] = {}
-        self._queues: tuple[Callable[[], Iterable[tuple[str, int]]], Callable[[], int]] | None = None
+        self.queues: Callable[[], Iterable[tuple[str, int]]] = lambda: ()
+        self.questions: Callable[[], int] = lambda: 0
         registry.register(self)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._took.labels(route).observe(seconds)
 
     def batch(self, retriever: str, queries: int, seconds: float | None = None) -> None:
         """Count queries that are searched together; ``seconds``: those of a finished batch."""
@@ -487,12 +486,6 @@ class Metrics:
         self._questions.observe(questions)
         self._answers.observe(seconds)
 
-    def watch_queues(
-        self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]
-    ) -> None:
-        """Report the requests that wait for each retriever, and the questions that wait for the model."""
-        self._queues = lengths, questions
-
     def collect(self) -> Iterable[Any]:
         """Seconds and tokens of searches, and lengths of queues, read when a report is made."""
         labels = ("retriever", "part")
@@ -506,13 +499,11 @@ class Metrics:
                 tokens.add_metric((name, part), spent[part].tokens)
         yield seconds
         yield tokens
-        if self._queues is not None:
-            lengths, questions = self._queues
-            family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
-            for name, length in lengths():
-                family.add_metric((name,), length)
-            yield family
-            yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions())
+        family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
+        for name, length in self.queues():
+            family.add_metric((name,), length)
+        yield family
+        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", self.questions())
 
     def text(self) -> bytes:
         """All counts in the text form of Prometheus."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentError
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
+from grls.answer.dsp.options import USUAL_PROGRAM, ProgramOptions
+from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
+from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
+from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError, Option, at_least, bounded, in_request, worded
 from grls.io.recipes import list_texts, recipe_values
-from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
@@ -95,28 +98,18 @@ class AccessOptions:
     def __post_init__(self) -> None:
         list_texts(self, "origins", "allowed_hosts", "authorization_servers")
         bounded("(0, inf)", "access.", rate=self.rate)
-        for name, values in (
-            ("resource", () if self.resource is None else (self.resource,)),
-            ("authorization_servers", self.authorization_servers),
+        address = r"https?://[^\s\"?#\\]+", "an address such as https://example.org"
+        origin = r"https?://[A-Za-z0-9.\[\]:-]+", "an origin such as https://example.org"
+        host = r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", "a host name without port such as search.example.org"
+        for name, values, (form, expected) in (
+            ("resource", () if self.resource is None else (self.resource,), address),
+            ("authorization_servers", self.authorization_servers, address),
+            ("origins", self.origins, origin),
+            ("allowed_hosts", self.allowed_hosts, host),
         ):
             for value in values:
-                if not re.fullmatch(r"https?://[^\s\"?#\\]+", value):
-                    raise ConfigError(
-                        f"{Option(f'access.{name}')}: expected an address such as https://example.org, got "
-                        f"{value!r}."
-                    )
-        for origin in self.origins:
-            if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
-                raise ConfigError(
-                    f"{Option('access.origins')}: expected an origin such as https://example.org, got "
-                    f"{origin!r}."
-                )
-        for host in self.allowed_hosts:
-            if not re.fullmatch(r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", host):
-                raise ConfigError(
-                    f"{Option('access.allowed_hosts')}: expected a host name without port such as "
-                    f"search.example.org, got {host!r}."
-                )
+                if not re.fullmatch(form, value):
+                    raise ConfigError(f"{Option(f'access.{name}')}: expected {expected}, got {value!r}.")
 
 
 URL = "url"
@@ -140,6 +133,89 @@ def most_requests(limits: RequestLimits, retrievers: int, questions: int) -> int
 
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
+
+AnswerMethod = Literal[
+    "direct",
+    "follow-up",
+    "riches",
+    "openqa",
+    "multihop",
+    "conversational",
+    "retrieve-then-read",
+    "self-ask",
+]
+PROGRAMS = ("openqa", "multihop", "conversational", "retrieve-then-read", "self-ask")
+"""The methods that are programs of demonstrate-search-predict; they need the extra ``dsp``."""
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """The language model that answers questions, and how it does.
+
+    Args:
+        model: Folder, hub name or .gguf file of a language model, causal or encoder-decoder; for programs
+            also a served one, as in `grls answer dsp`; null: the server answers no questions.
+        methods: The methods that requests may name; the first one is the default. direct, follow-up and
+            riches, or a program: openqa, multihop, conversational, retrieve-then-read, self-ask.
+        k: Passages that the model reads for a question, where a request does not say.
+        tokens: Largest length limit (max_new_tokens) that a request may ask for.
+        queue: Questions that may wait; a further one is refused (503).
+        reader: How the model reads and writes (direct, follow-up).
+        keys: The keys that may be quoted (riches).
+        prompt: The prompt before an answer (riches).
+        search: How free text and quotes are decoded (riches).
+        dsp: Options of the programs.
+
+    Raises:
+        ConfigError: A number is not positive, a method is unknown or named twice, or the model cannot be used
+            in this way.
+    """
+
+    model: str | None = None
+    methods: tuple[AnswerMethod, ...] = ("direct",)
+    k: int = 3
+    tokens: int = 256
+    queue: int = 32
+    reader: FollowUpOptions = USUAL_FOLLOW_UP
+    keys: KeyOptions = USUAL_KEYS
+    prompt: PromptOptions = USUAL_PROMPT
+    search: InterleaveOptions = USUAL_INTERLEAVE
+    dsp: ProgramOptions = USUAL_PROGRAM
+
+    def __post_init__(self) -> None:
+        list_texts(self, "methods")
+        at_least(1, "answer.", k=self.k, tokens=self.tokens, queue=self.queue)
+        known = ", ".join(get_args(AnswerMethod))
+        if not self.methods or not set(self.methods) <= set(get_args(AnswerMethod)):
+            raise ConfigError(
+                f"{Option('answer.methods')}: expected some of {known}, got {list(self.methods)}."
+            )
+        if len(set(self.methods)) < len(self.methods):
+            raise ConfigError(f"{Option('answer.methods')} names a method twice: {', '.join(self.methods)}.")
+        if self.dsp.demonstrations.how != "none":
+            raise ConfigError(
+                f"{Option('answer.dsp.demonstrations')} needs the questions of a data set: leave it out."
+            )
+        if self.model is None:
+            changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+            if changed:
+                raise ConfigError(
+                    f"{Option(f'answer.{changed[0]}')} needs a language model: give {Option('answer.model')}."
+                )
+        elif self.is_remote and not set(self.methods) <= set(PROGRAMS):
+            raise ConfigError(
+                "a model that is served elsewhere answers by programs alone: name some of "
+                f"{', '.join(PROGRAMS)} as {Option('answer.methods')}."
+            )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the model runs outside of the server."""
+        return self.model is not None and self.dsp.calls.is_remote(self.model)
+
+
+NO_ANSWERS = AnswerOptions()
+"""No language model."""
 
 
 @dataclass(frozen=True)

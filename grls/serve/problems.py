@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from grls.errors import ConfigError, DataError, GrlsError, in_request, in_shell, out_of_memory, worded
-from grls.serve.bodies import AnswerBody, ExplainBody, HopsBody, SearchBody, StreamBody, TraceBody
+from grls.serve.bodies import AnswerBody, ExplainBody, FaultBody, HopsBody, SearchBody, StreamBody, TraceBody
 from grls.serve.served import BusyError, ChangedError, VersionError
 from grls.serve.worker import LateError, QueueFullError, ShutdownError
 
@@ -140,7 +140,7 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
         parameters = described.get("parameters", ())
         schema = {"properties": {row["name"]: row["schema"] for row in parameters if row["in"] == part}}
     plain = plain_faults([fault | {"loc": fault["loc"][1:]} for fault in faults], schema, document)
-    errors = [fault._asdict() for fault in plain]
+    errors = [fault.model_dump() for fault in plain]
     name = "request" if part == "body" else f"{part} of the address"
     return problem(422, f"the {name} cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
 
@@ -170,14 +170,7 @@ _BOUNDS = (("imum", ""), ("Length", "characters"), ("Items", "items"))
 """Ends of the names of bounds in a schema, and the counted things."""
 
 
-class Fault(NamedTuple):
-    """A dotted field of a request, and its problem: the expected values, and the value sent."""
-
-    field: str
-    problem: str
-
-
-def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: Schema) -> list[Fault]:
+def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: Schema) -> list[FaultBody]:
     """The first faults that pydantic found, at most one for each field, in order.
 
     Args:
@@ -203,10 +196,13 @@ def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: 
         for path, text in problems.items()
         if path not in parents
     ]
-    return [Fault(name[:_LONGEST].encode("utf-8", "replace").decode(), text) for name, text in faults[:_MOST]]
+    return [
+        FaultBody(field=name[:_LONGEST].encode("utf-8", "replace").decode(), problem=text)
+        for name, text in faults[:_MOST]
+    ]
 
 
-def listed(faults: Sequence[Fault]) -> str:
+def listed(faults: Sequence[FaultBody]) -> str:
     """The first faults in a sentence."""
     return "; ".join(f"{fault.field}: {fault.problem}" for fault in faults[:3])
 

@@ -95,7 +95,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     assert workers is not None
     named, options = options.folders, with_absolute_paths(options)
     serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
-    guards(options.limits, options.access, hosts, serving.metrics.requests, 1)  # reads the keys
+    guards(options.limits, options.access, hosts, serving.metrics, 1)  # reads the keys
     listeners = bound(host, port)
     port = listeners[0].getsockname()[1]
     for listener in listeners:

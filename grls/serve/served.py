@@ -129,18 +129,10 @@ class Version:
     ):
         self.name, self.number, self.searcher = name, number, searcher
         limits, watch = options.limits, partial(options.watch, name)
+        wait = limits.seconds / 2 if limits.wait is None else limits.wait
+        check = partial(check_files, name, mapped)  # no method: the worker would hold an old version
         thread, spent = f"grls-serve-{name}", options.parts(name)
-        self.worker = Worker(
-            thread,
-            limits.queue,
-            limits.batch,
-            watch,
-            spent,
-            watch,
-            limits.seconds / 2 if limits.wait is None else limits.wait,
-            partial(check_files, name, mapped),  # no method: the worker would hold an old version
-            options.trace,
-        )
+        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, wait, check, options.trace)
         self.answers = AnswerCache(limits.cache)
         self._hopping: dict[HopOptions, Retriever] = {}
 

@@ -15,17 +15,16 @@ from grls.data.filters import Filter
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
-from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
-from grls.serve.options import URL, RequestLimits, ServerOptions
+from grls.serve.options import NO_ANSWERS, URL, AnswerOptions, RequestLimits, ServerOptions
 from grls.serve.problems import RefusalError
 from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
 from grls.serve.start import named_folders
 from grls.serve.worker import Trace
 
 if TYPE_CHECKING:
-    from grls.serve.answers.answering import Answering
+    from grls.serve.answering import Answering
 
 
 @dataclass
@@ -88,7 +87,7 @@ class Serving:
             options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say, trace=trace
         )
         if self.answer.model is not None:
-            from grls.serve.answers.answering import Answering  # late: a search does not need it
+            from grls.serve.answering import Answering  # late: a search does not need it
 
             self.answering = Answering(self.answer, options.device, metrics.answers, trace)
             opened = opened._replace(prepare=self.answering.prepare)

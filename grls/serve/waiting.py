@@ -49,13 +49,7 @@ async def outcome(
     worker = version.worker if worker is None else worker  # an idle one has the length 0
     worker.submit(job)
     try:
-        awaited = asyncio.wrap_future(job.future)
-        if request is None:
-            try:
-                return await asyncio.wait_for(awaited, seconds)
-            except TimeoutError:
-                raise late(seconds) from None
-        return await while_there(request, awaited, seconds)
+        return await while_there(request, asyncio.wrap_future(job.future), seconds)
     except RefusalError:
         raise
     except GrlsError as error:
@@ -72,15 +66,19 @@ def public_error(version: Version, error: GrlsError) -> GrlsError:
     return type(error)(text.replace(str(version.searcher.folder), version.name))
 
 
-async def while_there(request: Request, awaited: Awaitable[_Result], seconds: float) -> _Result:
+async def while_there(request: Request | None, awaited: Awaitable[_Result], seconds: float) -> _Result:
     """The result of an awaitable, which is cancelled if the client goes or the time is up.
+
+    None is a client that does not go.
 
     Raises:
         ClientGoneError: The client is gone.
         RefusalError: The time is up.
     """
     work = asyncio.ensure_future(awaited)
-    gone = asyncio.ensure_future(_disconnected(request))
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if request is not None:
+        gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((work, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if work.done():

@@ -20,12 +20,20 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from threading import Condition, RLock, Thread
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
-from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
+from grls.api.streaming import (
+    StreamedHop,
+    answer_together,
+    deliver,
+    deliver_error,
+    plan_hops,
+    stream_hops,
+    with_texts,
+)
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
@@ -89,33 +97,27 @@ class Trace:
         """The job is done, or withdrawn."""
 
 
-NO_TRACE = Trace()
-"""Of a job that nobody traces."""
-
-
-class Job(Protocol):
+class Job:
     """The work of a request.
 
     Attributes:
-        future: Gets the result, or the error; cancelled when the client has gone.
         size: The number of its queries.
+        key: Jobs of one key form a batch; None: the job is a batch alone.
+        future: Gets the result, or the error; cancelled when the client has gone.
         tries: The number of times that it was begun.
         trace: Is told what happens to it.
+        ends: The work ends (:class:`GivenUpError`) with the next part once nobody waits.
     """
 
-    future: Future[Any]
-    size: int
-    tries: int
-    trace: Trace
+    trace, ends = Trace(), False
 
-    @property
-    def key(self) -> Hashable:
-        """Jobs of one key form a batch; None: the job is a batch alone."""
-        ...
+    def __init__(self, size: int = 1, key: Hashable = None):
+        self.size, self.key, self.tries = size, key, 0
+        self.future: Future[Any] = Future()
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
-        ...
+        raise NotImplementedError
 
 
 class Worker:
@@ -125,9 +127,9 @@ class Worker:
         name: Name of the thread.
         most: Largest number of jobs that wait.
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
-        watch: Called after each batch that no job joins, with its number of queries and its seconds.
+        watch: Called after each batch that no job joins, with its number of queries and its seconds; when
+            queries have joined, with the number of queries that are searched then.
         spent: The counts to which the thread adds.
-        joined: Called when queries have joined, with the number of queries that are searched then.
         wait: Largest number of seconds that a job is expected to wait.
         check: Called before a job waits, and before a batch; an error refuses the jobs.
         trace: Makes the trace of a job, where its request asks for it; None: no traces.
@@ -138,16 +140,15 @@ class Worker:
         name: str,
         most: int,
         batch: int,
-        watch: Callable[[int, float], object],
+        watch: Callable[..., object],
         spent: PartCounts | None = None,
-        joined: Callable[[int], object] = lambda _: None,
         wait: float = math.inf,
         check: Callable[[], object] = lambda: None,
         trace: Callable[[], Trace] | None = None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
         self._wait, self._check, self._trace = wait, check, trace
-        self._spent, self._joined, self._joins = spent or PartCounts(), joined, False
+        self._spent, self._joins = spent or PartCounts(), False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
         self._closing = False
@@ -159,10 +160,6 @@ class Worker:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def counts(self) -> PartCounts:
-        """The counts to which the work for a batch adds."""
-        return self._spent if self._trace is None else _TracedCounts(self._spent, self._batch_jobs)
 
     @property
     def alive(self) -> bool:
@@ -221,7 +218,7 @@ class Worker:
     def began(self, queries: int) -> None:
         """Report the number of queries that are searched, after queries have joined."""
         self._joins = True
-        self._joined(queries)
+        self._watch(queries)
 
     def withdraw(self, job: Job) -> None:
         """Cancel a job; if it waits, it leaves the queue at once."""
@@ -254,7 +251,7 @@ class Worker:
                     if job.tries < _TRIES and not job.future.done():
                         self._waiting.appendleft(job)
                     else:
-                        deliver_error(job, RuntimeError("the thread of the retriever ended"))
+                        deliver_error(job.future, RuntimeError("the thread of the retriever ended"))
                 self._start()
 
     def _next(self) -> bool:
@@ -307,7 +304,7 @@ class Worker:
         first = batch[0]
         try:
             self._check()
-            with counting(self.counts()):
+            with counting(_JobCounts(self._spent, self._batch_jobs)):
                 goes_on = first.work(tuple(batch), self)
             if goes_on:
                 with self._changed:
@@ -316,7 +313,7 @@ class Worker:
                 self._expect()
         except Exception as error:  # belongs to the clients
             for job in batch:
-                deliver_error(job, error)
+                deliver_error(job.future, error)
         self._mark(len(batch))
         if not self._joins:
             self._watch(size, perf_counter() - begun)
@@ -328,8 +325,8 @@ class Worker:
         self._marked = now
 
 
-class _TracedCounts(PartCounts):
-    """Counts for a thread, and tells the traces of its jobs."""
+class _JobCounts(PartCounts):
+    """Counts for a thread, and tells the traces of its jobs; the work of a job that ``ends`` ends here."""
 
     def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
         super().__init__()
@@ -340,23 +337,13 @@ class _TracedCounts(PartCounts):
         self._spent.add(part, seconds, tokens)
         for job in self._jobs if part == "encoder" and seconds else ():
             job.trace.encoded(seconds)
+        if any(job.ends and job.future.done() for job in self._jobs):
+            raise GivenUpError
 
     def hop(self, number: int) -> None:
         """Report a hop."""
         for job in self._jobs:
             job.trace.hop(number)
-
-
-def deliver(job: Job, result: object) -> None:
-    """Give a job its result, unless it is cancelled or has one."""
-    if not job.future.done() and job.future.set_running_or_notify_cancel():
-        job.future.set_result(result)
-
-
-def deliver_error(job: Job, error: BaseException) -> None:
-    """Give a job its error, unless it is cancelled or has a result."""
-    if not job.future.done() and job.future.set_running_or_notify_cancel():
-        job.future.set_exception(error)
 
 
 class BatchKey(NamedTuple):
@@ -376,39 +363,27 @@ class BatchKey(NamedTuple):
     pooled: bool = False
 
 
-class SearchJob:
-    """A search of one request; its result is a list of hits for each query."""
+class SearchJob(Job):
+    """A search of one request; its result is a list of hits for each query.
 
-    trace = NO_TRACE
+    Its key is the search that its retrievals join; of another search, retriever, k and filter.
+    """
+
+    future: Future[list[list[Hit]]]
 
     def __init__(self, queries: Sequence[str], batch_key: BatchKey):
-        self.queries, self.batch_key, self.size = queries, batch_key, len(queries)
-        self.future: Future[list[list[Hit]]] = Future()
-        self.tries = 0
+        retriever, *rest = batch_key
+        self._runner = runner_of(retriever)
+        own = (id(retriever), *rest)
+        super().__init__(len(queries), own if self._runner is None else id(self._runner))
+        self.queries, self.batch_key = queries, batch_key
 
-    @cached_property
-    def key(self) -> Hashable:
-        """The search that the retrievals join; of other searches retriever, k and filter."""
-        retriever, *rest = self.batch_key
-        runner = runner_of(retriever)
-        return (id(retriever), *rest) if runner is None else id(runner)
-
-    def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
-        """Answer a batch; where it fails, each request alone, so that an error finds its request."""
-        runner = runner_of(self.batch_key.retriever)
-        if runner is not None:
-            self._join(runner, JoiningJobs(batch, queue))
-            return False
-        searches = cast("Sequence[SearchJob]", batch)
-        try:
-            rankings = iter(self._hits([query for job in searches for query in job.queries]))
-            for job in searches:
-                deliver(job, list(islice(rankings, job.size)))
-        except Exception as error:
-            if len(searches) == 1:
-                deliver_error(self, error)
-            for job in searches if len(searches) > 1 else ():
-                job.alone()
+    def work(self, batch: Sequence[Any], queue: Worker) -> bool:
+        """Answer a batch."""
+        if self._runner is None:
+            answer_together(batch, self._hits)
+        else:
+            do_together(self._runner, JoiningJobs(batch, queue))
         return False
 
     def plans(self) -> list[Plan[list[Hit]]]:
@@ -420,17 +395,11 @@ class SearchJob:
 
     def finish(self, results: list[list[Hit]]) -> None:
         """Deliver the hits of its queries."""
-        deliver(self, with_texts(results, self.batch_key.retriever.corpus))
+        deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
 
     def alone(self) -> None:
         """Answer this request, or fail."""
-        try:
-            deliver(self, self._hits(self.queries))
-        except Exception as error:
-            deliver_error(self, error)
-
-    def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
-        do_together(runner, source)
+        answer_together([self], self._hits)
 
     def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
@@ -438,27 +407,19 @@ class SearchJob:
         return with_texts(find(queries, k, allow), retriever.corpus)
 
 
-class StreamJob:
+class StreamJob(Job):
     """The hops of a query; its result is None, once the last hop is sent.
 
     ``emit`` is called with each hop, in the thread of the retriever.
     """
 
-    trace = NO_TRACE
-
     def __init__(
         self, retriever: Retriever, query: str, allow: Filter | None, emit: Callable[[StreamedHop], object]
     ):
+        self._runner = runner_of(retriever)
+        super().__init__(key=None if self._runner is None else id(self._runner))
         self._retriever, self._query, self._allow, self._emit = retriever, query, allow, emit
-        self.future: Future[None] = Future()
-        self.size, self.tries = 1, 0
         self._sent = 0  # hops that are sent
-
-    @cached_property
-    def key(self) -> Hashable:
-        """The search that the stream joins; None: it joins no search."""
-        runner = runner_of(self._retriever)
-        return None if runner is None else id(runner)
 
     @cached_property
     def _hops(self) -> Any:
@@ -466,9 +427,8 @@ class StreamJob:
 
     def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Make a hop, or all hops in a search with other jobs; whether further hops may follow."""
-        runner = runner_of(self._retriever)
-        if runner is not None:
-            do_together(runner, JoiningJobs(batch, queue))
+        if self._runner is not None:
+            do_together(self._runner, JoiningJobs(batch, queue))
             return False
         try:
             hop = next(self._hops, None)
@@ -479,7 +439,7 @@ class StreamJob:
         if hop is not None:
             self._send(hop)
         if hop is None or hop.last:
-            deliver(self, None)
+            deliver(self.future, None)
         return not self.future.done()
 
     def plans(self) -> list[Plan[None]]:
@@ -489,7 +449,7 @@ class StreamJob:
 
     def finish(self, results: list[None]) -> None:
         """Report that all hops are sent."""
-        deliver(self, None)
+        deliver(self.future, None)
 
     def alone(self) -> None:
         """Make all hops, or fail."""
@@ -498,9 +458,9 @@ class StreamJob:
                 if self.future.done():
                     return
                 self._send(hop)
-            deliver(self, None)
+            deliver(self.future, None)
         except Exception as error:
-            deliver_error(self, error)
+            deliver_error(self.future, error)
 
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
@@ -580,51 +540,26 @@ class JoiningJobs:
 
     def fail(self, owner: _Owner, error: Exception) -> None:
         """Let the request of a retrieval fail."""
-        deliver_error(owner.job, error)
+        deliver_error(owner.job.future, error)
 
     def _add(self, job: JoiningJob) -> None:
         self._results[job] = {}
         self._plans += [JoiningPlan(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
 
 
-class _EndingCounts(PartCounts):
-    """Counts for a thread, whose work ends (:class:`GivenUpError`) with the next part once nobody waits."""
-
-    def __init__(self, spent: PartCounts, future: Future[Any]):
-        super().__init__()
-        self._spent, self._future = spent, future
-
-    def add(self, part: Part, seconds: float, tokens: int) -> None:
-        """Add to a part."""
-        self._spent.add(part, seconds, tokens)
-        if self._future.done():
-            raise GivenUpError
-
-    def hop(self, number: int) -> None:
-        """Report a hop."""
-        self._spent.hop(number)
-
-
-class CallJob:
+class CallJob(Job):
     """A call that needs the retriever for itself; its result is that of the function.
 
     A call whose client goes ends after the step of a model that runs.
     """
 
-    trace = NO_TRACE
+    ends = True
 
     def __init__(self, function: Callable[[], Any]):
-        self._function, self.size = function, 1
-        self.future: Future[Any] = Future()
-        self.tries = 0
-
-    @property
-    def key(self) -> Hashable:
-        """A call is a batch alone."""
-        return None
+        super().__init__()
+        self._function = function
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
-        with counting(_EndingCounts(queue.counts(), self.future)):
-            deliver(self, self._function())
+        deliver(self.future, self._function())
         return False

@@ -237,6 +237,8 @@ def _generator(kind: str, kinds: Path, corpus: Corpus) -> GenerativeRetriever:
 def _over(kind: str, kinds: Path, place: Path, corpus: Corpus) -> Path:
     """A folder of a kind over a corpus, made anew."""
     corpus.write(place / "data" / "corpus.jsonl")
+    if not (kinds / "llama").is_dir():
+        write_llama(kinds / "llama", kinds / "data")
     for name in ("generative", "llama", "spans") if kind in ("llama", "spans") else ("generative",):
         if name in (kind, "generative"):
             _generator(name, kinds, corpus).save_pretrained(place / name)
@@ -273,8 +275,6 @@ def test_it_finds_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp
 @pytest.mark.parametrize("kind", ["generative", "llama", "spans", "dense", "bm25", *COMPOSITES])
 def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp_path: Path) -> None:
     """Passages come and go, under their old ids too, merged or not: by `grls index update` and `updated`."""
-    if not (kinds / "llama").is_dir():
-        write_llama(kinds / "llama", kinds / "data")
     rng = random.Random(f"changes of {kind}")
     live = {one.id: one for one in passages()}
     gone: list[str] = []
@@ -309,8 +309,6 @@ def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: P
 
 @pytest.mark.parametrize("kind", ["generative", "spans"])
 def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) -> None:
-    if not (kinds / "llama").is_dir():
-        write_llama(kinds / "llama", kinds / "data")
     folder = _over(kind, kinds, tmp_path, Corpus.read(kinds / "data"))
     (tmp_path / "gone.txt").write_text("r0\n")
     assert main(["index", "update", str(folder), f"--remove={tmp_path / 'gone.txt'}"]) == 0
@@ -329,8 +327,6 @@ def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) 
     ("rescored", False),
 ])  # fmt: skip
 def test_all_passages_can_be_replaced_at_once(kind: str, renamed: bool, kinds: Path, tmp_path: Path) -> None:
-    if not (kinds / "llama").is_dir():
-        write_llama(kinds / "llama", kinds / "data")
     searcher = load(_over(kind, kinds, tmp_path, Corpus.read(kinds / "data")))
     ids = [one.id for one in passages()]
     new = {f"new {name}" if renamed else name: f"the owl is {name} ." for name in ids}

@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -150,12 +151,8 @@ def test_a_killed_run_does_not_go_on_with_another_search(
 ) -> None:
     """Rescoring is no step of these kinds: its weight is an option of the search, as any other."""
     write_spec("r", kind, FOLDERS[kind])
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("grls.tune.run.update_spec", killed)
+        patch.setattr("grls.tune.run.update_spec", Mock(side_effect=KeyboardInterrupt))
         assert main(tuned("data")) == 130
     for option in ("--search.beams=3", "--search.rescore_weight=0.5"):
         assert "other settings (search)" in fails(capsys, *tuned("data", option))
@@ -178,7 +175,7 @@ def test_hops_are_measured_anew_with_other_choices_of_earlier_steps(
 
     monkeypatch.setattr(Journal, "measured", noted)
     with monkeypatch.context() as patch:
-        patch.setattr("grls.tune.run.update_spec", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("grls.tune.run.update_spec", Mock(side_effect=KeyboardInterrupt))
         assert main(tuned("data", "--grid.cross_encoder_passages=[2]", *more)) == 130
     assert step in measured
     measured.clear()

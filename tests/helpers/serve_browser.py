@@ -1,7 +1,5 @@
 """What the tests of the page of the server do in a browser."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from serve_helpers import Slow
@@ -34,13 +32,6 @@ def ask(page: Any, text: str = QUESTION, **chosen: str) -> None:
     page.fill("#question", text)
     page.press("#question", "Enter")
     page.wait_for_selector("#results[aria-busy=false]")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE / 1000
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def ids(page: Any, letter: str = "A") -> list[str]:

@@ -19,10 +19,16 @@ from grls.errors import DataError
 from grls.retrieve.base import Description, SoFar
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.queries import queries_of
-from grls.serve.answers.answering import Answering
-from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
+from grls.serve.answering import Answering
 from grls.serve.app import create_app
-from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
+from grls.serve.options import (
+    NO_ANSWERS,
+    OPEN_ACCESS,
+    USUAL_LIMITS,
+    AccessOptions,
+    AnswerOptions,
+    RequestLimits,
+)
 from grls.serve.run import HttpServer, bound
 from grls.serve.served import Opened, Served, Version
 from grls.serve.serving import Serving

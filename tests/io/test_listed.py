@@ -8,8 +8,7 @@ from failing import raises
 from grls.errors import ConfigError
 from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.update import Changes
-from grls.serve.answers.options import AnswerOptions
-from grls.serve.options import AccessOptions
+from grls.serve.options import AccessOptions, AnswerOptions
 from grls.train.chains.mining import Rescore
 from grls.train.chains.prior import LearnBeside
 from grls.tune.options import TuneOptions, TuneRuns

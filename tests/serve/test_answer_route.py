@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from quoting_model import PASSAGES
 from serve_helpers import Slow, client_of, serving_of
+from serve_process import until
 from starlette.testclient import TestClient
 
 from grls.answer.direct import DirectReader
@@ -22,9 +23,8 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
-from grls.serve.answers.options import AnswerOptions
 from grls.serve.guards import _hashed
-from grls.serve.options import RequestLimits
+from grls.serve.options import AnswerOptions, RequestLimits
 
 WHO = "who owned the mill"
 needs_dspy = pytest.mark.skipif(
@@ -191,8 +191,7 @@ def test_a_full_queue(held: Callable[..., Any]) -> None:
     first, answers = in_background(lambda: client.post("/v1/answer", json={"query": WHO}))
     assert steps.began.wait(30)
     second, more = in_background(lambda: client.post("/v1/answer", json={"query": "mill"}))
-    while len(client.app.state.serving.answering.worker) == 0:
-        time.sleep(0.01)
+    until(lambda: len(client.app.state.serving.answering.worker))
     refused = client.post("/v1/answer", json={"query": "barn"})
     assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
     assert client.post("/v1/search", json={"query": "mill"}).status_code == 200  # searches go on

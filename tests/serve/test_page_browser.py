@@ -1,15 +1,24 @@
-"""The page at / in a browser: questions are asked, hops come, errors show, streams are cancelled."""
+"""The page at / in a browser: questions are asked, hops come, errors show, streams are cancelled.
+
+How it looks and is used: what fits, where the focus goes, keys, screen readers, a narrow screen.
+"""
 
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-from serve_browser import QUESTION, Walking, ask, ids, until
+import pytest
+from serve_browser import PATIENCE, QUESTION, Walking, ask, ids
 from serve_helpers import HOSTILE, behind_socket, serving_of
+from serve_process import until
 
 import grls
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.retrieve.bm25 import BM25Retriever
 from grls.serve.options import AccessOptions
 
 
@@ -247,3 +256,222 @@ def test_an_answer_with_quotes_and_sources(page: Any, address: str) -> None:
     page.click(".quotes summary")
     assert page.get_attribute(".quotes a", "href") == "/v1/passages/otter-calm?retriever=hops"
     assert page.locator("main img").count() == 0
+
+
+def test_the_keyboard(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector(".example")
+    page.keyboard.press("/")
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#results[aria-busy=false] li[data-id]")
+    page.keyboard.press("ArrowDown")
+    focused = "document.activeElement.closest('li')?.dataset.id"
+    assert page.evaluate(focused) == ids(page)[0]
+    page.keyboard.press("Enter")
+    assert page.get_attribute(".card-head >> nth=0", "aria-expanded") == "true"
+    page.keyboard.press("b")
+    page.wait_for_selector(".tree")
+    page.focus("#question")
+    page.keyboard.press("Escape")
+    assert page.locator("#beam").is_hidden()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#help").is_hidden()
+
+
+def test_an_example_is_asked_of_a_retriever_that_has_its_passages(page: Any, address: str) -> None:
+    def retrievers(route: Any) -> None:
+        body = route.fetch().json()
+        for one in body["retrievers"]:
+            one["examples"] = [QUESTION] if one["retriever"] == "bm25" else []
+        route.fulfill(json=body)
+
+    page.route("**/v1/retrievers", retrievers)
+    page.goto(address)
+    page.click(".example")
+    page.wait_for_selector("li[data-id]")
+    assert page.input_value("#retriever") == "bm25"
+
+
+def test_the_focus_stays_where_the_keys_are(page: Any, address: str) -> None:
+    """A beam that closes hands it back to its passage; Ask and Cancel hand it to each other."""
+    focused = "document.activeElement.id || document.activeElement.className"
+    page.goto(address)
+    ask(page)
+    page.focus(".card-head >> nth=0")
+    page.keyboard.press("b")
+    page.wait_for_selector(".tree")
+    page.keyboard.press("Escape")
+    assert page.evaluate(focused) == "card-head"
+    held: list[Any] = []
+    page.route("**/v1/stream", lambda route: held.append(route))
+    page.focus("#ask")
+    page.keyboard.press("Enter")
+    until(lambda: page.evaluate(focused) == "cancel")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Cancelled")
+    assert page.evaluate(focused) == "ask"
+
+
+def test_the_theme_and_a_narrow_screen(page: Any, address: str) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(f"{address}/#q=is+the+otter+kind+%3F&beam=A1.1&with=bm25")
+    page.wait_for_selector(".tree")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator(".options").is_hidden()
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.click("#theme")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.evaluate(background) != light
+
+
+def test_what_readers_of_a_screen_need(page: Any, address: str) -> None:
+    page.goto(address)
+    ask(page)
+    nameless = page.evaluate(
+        """[...document.querySelectorAll("input, select, textarea, button, svg[role=img]")].filter(one =>
+        !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim())).length"""
+    )
+    assert nameless == 0
+    for landmark in ("main", "header.top", "nav", "section[aria-label=Question]", "[role=status]"):
+        assert page.locator(landmark).count() == 1
+    page.reload()
+    page.wait_for_selector("li[data-id]")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+
+@pytest.fixture(scope="module")
+def ranked(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("ranked") / "ranked"
+    grls.load(kinds / "dense", device="cpu").hops(max=2, steps="ranked", output=place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def alone(ranked: Path) -> Iterator[str]:
+    """The address of a server that has ranked hops over a bi-encoder and nothing else."""
+    with behind_socket(serving_of({"ranked": ranked})) as one:
+        yield one
+
+
+def test_ranked_hops_show_the_ranking_and_the_way_to_it(page: Any, alone: str, ranked: Path) -> None:
+    page.goto(alone)
+    page.fill("#k", "4")
+    ask(page)
+    searcher = grls.load(ranked, device="cpu")
+    *_, last = searcher.stream(QUESTION)
+    assert ids(page) == [hit.id for hit in searcher.search(QUESTION, 4)]
+    assert page.locator("#k").is_visible()
+    assert page.text_content(".way h3") == "How it was found"
+    assert page.locator(".way .trail-passage").count() == len(last.chain)
+    said = page.text_content(".way > .quiet")
+    assert "little left to find: 2 hops here" in said
+    assert "The ranking above decides" in said
+    assert page.locator(".stopped").count() == 0
+    assert page.text_content(".timing").startswith("4 passages in ")
+    page.click("text=Copy as code")
+    assert "/v1/search" in page.text_content("#code-text")
+
+
+def test_a_page_without_beams_promises_none(page: Any, alone: str, address: str) -> None:
+    page.goto(alone)
+    assert "beam" not in page.inner_text(".lead")
+    assert page.text_content("#retriever option") == "ranked (bi-encoder, 2 ranked hops)"
+    ask(page)
+    assert page.text_content("#agreement") == ""
+    page.goto(address)
+    page.wait_for_selector("#lead-beam:not([hidden])")
+    assert "beam" in page.inner_text(".lead")
+
+
+def test_ranked_hops_of_a_generator_keep_the_beam_of_a_hop(page: Any, address: str) -> None:
+    page.goto(f"{address}/#q=is+the+otter+kind+%3F&r=generative&steps=ranked&hops=2&k=3")
+    page.wait_for_selector("#results[aria-busy=false]")
+    assert len(ids(page)) == 3
+    page.click(".card-head >> nth=0")
+    page.click("text=See the beam")
+    page.wait_for_selector(".tree")
+    assert page.text_content("#beam h2").startswith("The beam of hop ")
+
+
+LONG = "otters" * 25
+CUT = """() => [...document.querySelectorAll("body *")].filter(one => {
+    const texts = [...one.childNodes].filter(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+    const ranges = texts.map(node => { const of = document.createRange();
+        of.selectNode(node); return of; });
+    const right = Math.max(...[one, ...ranges].map(each => each.getBoundingClientRect().right));
+    if (right <= innerWidth + 1 || !one.checkVisibility()) return false;
+    for (let at = one; at && at !== document.body; at = at.parentElement) {
+        const style = getComputedStyle(at);
+        if (["auto", "scroll"].includes(style.overflowX) || style.textOverflow === "ellipsis") return false;
+        if (at.matches(".hidden, svg")) return false;
+    }
+    return true;
+}).map(one => `${one.tagName} ${one.className}: ${one.textContent.slice(0, 60)}`)"""
+"""What stands beyond the right edge, outside of a box that scrolls by itself."""
+
+
+@pytest.fixture(scope="module")
+def long_words(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose passages, ids, fields and retriever have long names."""
+    texts = [f"kind {LONG} otter {n} {LONG}" for n in range(3)]
+    passages = [Passage(f"{LONG}{n}", text, f"{LONG} title") for n, text in enumerate(texts)]
+    place = tmp_path_factory.mktemp("long") / "retriever"
+    metadata = [{f"name{LONG}": LONG}] * len(passages)
+    BM25Retriever(Corpus.from_passages(passages, metadata=metadata)).save_pretrained(place)
+    folders = {f"retriever-{LONG[:100]}": place, "hops": kinds / "hops", "generative": kinds / "generative"}
+    with behind_socket(serving_of(folders)) as one:
+        yield one
+
+
+@pytest.fixture
+def narrow(browser: Any, long_words: str) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 400, "height": 800}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
+    one = context.new_page()
+    one.goto(long_words)
+    one.wait_for_selector("#start:not([hidden])")
+    one.evaluate("document.getElementById('options').open = true")
+    yield one
+    context.close()
+
+
+def fits(page: Any) -> None:
+    assert page.evaluate(CUT) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def explained(page: Any, place: int) -> Any:
+    page.click(f".card-head >> nth={place}")
+    card = page.locator(".card").nth(place)
+    card.locator(".metadata .data, .metadata :text('No metadata')").wait_for()
+    card.locator("text=Why is it here?").click()
+    card.locator(".report").wait_for()
+    return card
+
+
+def test_long_words_are_broken(narrow: Any) -> None:
+    fits(narrow)
+    ask(narrow, f"kind {LONG}")
+    fits(narrow)
+    report = explained(narrow, 1).locator(".report")
+    fits(narrow)
+    table = report.locator(".scroll")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+    narrow.fill("#where", f"{LONG}>=")
+    narrow.press("#question", "Enter")
+    narrow.wait_for_selector("[role=alert]")
+    fits(narrow)
+    for opener, dialog in (("#code-open", "#code"), ("#key-open", "#key"), ("#help-open", "#help")):
+        if narrow.locator(opener).is_visible():
+            narrow.click(opener)
+            narrow.wait_for_selector(f"{dialog}[open]")
+            fits(narrow)
+            narrow.keyboard.press("Escape")

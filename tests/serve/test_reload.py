@@ -3,12 +3,12 @@
 import gc
 import shutil
 import threading
-import time
 import weakref
 from pathlib import Path
 
 import pytest
 from serve_helpers import serving_of
+from serve_process import until
 from starlette.testclient import TestClient
 
 from grls.data.corpus import Corpus
@@ -158,16 +158,10 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     monkeypatch.setattr(served, "_GRACE", 0.0)
     try:
         (one,) = open_served([str(kinds / "generative")], Opened("cpu", "float32", USUAL_LIMITS)).values()
-        end = time.monotonic() + 60  # versions of other tests may end now, which looks at everything again
-        while not _set_aside() and time.monotonic() < end:
-            time.sleep(0.05)
-        assert _set_aside()
+        until(_set_aside)  # versions of other tests may end now, which looks at everything again
         old = weakref.ref(one.version.searcher.retriever)
         one.reload()
-        end = time.monotonic() + 10
-        while old() is not None and time.monotonic() < end:
-            time.sleep(0.01)
-        assert old() is None
+        until(lambda: old() is None)
         one.version.worker.close()
     finally:
         gc.unfreeze()

@@ -6,13 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from serve_helpers import LETTERS, Slow, serving_of
+from serve_process import until
 from starlette.testclient import TestClient
 
 import grls
@@ -20,30 +20,13 @@ from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.files import PARTS, PartCounts
-from grls.retrieve.base import RunsPlans
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.serve.options import RequestLimits
-from grls.serve.worker import (
-    NO_TRACE,
-    BatchKey,
-    CallJob,
-    JoiningJobs,
-    SearchJob,
-    ShutdownError,
-    Worker,
-    deliver,
-)
+from grls.serve.worker import BatchKey, CallJob, Job, JoiningJobs, SearchJob, ShutdownError, Worker
 
 Serve = Callable[..., tuple[TestClient, Slow]]
-
-
-def waits(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    return condition()
 
 
 def mixed(count: int) -> list[dict[str, Any]]:
@@ -114,7 +97,7 @@ def test_a_full_queue_refuses_with_the_time_to_wait(slow: Serve) -> None:
     assert retriever.began.wait(5)
     for thread in threads[1:]:
         thread.start()
-    assert waits(lambda: len(queue) == 2)
+    until(lambda: len(queue) == 2)
     response = ask()
     assert response.status_code == 503
     assert int(response.headers["retry-after"]) >= 1
@@ -144,7 +127,7 @@ def test_one_wrong_request_does_not_disturb_its_batch(socket_server: Any) -> Non
             assert await asyncio.to_thread(retriever.began.wait, 5)
             asked = [client.post("/v1/search", json={"query": text}) for text in ("b", "zzz", "boom", "c")]
             later = asyncio.gather(*asked)
-            assert await asyncio.to_thread(waits, lambda: len(queue) == 4)
+            await asyncio.to_thread(until, lambda: len(queue) == 4)
             retriever.gate.set()
             return [await first, *await later]
 
@@ -154,15 +137,16 @@ def test_one_wrong_request_does_not_disturb_its_batch(socket_server: Any) -> Non
     assert sorted(retriever.batches[1][0]) == ["b", "boom", "c", "zzz"]
 
 
-def gone(
-    address: str, body: bytes, path: str = "/v1/search", until: Callable[[], bool] | None = None
-) -> None:
+def gone(address: str, body: bytes, path: str = "/v1/search", once: Callable[[], bool] | None = None) -> None:
     """Send a request and hang up: once a condition holds, or once the response begins."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as one:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         one.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert one.recv(1) if until is None else waits(until)
+        if once is None:
+            assert one.recv(1)
+        else:
+            until(once)
 
 
 def test_a_client_that_goes_leaves_the_queue_at_once(socket_server: Any) -> None:
@@ -176,8 +160,8 @@ def test_a_client_that_goes_leaves_the_queue_at_once(socket_server: Any) -> None
         )
         first.start()
         assert retriever.began.wait(5)
-        gone(address, b'{"query": "b"}', until=lambda: len(queue) == 1)
-        assert waits(lambda: len(queue) == 0)
+        gone(address, b'{"query": "b"}', once=lambda: len(queue) == 1)
+        until(lambda: len(queue) == 0)
         retriever.gate.set()
         assert httpx.post(f"{address}/v1/search", json={"query": "c"}).status_code == 200
         first.join()
@@ -251,7 +235,7 @@ def test_what_runs_is_finished_at_the_end(socket_server: Any) -> None:
         threads[0].start()
         assert retriever.began.wait(5)
         threads[1].start()
-        assert waits(lambda: len(queue) == 1)
+        until(lambda: len(queue) == 1)
         threading.Timer(0.3, retriever.gate.set).start()
     for thread in threads:
         thread.join()
@@ -314,16 +298,16 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     asked += [(texts[:4], 3, Only(frozenset(["otter-calm", "otter-quick"]))), (["word " * 400], 3, None)]
     batches: list[int] = []
     spent = PartCounts()
-    worker = Worker("test", 50, 50, lambda *_: None, spent, batches.append)
+    worker = Worker("test", 50, 50, lambda queries, *_: batches.append(queries), spent)
     jobs = [SearchJob(texts, BatchKey(retriever, k, allow)) for texts, k, allow in asked]
 
     class First(SearchJob):
         """Lets the others come in once its search runs."""
 
-        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
+        def work(self, batch: Sequence[Any], queue: Worker) -> bool:
             for job in jobs:
                 worker.submit(job)
-            super()._join(runner, source)
+            return super().work(batch, queue)
 
     first = First(texts[:1], BatchKey(retriever, 2, None))
     worker.submit(first)
@@ -368,26 +352,20 @@ def test_a_search_forgets_the_requests_that_are_done(kinds: Path) -> None:
     assert len(source.jobs()) <= 1
 
 
-def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -> None:
+def test_a_search_that_fails_is_made_again_for_each_request_alone(
+    kinds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retriever = grls.load(kinds / "generative", device="cpu").retriever
-    broken = iter([True])
+    broken, answer = iter([True]), JoiningJobs.answer
 
-    class Breaks(SearchJob):
-        """Its first search fails in the middle."""
+    def failing(*arguments: Any) -> None:
+        if next(broken, False):
+            raise RuntimeError("in the middle")
+        answer(*arguments)
 
-        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
-            answer = source.answer
-
-            def failing(*arguments: Any) -> None:
-                if next(broken, False):
-                    raise RuntimeError("in the middle")
-                answer(*arguments)
-
-            source.answer = failing  # type: ignore[method-assign]
-            super()._join(runner, source)
-
+    monkeypatch.setattr(JoiningJobs, "answer", failing)
     worker = Worker("test", 50, 50, lambda *_: None)
-    jobs = [Breaks([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]
+    jobs = [SearchJob([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]
     for job in jobs:
         worker.submit(job)
     for job in jobs:
@@ -396,20 +374,18 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
     worker.close()
 
 
-class Recorded:
+class Recorded(Job):
     """A job that goes with all others; the sizes of the batches are recorded."""
 
-    key, size, tries, trace = "all", 1, 0, NO_TRACE
-
     def __init__(self, batches: list[int], gate: threading.Event):
-        self.future: Future[None] = Future()
+        super().__init__(key="all")
         self._batches, self._gate = batches, gate
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         self._batches.append(len(batch))
         assert self._gate.wait(30)
         for job in batch:
-            deliver(job, None)
+            job.future.set_result(None)
         return False
 
 
@@ -431,7 +407,7 @@ def test_clients_that_were_answered_together_are_searched_together_again(
         worker.submit(job)
 
     asks(4)
-    assert waits(lambda: batches == [1])  # it found an idle thread
+    until(lambda: batches == [1])  # it found an idle thread
     for _ in range(3):
         asks(3)
     gate.set()

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from serve_helpers import HOSTILE, Slow, behind_socket, hostile_folder, serving_of
+from serve_process import GRLS
 
 pytest.importorskip("mcp", reason='needs the extra mcp: pip install "grls[mcp]"')
 
@@ -327,7 +328,6 @@ def held(name, *given, imports=builtins.__import__, **named):
 builtins.__import__ = held
 """
 """Lets nothing be imported that takes time, until the test has the first answer."""
-MAIN = "import sys; from grls.cli import main; sys.exit(main())"
 
 
 def answers(folder: Path, code: str, *lines: bytes) -> tuple[list[Any], int, str]:
@@ -336,7 +336,7 @@ def answers(folder: Path, code: str, *lines: bytes) -> tuple[list[Any], int, str
 
     gate = folder.parent / "gate"
     environment = ENVIRONMENT | {"GATE": str(gate)}
-    command = [sys.executable, "-c", code + MAIN, "serve", str(folder), "--mcp", "stdio"]
+    command = [sys.executable, "-c", code + GRLS, "serve", str(folder), "--mcp", "stdio"]
     call = request("tools/call", {"name": "search", "arguments": {"query": "alert"}})
     said = []
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment) as server:

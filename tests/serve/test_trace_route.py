@@ -15,7 +15,7 @@ from grls.data.types import Passage
 from grls.data.where import filter_word
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
-from grls.serve.routes.search import _fields
+from grls.serve.routes import _fields
 from grls.serve.served import example_queries, queries_to_try, sampled_metadata
 
 Serve = Callable[..., tuple[TestClient, Slow]]

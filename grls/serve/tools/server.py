@@ -27,7 +27,7 @@ from grls.serve.bodies import Body, Filtered, HopsBody, QueryText
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
-from grls.serve.routes.search import describe_retrievers, json_score, passage_of
+from grls.serve.routes import describe_retrievers, json_score, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
 from grls.serve.tools.stdio import LineClient, aside, instructions
 from grls.serve.waiting import outcome

@@ -1,11 +1,15 @@
-"""The language model of a server, with the thread that it answers in."""
+"""The language model of a server, with the thread that it answers in.
+
+A question becomes a job of this thread. Its searches go through the queue of the retriever, where they share
+batches with other searches. An answer whose client has gone is ended.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from threading import Lock
@@ -23,6 +27,7 @@ from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.prompts import Prompt
 from grls.answer.writer import TextWriter
+from grls.api.streaming import deliver, deliver_error
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
@@ -32,19 +37,9 @@ from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
-from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
+from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import (
-    NO_TRACE,
-    BatchKey,
-    GivenUpError,
-    SearchJob,
-    ShutdownError,
-    Trace,
-    Worker,
-    deliver,
-    deliver_error,
-)
+from grls.serve.worker import BatchKey, GivenUpError, Job, SearchJob, ShutdownError, Trace, Worker
 
 
 class Answering:
@@ -258,13 +253,11 @@ class AnswerKey(NamedTuple):
     max_new_tokens: int | None
 
 
-class AnswerJob:
+class AnswerJob(Job):
     """A question, with the conversation before it, a turn a line; its result is the record of its answer.
 
-    ``answer`` answers several jobs of one key.
+    Questions of one method, retriever, filter, k and length limit go together; ``answer`` answers several.
     """
-
-    trace = NO_TRACE
 
     def __init__(
         self,
@@ -273,30 +266,22 @@ class AnswerJob:
         answer_key: AnswerKey,
         answer: Callable[[Sequence[AnswerJob]], list[Record]],
     ):
-        self.query, self.history, self.answer_key, self.size = query, history, answer_key, 1
-        self._answer = answer
-        self.future: Future[Record] = Future()
-        self.tries = 0
-
-    @property
-    def key(self) -> Hashable:
-        """Questions of one method, retriever, filter, k and length limit go together."""
-        method, version, retriever, *rest = self.answer_key
-        return method, version, id(retriever), *rest
+        method, version, retriever, *rest = answer_key
+        super().__init__(key=(method, version, id(retriever), *rest))
+        self.query, self.history, self.answer_key, self._answer = query, history, answer_key, answer
 
     def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
         """Answer a batch; where it fails, each question alone, so that an error finds its request."""
         try:
             for job, record in zip(batch, self._answer(batch), strict=True):
-                deliver(job, record)
-        except GivenUpError as error:  # all are cancelled, or the thread of a retriever was lost
-            for job in batch:
-                deliver_error(job, error)
+                deliver(job.future, record)
         except Exception as error:
-            if len(batch) == 1:
-                deliver_error(self, error)
-            for job in batch if len(batch) > 1 else ():
-                if not job.future.done():
+            # Given up: all are cancelled, or the thread of a retriever was lost.
+            final = len(batch) == 1 or isinstance(error, GivenUpError)
+            for job in batch:
+                if final:
+                    deliver_error(job.future, error)
+                elif not job.future.done():
                     job.work([job], queue)
         return False
 

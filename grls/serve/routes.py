@@ -63,7 +63,7 @@ from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
 if TYPE_CHECKING:  # torch and dspy, which most servers do without
     from grls.api.explaining import ExplainedQuery
     from grls.explain.beams import BeamTrace
-    from grls.serve.answers.answering import AnswerKey, Record
+    from grls.serve.answering import AnswerKey, Record
 
 log = logging.getLogger(__name__)
 
@@ -405,7 +405,7 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     check_limit("max_new_tokens", body.max_new_tokens or 1, answering.options.tokens)
     check_limit("history: the number of characters", sum(map(len, body.history)), limits.characters)
     version, retriever, allow = retrieval_of(state, body, body.hops)
-    from grls.serve.answers.answering import AnswerJob, AnswerKey  # late: it takes what no search needs
+    from grls.serve.answering import AnswerJob, AnswerKey  # late: it takes what no search needs
 
     key = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
     job = AnswerJob(Query("question", body.query), "\n".join(body.history), key, answering.answer)
