@@ -101,7 +101,7 @@ def split_index(
             see the folder: HOST:PORT, auto, or local.
     """
     from grls.cluster.options import workers_of
-    from grls.index.ranges.ranged import PrefixRanges
+    from grls.index.ranges import PrefixRanges
     from grls.io.files import refuse_unusable
     from grls.retrieve.generative.retriever import GenerativeRetriever
     from grls.retrieve.spec import MANIFEST, followed

@@ -24,7 +24,7 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
-from grls.index.external_sort.stream import (
+from grls.index.external_sort import (
     SMALLEST_MEMORY,
     Runs,
     Sequences,
@@ -216,7 +216,7 @@ def index_tokens(
 class ShardSorter:
     """The work of a shard (:mod:`grls.cluster`): its passages as tokens, sorted, in runs.
 
-    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort.stream`); their
+    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort`); their
     passages have the numbers of the whole corpus. So the merge of the runs of all shards has the same bytes
     as an index that one process builds.
     """

@@ -28,7 +28,7 @@ from grls.index.array import (
 )
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
-from grls.index.external_sort.stream import Runs, Sequences, Spill, merge_runs
+from grls.index.external_sort import Runs, Sequences, Spill, merge_runs
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.recipes import VARIABLE, load_plugins
@@ -56,7 +56,7 @@ def save_stream(
             small compared with ``memory``.
         folder: Destination, also of the scratch files.
         end: The end token.
-        memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort.stream`.
+        memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort`.
         form: ``whole`` or ``prefixes``.
         tokenizer: Fingerprint of the codec of the tokens.
         corpus: Fingerprint of the corpus.

@@ -40,7 +40,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.build import ShardSorter, build_index, index_of_shards
 from grls.index.options import IndexOptions, memory_bytes
-from grls.index.ranges.ranged import RANGES, PrefixRanges, open_ranges, write_ranges
+from grls.index.ranges import RANGES, PrefixRanges, open_ranges, write_ranges
 from grls.index.rows import Form, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index

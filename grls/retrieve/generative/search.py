@@ -28,7 +28,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
-from grls.index.ranges.ranged import RangedIndex
+from grls.index.ranges import RangedIndex
 from grls.index.rows import Ints
 from grls.index.union import merge
 from grls.io.files import exclusive
