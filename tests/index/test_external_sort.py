@@ -40,8 +40,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def both(corpus, size, memory, form, folder: Path) -> None:
-    save_index(index_sequences(corpus, END, form=form), folder / "memory", "t", "c")
-    save_stream(pieces(corpus, size), folder / "stream", END, memory, form, "t", "c")
+    save_index(index_sequences(corpus, END, form=form), folder / "memory")
+    save_stream(pieces(corpus, size), folder / "stream", END, memory, form)
     expected, found = contents(folder / "memory"), contents(folder / "stream")
     assert found.keys() == expected.keys()
     for name, content in expected.items():
