@@ -115,7 +115,7 @@ def parse_statement(text: str) -> Statement | None:
 
     Case, runs of white space and a missing final full stop do not matter.
     """
-    plain = _END.sub("", _plain(text))
+    plain = _END.sub("", " ".join(text.lower().split()))
     if rule := _RULE.fullmatch(plain):
         return _parse_rule(rule.group(1).split(" and "), rule.group(2))
     fact = _parse_clause(plain, None)
@@ -212,7 +212,3 @@ def _parse_clause(text: str, before: str | None) -> Fact | None:
         return None
     subject = match.group(1) if match.group(1) != "it" else before
     return Fact(subject, match.group(2)) if subject else None
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
