@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from unittest import mock
 
 import numpy as np
 import torch
@@ -71,6 +76,37 @@ def median_seconds(work: Callable[[], object], repeats: int = 5) -> float:
     """Median wall-clock seconds of ``repeats`` calls after one warm-up."""
     work()
     return float(np.median([seconds(work)[0] for _ in range(repeats)]))
+
+
+class Clock:
+    """The seconds spent in the functions of :func:`clocked`."""
+
+    spent = 0.0
+
+
+@contextmanager
+def clocked(*watched: tuple[Any, str]) -> Iterator[Clock]:
+    """Adds up the time of functions, each given by its owner and its name there."""
+    clock = Clock()
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            spent, result = seconds(partial(work, *arguments, **options))
+            clock.spent += spent
+            return result
+
+        return run
+
+    with ExitStack() as patches:
+        for owner, name in watched:
+            patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name))))
+        yield clock
+
+
+def in_process(work: Callable[..., Result], *arguments: object) -> Result:
+    """The result of ``work`` in a fresh process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 def machine() -> str:

@@ -13,9 +13,6 @@ search by faiss over vectors of the same number of passages.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import faiss
@@ -23,7 +20,7 @@ import numpy as np
 import torch
 from jsonargparse import auto_cli
 
-from benchmarks.common import END, machine, median_seconds, print_table, synthetic_passages
+from benchmarks.common import END, clocked, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.decode import BATCH, random_inputs, random_t5
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, index_sequences
@@ -47,44 +44,14 @@ class Cost(NamedTuple):
         return 100 * (self.total - self.encoder - self.decoder) / self.decoder
 
 
-class Clock:
-    """Adds up the time spent in wrapped functions."""
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-
-    def wrap(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, timed."""
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return work(*arguments, **options)
-            finally:
-                self.spent += time.perf_counter() - start
-
-        return timed
-
-
-@contextmanager
-def clocks() -> Iterator[tuple[Clock, Clock]]:
-    """Times the encoder, and the decoder with its head."""
-    encoder, decoder = Clock(), Clock()
-    watched = [
-        (Seq2SeqGenerator, "encode", encoder),
-        (Seq2SeqGenerator, "forward", decoder),
-        (Seq2SeqTrees, "forward", decoder),
-        (Seq2SeqTreeSession, "logits", decoder),
-        (Seq2SeqTreeSession, "shared", decoder),
-    ]
-    before = [getattr(owner, name) for owner, name, _ in watched]
-    for (owner, name, clock), work in zip(watched, before, strict=True):
-        setattr(owner, name, clock.wrap(work))
-    try:
-        yield encoder, decoder
-    finally:
-        for (owner, name, _), work in zip(watched, before, strict=True):
-            setattr(owner, name, work)
+ENCODER = ((Seq2SeqGenerator, "encode"),)
+DECODER = (
+    (Seq2SeqGenerator, "forward"),
+    (Seq2SeqTrees, "run"),
+    (Seq2SeqTreeSession, "logits"),
+    (Seq2SeqTreeSession, "shared"),
+)
+"""The decoder with its head."""
 
 
 def cost(decoder: FastDecoder, inputs: list[list[int]], repeats: int) -> Cost:
@@ -92,10 +59,8 @@ def cost(decoder: FastDecoder, inputs: list[list[int]], repeats: int) -> Cost:
     decoder.search(inputs[:BATCH])
     costs = []
     for _ in range(repeats):
-        with clocks() as (encoder, steps):
-            start = time.perf_counter()
-            decoder.search(inputs)
-            total = time.perf_counter() - start
+        with clocked(*ENCODER) as encoder, clocked(*DECODER) as steps:
+            total, _ = seconds(lambda: decoder.search(inputs))
         costs.append(Cost(total, encoder.spent, steps.spent))
     return sorted(costs)[len(costs) // 2]
 

@@ -19,7 +19,6 @@ prefixes are shared as in text. Each system runs in a separate process, to measu
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import resource
 import tempfile
@@ -32,7 +31,7 @@ import numpy as np
 import torch
 from jsonargparse import auto_cli
 
-from benchmarks.common import machine, print_table, seconds
+from benchmarks.common import in_process, machine, print_table, seconds
 from benchmarks.index import nested_dict_trie, traced_bytes
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
@@ -235,10 +234,7 @@ SAME = f"generator, beam {BEAMS}, early stop"
 
 def table(title: str, setting: Setting) -> None:
     """Measure every system on one corpus and print a table."""
-    figures = {}
-    for name, system in SYSTEMS.items():
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            figures[name] = pool.apply(system, (setting,))
+    figures = {name: in_process(system, setting) for name, system in SYSTEMS.items()}
     bi, rival = figures["bi-encoder, exact MIPS"], figures[RIVAL]
     rows = [
         [

@@ -11,9 +11,6 @@ output. Targets: at least 3 times the tokens a second; constraint at most 3 % of
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +18,7 @@ import torch
 from jsonargparse import auto_cli
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.common import machine, print_table, seconds
+from benchmarks.common import clocked, machine, print_table, seconds
 from grls.decode.interleave import search
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
@@ -104,33 +101,11 @@ def generate(
     return written
 
 
-@contextmanager
-def model_clock() -> Iterator[dict[str, float]]:
-    """Adds up the seconds of the model: forward passes, head, and normalization over the vocabulary."""
-    spent = {"model": 0.0}
-
-    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any, **options: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return work(*arguments, **options)
-            finally:
-                spent["model"] += time.perf_counter() - start
-
-        return run
-
-    watched: tuple[tuple[Any, str], ...] = (
-        (CausalTrees, "run"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
-        (search, "_normalizer"),
-    )  # fmt: skip
-    before = [getattr(owner, name) for owner, name in watched]
-    for (owner, name), work in zip(watched, before, strict=True):
-        setattr(owner, name, timed(work))
-    try:
-        yield spent
-    finally:
-        for (owner, name), work in zip(watched, before, strict=True):
-            setattr(owner, name, work)
+MODEL: tuple[tuple[Any, str], ...] = (
+    (CausalTreeSession, "_run"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
+    (search, "_normalizer"),
+)  # fmt: skip
+"""Forward passes, head, and normalization over the vocabulary."""
 
 
 class Written(NamedTuple):
@@ -146,10 +121,10 @@ def written(writer: Interleaver, questions: list[list[int]], repeats: int) -> Wr
     outputs = writer.write(questions)
     times, shares = [], []
     for _ in range(repeats):
-        with model_clock() as clock:
+        with clocked(*MODEL) as model:
             total, _ = seconds(lambda: writer.write(questions))
         times.append(total)
-        shares.append(100 * (total - clock["model"]) / clock["model"])
+        shares.append(100 * (total - model.spent) / model.spent)
     tokens = len(questions) * writer.options.max_new_tokens
     return Written(outputs, tokens / float(np.median(times)), float(np.median(shares)))
 

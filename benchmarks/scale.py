@@ -17,7 +17,6 @@ user with little disk would do.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import resource
 import shutil
@@ -31,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jsonargparse import auto_cli
 
-from benchmarks.common import END, RESERVED, machine, print_table
+from benchmarks.common import END, RESERVED, in_process, machine, print_table
 from benchmarks.streams import passages
 
 WORDS = 32_000
@@ -296,23 +295,10 @@ def one_step(name: str, plan: Plan) -> Measured:
     return Measured(took, time.process_time(), resident, watch.anonymous, watch.disk, notes)
 
 
-def _child(pipe: Any, name: str, plan: Plan) -> None:
-    pipe.send(one_step(name, plan))
-
-
 def measure_step(name: str, plan: Plan) -> Measured:
     """:func:`one_step` in a separate process, whose caches of corpora are in the work folder."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
     os.environ["HF_DATASETS_CACHE"] = str(Path(plan.folder) / "cache")
-    process = context.Process(target=_child, args=(there, name, plan))
-    process.start()
-    there.close()
-    try:
-        measured: Measured = here.recv()
-    finally:
-        process.join()
-    return measured
+    return in_process(one_step, name, plan)
 
 
 def _row(name: str, plan: Plan, step: Measured) -> list[str]:

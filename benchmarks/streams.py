@@ -16,18 +16,17 @@ tokens, loaded in under a second; 1,000,000 passages of 80 tokens from token arr
 from __future__ import annotations
 
 import math
-import multiprocessing
 import resource
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jsonargparse import auto_cli
 
-from benchmarks.common import END, RESERVED, machine, print_table, seconds
+from benchmarks.common import END, RESERVED, in_process, machine, print_table, seconds
 from benchmarks.decode import tokenized
 from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.rows import Array, Form
@@ -144,24 +143,6 @@ def of_corpus(corpus: str, tokenizer: str) -> str:
     return f"{corpus}: {len(index):,} passages, {beside:.2f} bytes a passage beside the tokens"
 
 
-def _child(pipe: Any, arguments: tuple[Any, ...]) -> None:
-    pipe.send(build_index(*arguments))
-
-
-def measure(method: Method, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
-    """:func:`build_index` in a separate process."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_child, args=(there, (method, count, tokens, memory, form)))
-    process.start()
-    there.close()
-    try:
-        build: Build = here.recv()
-    finally:
-        process.join()
-    return build
-
-
 def _row(name: str, build: Build, rival: Build | None) -> list[str]:
     ratio = "-" if rival is None else f"{build.seconds / (rival.seconds + rival.saving):.2f}"
     stored = f"{build.beside:.2f}", f"{build.stored:.1f}", f"{build.load:.0f}"
@@ -200,18 +181,22 @@ def main(
     limit = memory * 2**20
     rows = []
     for count in passages:
-        rival = measure("memory", count, tokens, limit) if count <= rival_passages else None
-        whole = measure("stream", count, tokens, limit)
-        prefixes = measure("stream", count, tokens, limit, "prefixes")
+        rival = in_process(build_index, "memory", count, tokens, limit) if count <= rival_passages else None
+        whole = in_process(build_index, "stream", count, tokens, limit)
+        prefixes = in_process(build_index, "stream", count, tokens, limit, "prefixes")
         if rival is not None:
             rows.append(_row(f"{count:,}: in memory", rival, rival))
         rows.append(_row(f"{count:,}: stream, {memory} MiB", whole, rival))
         rows.append(_row(f"{count:,}: stream, unique prefixes", prefixes, rival))
     if marisa_passages:
-        ours = measure("memory", marisa_passages, tokens, limit)
+        ours = in_process(build_index, "memory", marisa_passages, tokens, limit)
         rows.append(_row(f"{marisa_passages:,}: in memory", ours, ours))
         rows.append(
-            _row(f"{marisa_passages:,}: marisa-trie", measure("marisa", marisa_passages, tokens, limit), ours)
+            _row(
+                f"{marisa_passages:,}: marisa-trie",
+                in_process(build_index, "marisa", marisa_passages, tokens, limit),
+                ours,
+            )
         )
     header = ["passages", "build, s", "saving, s", "build, ratio to in memory", "peak memory, MiB",
               "bytes a passage beside the tokens", "bytes a passage", "load, ms"]  # fmt: skip

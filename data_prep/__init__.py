@@ -9,7 +9,7 @@ writes each passage as it is read, so memory does not grow with the corpus. ``co
 numbers differ from the published ones.
 
 ================== ==================================================================================
-common             pool of de-duplicated passages, split by query, statistics, command line
+common             pool of de-duplicated passages, split by query, statistics
 raw                tables, JSON lines and large JSON files, compressed or not, a record at a time
 stream             a corpus written as it is read, queries judged at the end
 hops               order of two gold passages, for raw files that do not say it
@@ -33,17 +33,3 @@ ruletaker_release  the same from RuleTaker's own files
 
 DONE is not part of the data: training and retrieval add it.
 """
-
-import signal
-import sys
-from types import FrameType
-
-
-def interrupted(number: int, frame: FrameType | None) -> None:
-    """End a command on Ctrl-C during its imports."""
-    print("error: interrupted; nothing was read or written.", file=sys.stderr)
-    sys.exit(128 + number)
-
-
-if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, interrupted)  # for the imports of a command, which take seconds

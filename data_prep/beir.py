@@ -250,7 +250,3 @@ def _refuse_unknown(queries: Sequence[Query], corpus: Corpus, file: Path) -> Non
                 "the passage or remove the reference.",
                 file,
             )
-
-
-if __name__ == "__main__":
-    common.run(prepare)

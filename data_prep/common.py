@@ -1,4 +1,4 @@
-"""Functions of all preparations: passages without duplicates, splits by query, statistics, the command line.
+"""Functions of all preparations: passages without duplicates, splits by query, statistics.
 
 The module knows the data layout, and no particular data set.
 """
@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from jsonargparse import auto_cli
-
-from data_prep import interrupted
 from grls.data.dataset import Qrels, relevant, turns_of, write_dataset
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
-from grls.io import ending
 from grls.io.progress import counted
-from grls.io.recipes import with_recipes
 
 Item = TypeVar("Item")
 SPLITS = ("train", "dev", "test")
@@ -342,11 +335,11 @@ def metadata(**values: object) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, line: int | str) -> Item:
+def field(record: Any, key: str, kind: type[Item], file: Path, line: int | str) -> Item:
     """A value of a raw record, checked.
 
     Args:
-        record: The record.
+        record: The record; what is no object has no key.
         key: The required key.
         kind: The required type; a string or list must not be empty.
         file: The file, for the error.
@@ -355,14 +348,15 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
     Raises:
         DataError: The key is missing or its value is of another type or empty.
     """
-    value = record.get(key)
+    known = record if isinstance(record, Mapping) else {}
+    value = known.get(key)
     if (
         isinstance(value, kind)
         and value not in ([], {})
         and not (isinstance(value, str) and not value.strip())
     ):
         return value
-    got = "the key is missing" if key not in record else f"got {value!r:.80}"
+    got = "the key is missing" if key not in known else f"got {value!r:.80}"
     raise fault(f"expected {key!r} to be a non-empty {kind.__name__}, {got}.", file, line)
 
 
@@ -375,21 +369,3 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
     """A non-empty list of non-blank strings in a raw record; raises as :func:`field` does."""
     values: list[Any] = field(record, key, list, file, line)
     return [field({key: value}, key, str, file, line) for value in values]
-
-
-def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:
-    """Run a preparation as a command: its parameters are the options.
-
-    The process ends if the exit code is not 0; see :mod:`grls.io.ending`.
-    """
-    if signal.getsignal(signal.SIGINT) is interrupted:  # the imports are over
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    arguments = sys.argv[1:] if args is None else list(args)
-    code = ending.unless_unread(
-        lambda: ending.reported(
-            lambda: auto_cli(prepare, args=with_recipes(arguments), as_positional=False),
-            stands=f"the output is as it was, or whole, and {ending.WHOLE}",
-        )
-    )
-    if code:
-        sys.exit(code)

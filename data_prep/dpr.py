@@ -79,7 +79,7 @@ def prepare(
     def judged() -> dict[str, list[Query]]:
         queries = watch.found(corpus, drop_missing)
         queries["test"] = matcher.matched(queries["test"])
-        return {name: judged for name, judged in queries.items() if judged}
+        return queries
 
     numbers = stream.finish_stream(out, watch.watch(passages()), judged, tokenizer)
     there = {name: count for name, count in PUBLISHED[questions].items() if name in (*read, "passages")}
@@ -186,9 +186,8 @@ def _squad(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for label, page in read_json_list(file, "data"):
         title = common.field(page, "title", str, file, label).replace("_", " ")
         for paragraph in common.field(page, "paragraphs", list, file, label):
-            held = paragraph if isinstance(paragraph, dict) else {}
-            context = common.field(held, "context", str, file, label)
-            for entry in common.field(held, "qas", list, file, label):
+            context = common.field(paragraph, "context", str, file, label)
+            for entry in common.field(paragraph, "qas", list, file, label):
                 asked = entry if isinstance(entry, dict) else {}
                 answers = [a.get("text") for a in asked.get("answers") or () if isinstance(a, dict)]
                 yield label, {**asked, "title": title, "context": context, "short_answers": answers}
@@ -206,7 +205,3 @@ def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:
             raise DataError(f"expected the answers as ['one', 'two'], got {listed!r:.80}.", file, line)
         accepted[common.query_key(question)] = tuple(answer for answer in answers if answer.strip())
     return accepted
-
-
-if __name__ == "__main__":
-    common.run(prepare)

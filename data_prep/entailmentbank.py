@@ -200,7 +200,3 @@ def _queries(pairs: Iterable[Pair], find: common.Finder) -> Iterator[Query]:
             evidence=find(pair.sentences),
             metadata=common.metadata(question=pair.question, answer=pair.answer, source=pair.source),
         )
-
-
-if __name__ == "__main__":
-    common.run(prepare)

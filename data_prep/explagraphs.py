@@ -67,7 +67,3 @@ def _paths(graph: str, file: Path, line: int) -> list[str]:
     if not paths or _PATH.sub("", graph).strip() or any(len(p) != 3 or not all(p) for p in paths):
         raise DataError(f"expected (subject; relation; object)…, got {graph!r:.80}.", file, line)
     return ["; ".join(path) for path in paths]
-
-
-if __name__ == "__main__":
-    common.run(prepare)

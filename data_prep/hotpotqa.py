@@ -107,7 +107,3 @@ def _questions(file: Path, texts: Mapping[str, str]) -> Iterator[Question]:
         if known.setdefault(question.id, question) != question:
             raise DataError(f"the question {question.id!r} differs from its earlier row.", file, line)
     yield from known.values()
-
-
-if __name__ == "__main__":
-    common.run(prepare)

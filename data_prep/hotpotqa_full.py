@@ -89,8 +89,7 @@ def prepare(
 
     def judged() -> dict[str, list[Query]]:
         queries = {name: [gold.query(q) for q in part] for name, part in splits.items()}
-        queries = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
-        return {name: part for name, part in queries.items() if part}
+        return stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
 
     numbers = stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
     print(hops.describe(gold.rules))
@@ -232,7 +231,3 @@ def _passages(folder: Path) -> Iterator[Passage]:
 
 def _key(title: str) -> str:
     return unicodedata.normalize("NFC", html.unescape(title))
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -180,7 +180,7 @@ def _write(
 
     def found() -> dict[str, list[Query]]:
         queries = watch.found(source, drop_missing)
-        return {split: [q._replace(evidence=()) for q in part] for split, part in queries.items() if part}
+        return {split: [q._replace(evidence=()) for q in part] for split, part in queries.items()}
 
     return stream.finish_stream(out, watch.watch(corpus), found, grades=grades)
 

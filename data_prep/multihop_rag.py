@@ -50,7 +50,7 @@ def prepare(raw: Path, out: Path) -> None:
             raise common.fault(f"expected 'evidence_list' to be a list, got {listed!r:.80}.", file, label)
         evidence: dict[str, Any] = {}
         for entry in listed:
-            address = common.field(entry if isinstance(entry, dict) else {}, "url", str, file, label)
+            address = common.field(entry, "url", str, file, label)
             if address not in ids:
                 raise common.fault(f"the article {address!r} is not in {CORPUS}.", file, label)
             evidence.setdefault(ids[address], entry.get("fact"))
@@ -62,7 +62,3 @@ def prepare(raw: Path, out: Path) -> None:
     corpus = Corpus.from_passages(passages, CORPUS, metadata)
     numbers = common.finish(out, common.dataset(corpus, {"test": queries}))
     common.compare(numbers, PUBLISHED, questions=read)
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -60,7 +60,3 @@ def _records(file: Path) -> Iterator[tuple[Query, str, str]]:
         )
         text = common.field(gold[0], "text", str, file, line)
         yield query, text, common.field(gold[0], "title", str, file, line)
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -67,8 +67,7 @@ def prepare(
         official = stream.without_leaks(queries, lambda query: query.text, drop_leaks)
         shares = (1 - dev_share, dev_share)
         train, dev = common.split(official["train"], shares, seed, group=lambda q: common.query_key(q.text))
-        splits = {"train": train, "dev": dev, "test": official["test"]}
-        return {name: part for name, part in splits.items() if part}
+        return {"train": train, "dev": dev, "test": official["test"]}
 
     numbers = stream.finish_stream(out, passages(), judged)
     common.compare(numbers, PUBLISHED, **{split: len(read) for split, read in queries.items()})
@@ -96,7 +95,7 @@ def _tokens(record: dict[str, Any], file: Path, line: int) -> list[str]:
     if "document_text" in record or "document_tokens" not in record:
         return common.field(record, "document_text", str, file, line).split(" ")
     entries = common.field(record, "document_tokens", list, file, line)
-    return [common.field(e if isinstance(e, dict) else {}, "token", str, file, line) for e in entries]
+    return [common.field(entry, "token", str, file, line) for entry in entries]
 
 
 def _answers(record: dict[str, Any], tokens: list[str], file: Path, line: int) -> Iterator[str]:
@@ -116,7 +115,3 @@ def _key(title: str) -> str:
     plain = unicodedata.normalize("NFD", title.lower())
     letters = "".join(c for c in plain if unicodedata.category(c) != "Mn")
     return " ".join(re.findall(r"\w+|[^\w\s]", letters))
-
-
-if __name__ == "__main__":
-    common.run(prepare)

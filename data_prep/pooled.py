@@ -244,10 +244,7 @@ def _pool(
         if without:
             print(f"{'left out':<20} {counted(without, 'question')} that cannot be answered")
 
-    def judged() -> dict[str, list[Query]]:
-        return {split: part for split, part in splits(queries).items() if part}
-
-    return stream.finish_stream(out, passages(), judged, tokenizer)
+    return stream.finish_stream(out, passages(), lambda: splits(queries), tokenizer)
 
 
 def musique_questions(file: Path) -> Iterator[Question]:
@@ -264,10 +261,9 @@ def musique_questions(file: Path) -> Iterator[Question]:
         )
         paragraphs: dict[int, Paragraph] = {}
         for entry in common.field(record, "paragraphs", list, file, label):
-            content = entry if isinstance(entry, dict) else {}
-            title = common.field(content, "title", str, file, label)
-            number = common.field(content, "idx", int, file, label)
-            paragraphs[number] = title, _text(content, ("paragraph_text", "text"), file, label)
+            title = common.field(entry, "title", str, file, label)
+            number = common.field(entry, "idx", int, file, label)
+            paragraphs[number] = title, _text(entry, ("paragraph_text", "text"), file, label)
         steps = common.field(record, "question_decomposition", list, file, label)
         supports = [step.get("paragraph_support_idx") if isinstance(step, dict) else None for step in steps]
         gold = [paragraphs[n] for n in supports if isinstance(n, int) and n in paragraphs]

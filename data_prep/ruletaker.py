@@ -196,7 +196,3 @@ def _known(train: Iterable[Question], test: list[Question]) -> str:
     known = sum(question.goal in goals for question in test)
     share = f"{known / len(test):.1%}" if test else "-"
     return f"{share} of the test queries have premises and goal that training asks about another subject"
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -94,8 +94,7 @@ def _statements(record: dict[str, Any], file: Path, line: int) -> Iterator[tuple
         if not isinstance(entries, dict):
             raise DataError(f"expected {key!r} to be an object, got {entries!r:.80}.", file, line)
         for name, entry in entries.items():
-            content = entry if isinstance(entry, dict) else {}
-            text, form = (common.field(content, k, str, file, line) for k in ("text", "representation"))
+            text, form = (common.field(entry, k, str, file, line) for k in ("text", "representation"))
             statement = _statement(text, form)
             spoken = "" if statement is None else render(statement)
             yield name, spoken if spoken and parse_statement(spoken) == statement else _plain(text)
@@ -106,9 +105,8 @@ def _proofs(
 ) -> Iterator[tuple[str, str, Proof]]:
     """(text of the query, goal, proof) of every proof of every proved question."""
     for entry in common.field(record, "questions", dict, file, line).values():
-        content = entry if isinstance(entry, dict) else {}
         keys = ("question", "representation", "strategy", "proofs")
-        text, form, strategy, listed = (common.field(content, key, str, file, line) for key in keys)
+        text, form, strategy, listed = (common.field(entry, key, str, file, line) for key in keys)
         sign = (_TRIPLE.findall(form) or [("", "", "", "?")])[0][3]
         if (strategy, sign) not in (("proof", "+"), ("inv-proof", "-")):
             continue
@@ -154,7 +152,3 @@ def _noun(name: str, words: str) -> str:
 def _plain(text: str) -> str:
     """A sentence in lower case, with its full stop as a word, as the language writes it."""
     return " ".join(re.sub(r"\s*\.\s*$", " .", text.lower()).split())
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -144,7 +144,3 @@ def _records(file: Path) -> Iterator[tuple[Query, list[str], dict[str, Any]]]:
             answers=("yes" if answer else "no",),
         )
         yield query, common.strings(record, "facts", file, label), record
-
-
-if __name__ == "__main__":
-    common.run(prepare)

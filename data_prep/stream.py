@@ -31,8 +31,8 @@ def finish_stream(
     Args:
         out: Folder to write.
         passages: The corpus; each passage is written as it comes and not kept.
-        splits: Returns split -> queries with their evidence. It is called after the last passage was written,
-            so it may use facts gathered while the passages went by.
+        splits: Returns split -> queries with their evidence; one without a query is not written. It is called
+            after the last passage was written, so it may use facts gathered while the passages went by.
         tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
         grades: Query id -> passage id -> grade of judged queries; None: the evidence, each with grade 1.
 
@@ -44,7 +44,7 @@ def finish_stream(
 
     def late_queries() -> Iterator[Query]:
         # write_dataset asks for queries after the last passage, and for qrels after the last query.
-        data = common.dataset([], splits())
+        data = common.dataset([], {name: queries for name, queries in splits().items() if queries})
         common.refuse_faulty(data)
         for name, judged in data.qrels.items():
             qrels[name] = judged if grades is None else {query: grades[query] for query in judged}

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from data_prep import common
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import count as word_count
@@ -145,7 +144,3 @@ def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
             count += length
     if count:
         yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
-
-
-if __name__ == "__main__":
-    common.run(prepare)

@@ -214,9 +214,8 @@ def _main(words: list[str]) -> int:
     command = Command(verb, prog)
     return ending.reported(
         lambda: command.run(with_recipes(rest)),
-        saving=command.saving,
-        again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
-        signals=["SIGHUP"] if verb.training else ending.SIGNALS,
+        command.saving,
+        ["SIGHUP"] if verb.training else ending.SIGNALS,
     )
 
 

@@ -19,7 +19,6 @@ from small_data import tiny_bert, write_jsonl
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.trainings import TRAININGS, options
-from data_prep.common import run as run_preparation
 from data_prep.ruletaker import prepare
 from data_prep.theory import TheoryOptions
 from grls.cli import VERBS, main
@@ -325,7 +324,8 @@ def test_shipped_trainings(run: str, name: str, workplace: Path) -> None:
 
 @pytest.mark.parametrize("name", MADE)
 def test_shipped_configs_make_data(name: str, workplace: Path) -> None:
-    run_preparation(prepare, [f"--config=configs/prepare/{name}.yaml", "--train=9", "--dev=2", "--test=3"])
+    few = [f"--config=configs/prepare/{name}.yaml", "--train=9", "--dev=2", "--test=3"]
+    assert main(["prepare", "ruletaker", *few]) == 0
     assert len(read_split(f"data/{name}", "test")[0]) == 3
 
 

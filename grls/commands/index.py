@@ -97,7 +97,7 @@ def split_index(
         ray: Address of a Ray cluster on whose machines the ranges are opened instead, spread over all that
             see the folder: HOST:PORT, auto, or local.
     """
-    from grls.index.ranges.ranged import PrefixRanges
+    from grls.index.ranges import PrefixRanges
     from grls.retrieve.generative.retriever import GenerativeRetriever
 
     refuse_unusable(output, MANIFEST)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
             f"{name}: expected the configuration of the corpus as {HUB}NAME:CONFIGURATION; there are "
             f"{name_list(sets)}."
         )
-    queries = queries_from(list(_all_rows(sets["queries"]))) if "queries" in sets else []
+    queries = queries_from(list(chain.from_iterable(sets["queries"].values()))) if "queries" in sets else []
     qrels: dict[str, Qrels] = {}
     for split, rows in (
         (s, r) for config, splits in sets.items() if config != corpus for s, r in splits.items()
@@ -77,12 +78,7 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
         if column_of(columns, QUERY) is not None and column_of(columns, PASSAGE) is not None:
             gold = of_rows(columns, list(rows), [query.id for query in queries])
             qrels[split] = {query: judged.grades for query, judged in gold.items()}
-    write_dataset(folder, _passages(_all_rows(sets[corpus])), queries, qrels)
-
-
-def _all_rows(splits: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
-    for rows in splits.values():
-        yield from rows
+    write_dataset(folder, _passages(chain.from_iterable(sets[corpus].values())), queries, qrels)
 
 
 def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

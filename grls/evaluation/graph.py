@@ -64,13 +64,11 @@ class Walk(NamedTuple):
         lacking: For each node the premises that no unused statement before it states.
         edges: (earlier node, later node): the later node consumes the statement of the earlier one.
         left: Nodes whose statement is left over, without the statement that may stay.
-        stays: The last statement, which may stay, if it is left over.
     """
 
     lacking: tuple[tuple[Fact, ...], ...]
     edges: tuple[tuple[int, int], ...]
     left: tuple[int, ...]
-    stays: Fact | None
 
     @property
     def passes(self) -> bool:
@@ -206,7 +204,7 @@ def _end(
     last = next((entry for entry in unused if entry[1] == len(nodes) - 1), None)
     stays = last if last and (last[0] == problem.goal or not right) else None
     left = tuple(n for fact, n in unused if (fact, n) != stays)
-    return Walk(lacking, tuple(sorted(set(edges))), left, stays and stays[0])
+    return Walk(lacking, tuple(sorted(set(edges))), left)
 
 
 def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:

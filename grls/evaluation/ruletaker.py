@@ -39,8 +39,6 @@ _THEY_ARE = re.compile(rf"they are ({_ADJECTIVE})")
 _THEY_DO = re.compile(rf"they (?!are\b)({_WORD}) ({_OBJECT})")
 _RULE = re.compile(r"if (.+) then (.+)")
 _END = re.compile(r" ?\.$")
-_WHY_IS = re.compile(rf"why is ({_OBJECT}) ({_ADJECTIVE}) ?\?")
-_WHY_DOES = re.compile(rf"why does ({_OBJECT}) ({_WORD}) ({_OBJECT}) ?\?")
 
 
 class Fact(NamedTuple):
@@ -117,7 +115,7 @@ def parse_statement(text: str) -> Statement | None:
 
     Case, runs of white space and a missing final full stop do not matter.
     """
-    plain = _END.sub("", _plain(text))
+    plain = _END.sub("", " ".join(text.lower().split()))
     if rule := _RULE.fullmatch(plain):
         return _parse_rule(rule.group(1).split(" and "), rule.group(2))
     fact = _parse_clause(plain, None)
@@ -137,22 +135,6 @@ def render_query(problem: Problem) -> str:
     verb, _, thing = predicate.partition(" ")
     clause = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
     return f"{facts} why {clause} ?"
-
-
-def parse_query(text: str) -> Problem | None:
-    """The problem of a query text, or None if the text is not in the language."""
-    facts, why, question = _plain(text).rpartition("why ")
-    goal = None
-    if match := _WHY_IS.fullmatch(why + question):
-        goal = Fact(*match.groups())
-    elif does := _WHY_DOES.fullmatch(why + question):
-        goal = Fact(does.group(1), f"{does.group(2)}s {does.group(3)}")
-    sentences = facts.strip().removesuffix(".").split(".")
-    start = [parse_statement(sentence) for sentence in sentences]
-    start_facts = tuple(fact for fact in start if isinstance(fact, Fact))
-    if goal is None or len(start_facts) != len(start) or not facts.strip().endswith("."):
-        return None
-    return Problem(start_facts, goal)
 
 
 def states_problem(metadata: Mapping[str, object]) -> bool:
@@ -230,7 +212,3 @@ def _parse_clause(text: str, before: str | None) -> Fact | None:
         return None
     subject = match.group(1) if match.group(1) != "it" else before
     return Fact(subject, match.group(2)) if subject else None
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())

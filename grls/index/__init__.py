@@ -8,8 +8,9 @@ reference) and the same map in marisa-trie; others are added there. ``union`` ma
 segments (passages added later), or copies both into one segment, and ``subset`` counts selected passages by
 ranges of rows. ``build`` makes a segment from a corpus, also of shards that several workers have sorted;
 ``options`` are its options. ``storage`` saves and loads it, and refuses arrays that do not fit together.
-``external_sort/`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a
-GPU. ``ranges/`` cuts an index into prefix ranges that one beam searches together, in several processes.
+``external_sort`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a
+GPU. ``ranges`` cuts an index into prefix ranges that one beam searches together, in several processes, and
+is the index of all parts.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
 ``corpus_check`` reports peculiarities of a corpus, and checks all invariants of an index on disk.
@@ -20,51 +21,35 @@ from typing import TYPE_CHECKING
 from grls.io.recipes import on_demand
 
 if TYPE_CHECKING:
-    from grls.index.backends import BACKENDS, register_backend
-    from grls.index.base import Allowed, ConstraintIndex, Segment
-    from grls.index.build import build_index, index_sequences, index_tokens
-    from grls.index.rows import Rows, SortedRows, sort_rows
-    from grls.index.storage import load_index, save_index, save_stream
-    from grls.index.subset import Subset
-    from grls.index.union import UnionIndex
+    from grls.index.backends import BACKENDS as BACKENDS
+    from grls.index.backends import register_backend as register_backend
+    from grls.index.base import ConstraintIndex as ConstraintIndex
+    from grls.index.base import Segment as Segment
+    from grls.index.build import build_index as build_index
+    from grls.index.build import index_sequences as index_sequences
+    from grls.index.build import index_tokens as index_tokens
+    from grls.index.storage import load_index as load_index
+    from grls.index.storage import save_index as save_index
+    from grls.index.storage import save_stream as save_stream
+    from grls.index.subset import Subset as Subset
+    from grls.index.union import UnionIndex as UnionIndex
 
-__all__ = [
-    "BACKENDS",
-    "Allowed",
-    "ConstraintIndex",
-    "Rows",
-    "Segment",
-    "SortedRows",
-    "Subset",
-    "UnionIndex",
-    "build_index",
-    "index_sequences",
-    "index_tokens",
-    "load_index",
-    "register_backend",
-    "save_index",
-    "save_stream",
-    "sort_rows",
-]
+_MODULES = {
+    "BACKENDS": "backends",
+    "ConstraintIndex": "base",
+    "Segment": "base",
+    "Subset": "subset",
+    "UnionIndex": "union",
+    "build_index": "build",
+    "index_sequences": "build",
+    "index_tokens": "build",
+    "load_index": "storage",
+    "register_backend": "backends",
+    "save_index": "storage",
+    "save_stream": "storage",
+}
+"""Public name -> its module."""
 
-__getattr__ = on_demand(
-    __name__,
-    {
-        "Allowed": "base",
-        "BACKENDS": "backends",
-        "ConstraintIndex": "base",
-        "Rows": "rows",
-        "Segment": "base",
-        "SortedRows": "rows",
-        "Subset": "subset",
-        "UnionIndex": "union",
-        "build_index": "build",
-        "index_sequences": "build",
-        "index_tokens": "build",
-        "load_index": "storage",
-        "register_backend": "backends",
-        "save_index": "storage",
-        "save_stream": "storage",
-        "sort_rows": "rows",
-    },
-)
+__all__ = list(_MODULES)
+
+__getattr__ = on_demand(__name__, _MODULES)

@@ -24,7 +24,7 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
-from grls.index.external_sort.stream import (
+from grls.index.external_sort import (
     SMALLEST_MEMORY,
     Runs,
     Sequences,
@@ -216,7 +216,7 @@ def index_tokens(
 class ShardSorter:
     """The work of a shard (:mod:`grls.cluster`): its passages as tokens, sorted, in runs.
 
-    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort.stream`); their
+    The runs are the folders ``run-0``, ``run-1`` and so on (:mod:`grls.index.external_sort`); their
     passages have the numbers of the whole corpus. So the merge of the runs of all shards has the same bytes
     as an index that one process builds.
     """
@@ -250,10 +250,8 @@ def index_of_shards(
     passages = shards[-1].shard.end
     warn_of_cut(sum(done.result["cut"] for done in shards), passages, codec)
 
-    def save(folder: Path) -> None:
-        runs_of_done = folder.with_name("done")
-        runs_of_done.mkdir()
-        last = Spill(runs_of_done, codec.end, memory, passages)
+    def sorted_runs(folder: Path) -> Runs:
+        last = Spill(folder, codec.end, memory, passages)
         last.take([token_sequences([codec.done_sequence], token_type(codec))])
         runs = [
             SortedRun(done.folder / f"run-{n}", rows)
@@ -261,7 +259,9 @@ def index_of_shards(
             for n, rows in enumerate(done.result["rows"])
         ]
         top = max([last.top, *(done.result["top"] for done in shards)])
-        save_runs(Runs((*runs, *last.runs), passages + 1, top), folder, codec.end, memory, form)
+        return Runs((*runs, *last.runs), passages + 1, top)
 
     with waiting(f"merge {counted(len(shards), 'shard')}", progress):
-        return index_on_disk(save, scratch)
+        return index_on_disk(
+            partial(save_runs, sorted_runs, end=codec.end, memory=memory, form=form), scratch
+        )

@@ -55,14 +55,6 @@ class CorpusCheck(NamedTuple):
     findings: list[Finding]
 
 
-class _Relations(NamedTuple):
-    """Passages that are related to another one: ``[n, 2]`` numbers of both, sorted by the first."""
-
-    twins: Ints
-    cut_twins: Ints
-    prefixes: Ints
-
-
 def check_corpus(
     corpus: Corpus, codec: Codec | None = None, limit: int = 512, examples: int = 3
 ) -> CorpusCheck:
@@ -97,7 +89,7 @@ def check_corpus(
             broken.append(np.array([text != p.text for text, p in zip(decoded, batch, strict=True)]))
     tokens, sizes = np.concatenate(parts), np.concatenate(lengths)
     del parts
-    related = _relations(tokens, sizes, limit)
+    twins, cut_twins, prefixes = _relations(tokens, sizes, limit)
 
     def single(kind: str, flags: Array) -> Finding:
         numbers = np.flatnonzero(flags)
@@ -110,11 +102,11 @@ def check_corpus(
     unit = "words" if codec is None else "tokens"
     cut = "" if codec is None else " (a generator of that limit cuts them)"
     findings = [
-        paired("duplicate of an earlier passage", related.twins, "="),
+        paired("duplicate of an earlier passage", twins, "="),
         single("empty text", np.concatenate(empty)),
         single(f"longer than {limit} {unit}{cut}", sizes > limit),
-        paired(f"equal to another in the first {limit} {unit}", related.cut_twins, "="),
-        paired("prefix of another passage", related.prefixes, "<"),
+        paired(f"equal to another in the first {limit} {unit}", cut_twins, "="),
+        paired("prefix of another passage", prefixes, "<"),
     ]
     if codec is not None:
         findings.append(single("changed by the tokenizer's round trip", np.concatenate(broken)))
@@ -139,8 +131,10 @@ def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
     return [[known.setdefault(word, len(known)) for word in pieces(text)] for text in texts]
 
 
-def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Relations:
+def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> tuple[Ints, Ints, Ints]:
     """The passages that are equal, equal once cut to ``limit``, or a prefix of another passage.
+
+    Each ``[n, 2]``: the numbers of a passage and of the related one, sorted by the first.
 
     The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
     prefix of the next distinct sequence, and sequences that are equal once cut are adjacent. ``tokens [T]``
@@ -166,7 +160,7 @@ def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Rela
     later = numbers[first[row_of] != numbers]
     cut = numbers[in_cut]
     shorter = numbers[is_prefix[row_of]]
-    return _Relations(
+    return (
         pairs((later, first[row_of[later]])),
         pairs((cut, first[neighbour[row_of[cut]]])),
         pairs((shorter, first[row_of[shorter] + 1])),

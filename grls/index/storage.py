@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from grls.index.array import (
 )
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
-from grls.index.external_sort.stream import Runs, Sequences, Spill, merge_runs
+from grls.index.external_sort import Runs, Sequences, Spill, merge_runs
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.recipes import VARIABLE, load_plugins
@@ -39,13 +39,7 @@ FORMS = ("whole", "prefixes")
 
 
 def save_stream(
-    pieces: Iterable[tuple[Array, Array]],
-    folder: str | Path,
-    end: int,
-    memory: int,
-    form: Form = "whole",
-    tokenizer: str = "",
-    corpus: str = "",
+    pieces: Iterable[tuple[Array, Array]], folder: str | Path, end: int, memory: int, form: Form = "whole"
 ) -> None:
     """Index a stream of passages (backend ``array``) directly in a folder, in bounded memory, atomically.
 
@@ -56,28 +50,31 @@ def save_stream(
             small compared with ``memory``.
         folder: Destination, also of the scratch files.
         end: The end token.
-        memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort.stream`.
+        memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort`.
         form: ``whole`` or ``prefixes``.
-        tokenizer: Fingerprint of the codec of the tokens.
-        corpus: Fingerprint of the corpus.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written.
     """
-    with atomic_folder(folder, MANIFEST) as new:
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
-            spill = Spill(Path(scratch), end, memory)
-            spill.take(Sequences(*piece) for piece in pieces)
-            runs = Runs(tuple(spill.runs), spill.passages, spill.top)
-            sizes = merge_runs(runs, new, Path(scratch), memory, form, release=True)
-        _write_manifest(new, ArrayIndex.backend, sizes, end, form, tokenizer, corpus)
+
+    def spilled(scratch: Path) -> Runs:
+        spill = Spill(scratch, end, memory)
+        spill.take(Sequences(*piece) for piece in pieces)
+        return Runs(tuple(spill.runs), spill.passages, spill.top)
+
+    save_runs(spilled, folder, end, memory, form, release=True)
 
 
-def save_runs(runs: Runs, folder: str | Path, end: int, memory: int, form: Form = "whole") -> None:
-    """Merge sorted runs, which stay, directly into an index in a folder; see :func:`save_stream`."""
+def save_runs(
+    runs: Callable[[Path], Runs], folder: str | Path, end: int, memory: int, form: Form, release: bool = False
+) -> None:
+    """Merge sorted runs directly into an index in a folder; see :func:`save_stream`.
+
+    ``runs`` gets a folder for scratch files; ``release``: see :func:`grls.index.external_sort.merge_runs`.
+    """
     with atomic_folder(folder, MANIFEST) as new:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
-            sizes = merge_runs(runs, new, Path(scratch), memory, form)
+            sizes = merge_runs(runs(Path(scratch)), new, Path(scratch), memory, form, release)
         _write_manifest(new, ArrayIndex.backend, sizes, end, form, "", "")
 
 

@@ -32,8 +32,6 @@ from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_me
 from grls.io.files import WRITE_ERRORS, is_write_failure
 from grls.io.option_errors import Visible, visible
 
-WHOLE = "nothing half-written is left."
-"""The end of the error line when a signal ends a command."""
 SIGNALS = ("SIGTERM", "SIGHUP")
 """The signals that end a command, beside Ctrl-C."""
 
@@ -55,20 +53,11 @@ def unless_unread(run: Callable[[], int]) -> int:
     return 141 if _unread() and not code else code
 
 
-def reported(
-    run: Callable[[], object],
-    saving: Callable[[], str] = lambda: (
-        "Give it less at a time, end other programs, or take a machine with more."
-    ),
-    again: str = "run the command again",
-    stands: str = WHOLE,
-    signals: Sequence[str] = SIGNALS,
-) -> int:
+def reported(run: Callable[[], object], saving: Callable[[], str], signals: Sequence[str] = SIGNALS) -> int:
     """Run a command and report in one line what ended it; returns the exit code.
 
-    ``saving`` returns a sentence on how to save memory, if that has run out; ``again`` is the remedy once
-    there is enough disk space; ``stands`` says what is left on disk after an interruption. ``signals`` end
-    the command cleanly; one that is ignored (``nohup``) or has a handler already is left alone.
+    ``saving`` returns a sentence on how to save memory, if that has run out. ``signals`` end the command
+    cleanly; one that is ignored (``nohup``) or has a handler already is left alone.
     """
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
@@ -88,13 +77,15 @@ def reported(
             size = f" ({allocated[1]} more were asked for)" if allocated else ""
             return _say(f"there is not enough memory{size}. {saving()}", 1)
         if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-            return _say(f"{error}. Free disk space or choose a place that can be written, then {again}.", 1)
+            remedy = "Free disk space or choose a place that can be written"
+            # Lightning writes checkpoints and logs itself.
+            return _say(f"{error}. {remedy}, then go on from the last checkpoint.", 1)
         raise  # a bug, whose traceback is shown
     except KeyboardInterrupt:
-        return _say(f"interrupted; {stands}", 128 + signal.SIGINT)
+        return _say("interrupted; nothing half-written is left.", 128 + signal.SIGINT)
     except _Ended as end:
         number = int(str(end.code)) - 128
-        return _say(f"ended by {signal.Signals(number).name}; {stands}", 128 + number)
+        return _say(f"ended by {signal.Signals(number).name}; nothing half-written is left.", 128 + number)
     return 0
 
 

@@ -55,21 +55,21 @@ class Table(NamedTuple):
 
     Attributes:
         name: Short name, unique on the page.
-        groups: A first line of headings, over several columns each; empty for none.
         heads: One heading a column.
         stubs: Number of leading columns that head their row.
         note: How to read the table.
         heat: Whether it is a heat map.
+        groups: A first line of headings, over several columns each; empty for none.
     """
 
     name: str
     caption: str
-    groups: tuple[ColumnHead, ...]
     heads: tuple[str, ...]
     stubs: int
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     heat: bool = False
+    groups: tuple[ColumnHead, ...] = ()
 
     def text(self) -> str:
         """For a terminal: the caption, aligned columns, and the note."""
@@ -257,7 +257,7 @@ def value_table(
         groups = (ColumnHead("", len(stubs)), *(ColumnHead(name, len(list(same))) for name, same in named))
     printed_rows = tuple((*map(Cell, key), *line) for (key, _), line in zip(rows, cells, strict=True))
     heads = (*stubs, *(column.head for column in columns))
-    return Table(name, caption, groups, heads, len(stubs), printed_rows, note)
+    return Table(name, caption, heads, len(stubs), printed_rows, note, groups=groups)
 
 
 def printed(value: Value, kind: Kind) -> str:

@@ -19,7 +19,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import seen_gold
 from grls.io.resumable import read_jsonl
-from grls.runs.comparable import refuse_other_data, refuse_unknown_passages, refuse_unrelated
+from grls.runs.comparable import refuse_other_data, refuse_repeated, refuse_unknown_passages, refuse_unrelated
 from grls.runs.portions import RunInfo, Steps, difference, info_file, split_asked
 from grls.runs.run import Run, shared_limit
 
@@ -154,14 +154,9 @@ def load_groups(
     """
     if not files:
         raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
-    paths = [Path(file) for file in files]
-    first: dict[Path, Path] = {}
-    for path in paths:
-        same = first.setdefault(info_file(path).resolve(), path)  # NAME.trec and NAME.jsonl are one run
-        if same is not path:
-            raise ConfigError(f"{same} and {path} are the same run; give each run once.")
+    refuse_repeated(files)
     by_name: dict[str, list[tuple[Run, Path]]] = {}
-    for path in paths:
+    for path in map(Path, files):
         if not path.is_file():
             raise DataError("no such file; expected a run in JSONL or TREC form.", path)
         run = Run.load(path)

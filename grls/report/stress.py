@@ -88,7 +88,6 @@ def stress_table(
     return Table(
         "stress",
         f"Perturbed queries: {measure} in points over {counted(queries, 'query')}, and what changes it",
-        (),
         heads,
         1,
         tuple(rows),
@@ -181,7 +180,6 @@ def growth_table(rows: Mapping[str, Sequence[tuple[Cell, ...]]], measure: str) -
     return Table(
         "growth",
         f"A corpus that grows without training: {measure} in points",
-        (),
         heads,
         2,
         tuple((Cell(name), *row) for name, steps in rows.items() for row in steps),

@@ -192,7 +192,7 @@ class ExperimentTable:
                 value = getattr(row, cost)
                 cells.append(Cell(NONE if value is None else format(value, _FORMS[cost])))
             rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))
-        return Table(f"systems {self.data}".strip(), caption, (), tuple(heads), 1, tuple(rows))
+        return Table(f"systems {self.data}".strip(), caption, tuple(heads), 1, tuple(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """All values, ready for JSON; those of quoted rows have their ``source``."""

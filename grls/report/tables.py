@@ -272,7 +272,6 @@ def significance_table(
     return Table(
         f"significance-{metric.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
         f"{metric}: every run against {label} ({reason}), {counted(len(against), 'query')}",
-        (),
         ("run", f"{metric} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
         1,
         tuple(rows),
@@ -317,7 +316,6 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     return Table(
         f"price-{group.group.name}",
         "The price of DONE, or of a cut: what set F1 loses because the number of gold passages is not known",
-        (),
         heads,
         3,
         tuple(rows),
@@ -390,7 +388,6 @@ def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None
     return Table(
         f"similarity-{name}-{group.group.name}",
         f"Similarity of {'all' if gold is None else 'the correct'} predictions in the first {k}",
-        (),
         ("run", *(str(n) for n in range(1, len(rows) + 1))),
         1,
         tuple(rows),

@@ -30,7 +30,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array import map_array
-from grls.index.external_sort.stream import GrowingArray
+from grls.index.external_sort import GrowingArray
 from grls.io.files import PartTimer
 from grls.io.progress import counted
 from grls.models.base import Floats

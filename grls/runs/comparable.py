@@ -38,18 +38,23 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
         DataError: A file is missing or malformed, or its manifest belongs to other files.
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
-    seen: dict[Path, str] = {}
-    for path in filter(None, (run.path if isinstance(run, Run) else run for run in paths)):
-        manifest = info_file(path).resolve()
-        if manifest in seen:
-            raise ConfigError(f"{seen[manifest]} and {path} are the same run; give each run once.")
-        seen[manifest] = path
+    refuse_repeated(filter(None, (run.path if isinstance(run, Run) else run for run in paths)))
     runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
         if replace(first, info=None) == replace(second, info=None):
             log.warning("%s and %s hold the same results.", first.path, second.path)
     return runs
+
+
+def refuse_repeated(files: Iterable[str]) -> None:
+    """Refuse (ConfigError) a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
+    seen: dict[Path, str] = {}
+    for file in files:
+        manifest = info_file(file).resolve()
+        if manifest in seen:
+            raise ConfigError(f"{seen[manifest]} and {file} are the same run; give each run once.")
+        seen[manifest] = file
 
 
 def refuse_other_data(

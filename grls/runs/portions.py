@@ -31,7 +31,7 @@ from grls.io.files import PartCounts, counting, read_json, refuse_unwritable, sh
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
 from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
-from grls.runs.trec import chain_ranking, unfit_for_trec, write_run
+from grls.runs.trec import chain_ranking, write_run
 
 log = logging.getLogger(__name__)
 
@@ -272,30 +272,28 @@ def in_portions(
     settings: Callable[[], dict[str, Any]],
     queries: Sequence[Query],
     retrieve: Callable[[slice], list[Retrieved]],
-    size: int | None = None,
 ) -> Portions:
     """Retrieve for all queries, and go on where a killed run of the same settings stopped.
 
     ``settings`` returns everything that the results depend on, as JSON values, ``retrieve`` the results of a
-    slice of the queries; ``size`` is the number of queries of a portion.
+    slice of the queries.
     """
     path = Path(f"{output}.retrieved.jsonl")
     begun = perf_counter()
-    size = PORTION if size is None else size
 
     def counted_tokens(part: slice) -> tuple[list[Retrieved], int]:
         spent = PartCounts()
         with counting(spent):
             return retrieve(part), spent["encoder"].tokens + spent["decoder"].tokens
 
-    if len(queries) <= size and not path.exists():
+    if len(queries) <= PORTION and not path.exists():
         retrieved, tokens = counted_tokens(slice(0, len(queries)))
         return Portions(retrieved, perf_counter() - begun, tokens)
     file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in queries))
     with Progress(len(queries), "retrieve", "queries", file.count) as bar:
-        for first in range(file.count, len(queries), size):
-            end = min(first + size, len(queries))
+        for first in range(file.count, len(queries), PORTION):
+            end = min(first + PORTION, len(queries))
             results, tokens = counted_tokens(slice(first, end))
             records = [_record(result) for result in results]
             time = perf_counter()
@@ -363,15 +361,13 @@ def save_retrieved(
                 Option("fit.done", True),
                 Option("hops.max"),
             )
-    unfit = next(
-        (why for result in retrieved if (why := unfit_for_trec({result.query_id: result.hits}))), None
-    )
-    if unfit is None:
+    endings: Sequence[str] = ENDINGS
+    try:
         write_run(f"{output}.trec", ((result.query_id, result.hits) for result in retrieved))
-    else:
+    except DataError as error:  # an id that holds white space; all else is refused above
         Path(f"{output}.trec").unlink(missing_ok=True)  # an earlier run's
-        log.warning("%s.trec is not written; %s.jsonl holds everything: %s", output, output, unfit)
-    endings = ENDINGS if unfit is None else (".jsonl",)
+        log.warning("%s.trec is not written; %s.jsonl holds everything: %s", output, output, error)
+        endings = (".jsonl",)
     write_info(output, info, endings)
     files = ", ".join(f"{output}{ending}" for ending in endings)
     return f"{files}: {counted(len(queries), 'query')}, score mode {info.score_mode}, {info.seconds:.1f} s"

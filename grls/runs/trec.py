@@ -65,9 +65,7 @@ def chain_ranking(chain: Chain) -> list[Hit]:
 
 
 def write_run(
-    path: str | Path,
-    rankings: Mapping[str, Sequence[Hit]] | Iterable[tuple[str, Sequence[Hit]]],
-    tag: str = "grls",
+    path: str | Path, rankings: Mapping[str, Sequence[Hit]] | Iterable[tuple[str, Sequence[Hit]]]
 ) -> None:
     """Write a TREC run, atomically. A query without a hit has no line.
 
@@ -77,23 +75,21 @@ def write_run(
     Args:
         path: Destination.
         rankings: Query id -> hits, best first (for chains see :func:`chain_ranking`); or such pairs.
-        tag: Name of the system, the last column.
 
     Raises:
-        DataError: An id or the tag is empty or holds white space, a passage is listed twice for a query,
-            or a score is not finite or rises along the list.
+        DataError: An id is empty or holds white space, a passage is listed twice for a query, or a score is
+            not finite or rises along the list.
     """
     pairs = rankings.items() if isinstance(rankings, Mapping) else rankings
     with atomic_file(path) as stream:
         for query_id, hits in pairs:
             passages = without_done(hits)
             check_ranking(query_id, passages)
-            for text, name in ((query_id, "query id"), (tag, "run tag")):
-                _refuse_white_space(text, name)
+            _refuse_white_space(query_id, "query id")
             scores = falling([hit.score for hit in passages])
             for rank, (hit, score) in enumerate(zip(passages, scores, strict=True), 1):
                 _refuse_white_space(hit.id, "passage id")
-                stream.write(f"{query_id} Q0 {hit.id} {rank} {score:.9g} {tag}\n")
+                stream.write(f"{query_id} Q0 {hit.id} {rank} {score:.9g} grls\n")
 
 
 def read_run(path: str | Path) -> dict[str, list[Hit]]:
@@ -198,18 +194,6 @@ def check_ranking(query_id: str, hits: Sequence[Hit]) -> None:
                 f"query {query_id!r}: the score rises from {hits[n - 1].score} to {hit.score} at passage "
                 f"{hit.id!r}; expected the best hit first."
             )
-
-
-def unfit_for_trec(rankings: Mapping[str, Sequence[Hit]]) -> str | None:
-    """Why rankings have no TREC run: an id that holds white space; None where they have one."""
-    try:
-        for query_id, hits in rankings.items():
-            _refuse_white_space(query_id, "query id")
-            for hit in hits:
-                _refuse_white_space(hit.id, "passage id")
-    except DataError as error:
-        return str(error)
-    return None
 
 
 def _refuse_white_space(text: str, name: str) -> None:

@@ -20,7 +20,7 @@ from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import shards_folder
 from grls.index.options import IndexOptions
-from grls.index.ranges.ranged import PartsOnRay, RangedIndex
+from grls.index.ranges import PartsOnRay, RangedIndex
 from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
 from grls.retrieve.generative import retriever

@@ -255,7 +255,7 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
 
 def test_a_table_escapes_what_its_form_reads() -> None:
     rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
-    table = Table("t", "50% of {x}", (), ("name", "p_1"), 1, rows, "a note")
+    table = Table("t", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
     assert table.latex().splitlines()[2:] == [
         r"\caption{50\% of \{x\}. a note}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
         r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",

@@ -1,9 +1,8 @@
 import json
 
 import pytest
-from prep_helpers import contents, fails, load, write_lines
+from prep_helpers import contents, fails, load, run, write_lines
 
-from data_prep import common
 from data_prep.beir import prepare
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
@@ -110,7 +109,7 @@ def pair(tmp_path):
 
 
 def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path, capsys):
-    common.run(prepare, [*map(str, pair), "--ratios", "[0.6,0.2,0.2]"])
+    assert run(prepare, *pair, "--ratios", "[0.6,0.2,0.2]") == 0
     assert "3 train, 1 dev, 1 test" in capsys.readouterr().out
     texts, splits = load(tmp_path / "out")
     assert texts["3"] == "text 3"
@@ -132,7 +131,7 @@ def test_malformed_pairs_are_refused(pair, tmp_path, capsys, file, record, expec
 
 def test_help_explains_every_option_and_no_source_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        common.run(prepare, ["--help"])
+        run(prepare, "--help")
     assert "Key of a query's list of gold passage ids." in " ".join(capsys.readouterr().out.split())
     assert "expected --raw, or --corpus_file and --queries_file." in fails(prepare, capsys, "--out", tmp_path)
 

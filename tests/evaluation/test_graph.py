@@ -10,7 +10,6 @@ from grls.evaluation.ruletaker import (
     Fact,
     Problem,
     Rule,
-    parse_query,
     parse_statement,
     problem_of,
     render,
@@ -264,33 +263,12 @@ def test_other_texts_are_no_statements(text):
     assert parse_statement(text) is None
 
 
-@pytest.mark.parametrize(
-    "question", ["is it big", "is anna it", "does anna see it", "does something see anna"]
-)
-def test_a_pronoun_is_no_goal(question):
-    assert parse_query(f"anna is kind . why {question} ?") is None
-
-
-CHASES = Problem((Fact("the cat", "red"),), Fact("the cat", "chases the mouse"))
-
-
-@pytest.mark.parametrize("problem", [ONE, TWO, CHASES])
-def test_queries_go_to_text_and_back(problem):
-    assert parse_query(render_query(problem)) == problem
-
-
 def test_query_text():
+    chases = Problem((Fact("the cat", "red"),), Fact("the cat", "chases the mouse"))
     assert render_query(TWO) == "anna is kind . anna is warm . why is anna big ?"
-    assert render_query(CHASES) == "the cat is red . why does the cat chase the mouse ?"
-    assert parse_query("why is anna big ?") is None
-    assert parse_query("anna is kind .") is None
-    goal = Fact("the bald eagle", "chases the cow")
-    problem = Problem((Fact("the bald eagle", "red"),), goal)
+    assert render_query(chases) == "the cat is red . why does the cat chase the mouse ?"
+    problem = Problem((Fact("the bald eagle", "red"),), Fact("the bald eagle", "chases the cow"))
     assert render_query(problem) == "the bald eagle is red . why does the bald eagle chase the cow ?"
-    assert parse_query(render_query(problem)) == problem
-    assert parse_query("the cow is red . why is the bald eagle kind ?") == Problem(
-        (Fact("the cow", "red"),), Fact("the bald eagle", "kind")
-    )
 
 
 def test_problem_of_metadata():

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from data_prep import common
+from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_split
+from grls.data.preparers import PREPARERS, Preparer
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -42,13 +45,17 @@ def load(folder: Path):
     return {p.id: p.text for p in corpus}, {name: queries for name, (queries, _) in splits.items()}
 
 
+def run(prepare, *args: object) -> int:
+    """The exit code of ``grls prepare`` with a function as the data set."""
+    with patch.dict(PREPARERS, made=Preparer(prepare, "")):
+        return main(["prepare", "made", *map(str, args)])
+
+
 def fails(prepare, capsys, *args: object) -> str:
     """The one line an erroneous command prints; it must leave with code 1 and make no folder."""
     out = Path(str(args[args.index("--out") + 1]))
     before = out.exists()
-    with pytest.raises(SystemExit) as exit_:
-        common.run(prepare, [str(a) for a in args])
-    assert exit_.value.code == 1
+    assert run(prepare, *args) == 1
     assert out.exists() == before
     error = capsys.readouterr().err
     assert error.startswith("error: ")

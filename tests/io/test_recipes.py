@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from failing import raises
 
-from data_prep.common import run
-from data_prep.ruletaker import prepare
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.io.recipes import config_file, with_recipes
@@ -66,5 +64,6 @@ def test_a_verb_and_a_training_read_a_recipe(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_preparation_reads_a_recipe(tmp_path: Path) -> None:
-    run(prepare, ["--config=prepare/quickstart", "--out=data", "--train=9", "--dev=2", "--test=3"])
+    few = ["--out=data", "--train=9", "--dev=2", "--test=3"]
+    assert main(["prepare", "ruletaker", "--config=prepare/quickstart", *few]) == 0
     assert (tmp_path / "data" / "corpus.jsonl").is_file()

@@ -84,10 +84,7 @@ def _is_table(value: Any) -> bool:
 
 def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
     """The first of the names that is a column."""
-    for name in names:
-        if name in columns:
-            return name
-    return None
+    return next((name for name in names if name in columns), None)
 
 
 def required_column(columns: Collection[str], names: Collection[str], content: str, source: str) -> str:

@@ -40,14 +40,15 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
     Raises:
         DataError: There is no start fact, or a text is not a fact of the language.
     """
-    facts = [parse_statement(text) for text in [*start, goal]]
-    for text, fact in zip([*start, goal], facts, strict=True):
+    facts = []
+    for text in [*start, goal]:
+        fact = parse_statement(text)
         if not isinstance(fact, Fact):
             raise DataError(f"expected a fact such as 'anna is kind .', got {text!r}.")
+        facts.append(fact)
     if not start:
         raise DataError(f"the goal {goal!r} has no start fact; give at least one.")
-    parsed = [fact for fact in facts if isinstance(fact, Fact)]
-    return Problem(tuple(parsed[:-1]), parsed[-1])
+    return Problem(tuple(facts[:-1]), facts[-1])
 
 
 GraphSuccess = metric_class(

@@ -51,7 +51,7 @@ from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, load_index
 from grls.index.array import ArrayIndex
 from grls.index.build import ShardSorter, build_index, build_segment, index_of_shards
 from grls.index.options import IndexOptions, memory_bytes
-from grls.index.ranges.ranged import RANGES, PrefixRanges, RangedIndex, open_ranges, write_ranges
+from grls.index.ranges import RANGES, PrefixRanges, RangedIndex, open_ranges, write_ranges
 from grls.index.rows import Form, Ints, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.array import ArrayIndex
-from grls.index.external_sort.stream import ROW_BYTES
+from grls.index.external_sort import ROW_BYTES
 
 END = 1
 BIG = 70_000  # needs 32-bit tokens
@@ -40,8 +40,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def both(corpus, size, memory, form, folder: Path) -> None:
-    save_index(index_sequences(corpus, END, form=form), folder / "memory", "t", "c")
-    save_stream(pieces(corpus, size), folder / "stream", END, memory, form, "t", "c")
+    save_index(index_sequences(corpus, END, form=form), folder / "memory")
+    save_stream(pieces(corpus, size), folder / "stream", END, memory, form)
     expected, found = contents(folder / "memory"), contents(folder / "stream")
     assert found.keys() == expected.keys()
     for name, content in expected.items():
@@ -69,7 +69,7 @@ def test_the_files_are_those_of_the_build_in_memory(corpus, size, memory, form, 
 @pytest.mark.parametrize("longest", [50, 3_000])
 def test_pieces_within_the_last_steps_do_not_show(form, longest, tmp_path: Path, monkeypatch: Patch) -> None:
     """The steps over all rows go some rows at a time; rows of 3,000 tokens have plain offsets."""
-    monkeypatch.setattr("grls.index.external_sort.stream._AT_ONCE", 64)
+    monkeypatch.setattr("grls.index.external_sort._AT_ONCE", 64)
     rng = np.random.default_rng(0)
     corpus = [np.append(rng.integers(2, 9, n), END) for n in rng.integers(0, 12, 512)]
     corpus[7] = np.append(rng.integers(2, 9, longest), END)

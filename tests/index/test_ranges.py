@@ -17,7 +17,7 @@ from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
-from grls.index.ranges.ranged import (
+from grls.index.ranges import (
     PartsElsewhere,
     PartsHere,
     PrefixRanges,
