@@ -340,9 +340,7 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
     tell_price(known, after, "the cut")
     mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
-    return TuneChoice(
-        {"size": asdict(size.record())}, "set F1", before, after, f"{mean:.1f} passages a query"
-    )
+    return TuneChoice({"size": asdict(size)}, "set F1", before, after, f"{mean:.1f} passages a query")
 
 
 def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
