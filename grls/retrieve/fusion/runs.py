@@ -259,7 +259,8 @@ class SetSize:
     def probabilities(self, hits: Sequence[Hit]) -> Floats:
         """``[n]`` the probability that each passage of a ranking is gold."""
         scaled = (_features(hits) - self.mean) / self.scale
-        return np.clip(expit(scaled @ self.weights + self.bias), _LEAST, 1 - _LEAST)
+        probabilities: Floats = expit(scaled @ self.weights + self.bias)
+        return np.clip(probabilities, _LEAST, 1 - _LEAST)
 
     def cut(self, hits: Sequence[Hit]) -> Chain:
         """The first passages of a ranking, as a chain that is done.
