@@ -323,7 +323,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     if walk.probable:
         search.memory = {}
     own = search.stop
-    biases = own.biases if tuning.grid.done_biases is None else tuning.grid.done_biases
+    biases = tuning.grid.biases_of(own)
     choices = _choices(tuning.grid.choose, walk.probable)
     stored = own.bias in biases and hops.choose in choices
     tried: list[TriedEnd] = []

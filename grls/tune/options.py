@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, Option, at_least
 from grls.io.recipes import list_texts, rare
 from grls.retrieve.hops.options import Choice
+
+if TYPE_CHECKING:
+    from grls.retrieve.hops.stop import StopRule
 
 _POSITIVE = (
     "prior_weights",
@@ -93,6 +98,10 @@ class TuneOptions:
         list_texts(self, "choose")
         if self.choose is not None and not self.choose:
             raise ConfigError(f"{Option('grid.choose')} is empty: give likeliest, expected-f1, or both.")
+
+    def biases_of(self, stop: StopRule) -> Sequence[float]:
+        """The biases on DONE that are tried with a stop rule."""
+        return stop.biases if self.done_biases is None else self.done_biases
 
 
 USUAL_GRID = TuneOptions()

@@ -257,16 +257,16 @@ def prior_of(
         done_share: Log-probability of DONE in sources that do not know DONE (nats).
         normalized: See :class:`~grls.decode.prior.Prior`.
     """
+
+    def log_weights(scores: LogWeights, prior: WeightedSource, numbers: Ints) -> Floats:
+        """Scores as log-weights of all passages of the index, DONE last."""
+        weights = np.asarray(scores(numbers), dtype=np.float64) / prior.divisor
+        return weights if prior.source.knows_done else np.pad(weights, ((0, 0), (0, 1)))
+
     parts = []
     for prior in priors:
         if prior.weight:
             known = prior.source.knows_done
-            weights = partial(_log_weights, prior.source.ask(queries, evidence), prior.divisor, known)
+            weights = partial(log_weights, prior.source.ask(queries, evidence), prior)
             parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
     return Prior(tuple(parts), normalized)
-
-
-def _log_weights(scores: LogWeights, temperature: float, knows_done: bool, queries: Ints) -> Floats:
-    """Scores as log-weights of all passages of the index, DONE last."""
-    weights = np.asarray(scores(queries), dtype=np.float64) / temperature
-    return weights if knows_done else np.pad(weights, ((0, 0), (0, 1)))
