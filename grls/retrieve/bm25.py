@@ -31,7 +31,7 @@ from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.bm25_options import BM25Options, Variant
-from grls.retrieve.queries import queries_of, reachable, top, with_evidence_text
+from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import (
     CORPUS_FIELDS,
@@ -182,10 +182,12 @@ class BM25Retriever:
                 allowed = within.of(query)
                 if terms and (allowed is None or len(allowed)):
                     scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
-                    rows = np.flatnonzero(scores > 0)
-                    rows, best = top(scores[rows], rows, k)
+                    count = min(k, len(scores))
+                    threshold = np.partition(scores, -count)[-count]  # the score of the last hit
+                    rows = np.flatnonzero((scores >= threshold) & (scores > 0))
+                    rows = rows[np.argsort(-scores[rows], kind="stable")][:count]
                     ids = self.corpus.ids((rows if allowed is None else allowed[rows]).tolist())
-                    hits += map(Hit, ids, best.tolist())
+                    hits += map(Hit, ids, scores[rows].tolist())
                 rankings.append(hits)
                 bar.update()
         return rankings

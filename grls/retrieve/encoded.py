@@ -735,6 +735,22 @@ def unusable_row(array: Array) -> int | None:
     return None
 
 
+def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
+    """The k best passages, equal scores by number, ascending.
+
+    Args:
+        scores: ``[n]``.
+        numbers: ``[n]``, ascending.
+        k: Largest number of passages.
+    """
+    if len(scores) > k:
+        least = np.partition(scores, -k)[-k] if k else np.inf
+        mask = scores >= least
+        scores, numbers = scores[mask], numbers[mask]
+    order = np.argsort(-scores, kind="stable")[:k]
+    return numbers[order], scores[order]
+
+
 # ---- Safetensors files that may be larger than memory
 
 _KINDS = {"F32": "<f4", "I32": "<i4", "I64": "<i8"}

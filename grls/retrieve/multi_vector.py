@@ -43,10 +43,11 @@ from grls.retrieve.encoded import (
     begin_tensors,
     bounds_of,
     map_tensors,
+    top,
     unusable_row,
 )
 from grls.retrieve.hops.finders import found_after
-from grls.retrieve.queries import check_counts, top
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.spec import MANIFEST, Member, relative
 

@@ -15,7 +15,6 @@ from grls.data.inputs.entries import SOURCE, queries_from
 from grls.data.inputs.tables import list_from, short_repr
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.models.base import Floats
 
 log = logging.getLogger(__name__)
 
@@ -130,19 +129,3 @@ def evidence_numbers(corpus: Corpus, evidence: Sequence[Passage]) -> list[int]:
     """The numbers of evidence, in order; passages that are not in the corpus are left out."""
     numbers = corpus.numbers([passage.id for passage in evidence]) if evidence else []
     return [number for number in numbers if number is not None]
-
-
-def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
-    """The k best passages, equal scores by number, ascending.
-
-    Args:
-        scores: ``[n]``.
-        numbers: ``[n]``, ascending.
-        k: Largest number of passages.
-    """
-    if len(scores) > k:
-        least = np.partition(scores, -k)[-k] if k else np.inf
-        mask = scores >= least
-        scores, numbers = scores[mask], numbers[mask]
-    order = np.argsort(-scores, kind="stable")[:k]
-    return numbers[order], scores[order]

@@ -271,10 +271,9 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
         raise error_class(f"{file}: {text}") from error
     if hops is None:
         return cast(Retriever, retriever)
-    from grls.retrieve.hops.retriever import hop_by_hop
-
+    hops_class: Any = class_of("hops")
     try:
-        return hop_by_hop(retriever, hops)
+        return cast(Retriever, hops_class.over(retriever, hops))
     except ConfigError as error:
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 

@@ -38,9 +38,9 @@ from grls.retrieve.encoded import (
     begin_tensors,
     bounds_of,
     map_tensors,
+    top,
     unusable_row,
 )
-from grls.retrieve.queries import top
 
 _TOGETHER = 1 << 22
 """Weights that are written together, in whole dimensions."""

@@ -192,6 +192,11 @@ class HopsRetriever(_HopByHop):
         member = open_member(spec["retriever"], folder, "retriever", plain)
         return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
 
+    @classmethod
+    def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
+        """:func:`hop_by_hop`, for the registry."""
+        return hop_by_hop(retriever, hops)
+
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}

@@ -32,13 +32,12 @@ from grls.retrieve.base import DecodesHops, FindsChains, HopHits, ScoresAll, Sco
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever, top_k
-from grls.retrieve.encoded import EncodedRetriever, unusable_row
+from grls.retrieve.encoded import EncodedRetriever, top, unusable_row
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever, TokenVectors, maxsim
-from grls.retrieve.queries import top
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.retrieve.spec import read_spec, update_spec
