@@ -14,7 +14,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,7 +30,7 @@ from grls.errors import DataError
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.retrieve.base import AllScores, Description
-from grls.retrieve.bm25_options import USUAL_BM25, BM25Options, Variant
+from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import (
@@ -39,6 +38,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
+    from_fields,
     from_record,
     passages_record,
     recorded,
@@ -49,8 +49,6 @@ from grls.retrieve.spec import (
 log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
-
-_USUAL = asdict(USUAL_BM25)
 
 
 class BM25Retriever:
@@ -87,7 +85,7 @@ class BM25Retriever:
         analyzer: Analyzer | None = None,
     ):
         self.corpus = corpus
-        self.parameters = asdict(BM25Options(k1, b, method))
+        self.options = BM25Options(k1, b, method)
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
             self.analyzer = (analyzer or Analyzer()).of(corpus)
             longer: list[list[str]] = []
@@ -143,9 +141,7 @@ class BM25Retriever:
                 file,
             )
         refuse_other_passages(corpus, spec)
-        options = from_record(
-            BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25"
-        )
+        options = from_fields(BM25Options, spec, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
     @staticmethod
@@ -153,7 +149,8 @@ class BM25Retriever:
         """See :mod:`grls.retrieve.registry`: it is shared over the passages of the retriever around it."""
         if opening.corpus is None or spec.get("corpus") is not None or _has_passages(folder, opening):
             return None
-        parameters = json.dumps({name: spec[name] for name in ("analyzer", *_USUAL) if name in spec})
+        names = ("analyzer", "k1", "b", "method")
+        parameters = json.dumps({name: spec[name] for name in names if name in spec})
         return parameters, opening.corpus.fingerprint, opening.corpus.metadata_fingerprint
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
@@ -162,8 +159,7 @@ class BM25Retriever:
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a folder with the passages and the analyzer; the index is built at each opening."""
-        content: dict[str, Any] = {name: v for name, v in self.parameters.items() if v != _USUAL[name]}
-        content["analyzer"] = recorded(self.analyzer)
+        content = {**recorded(self.options), "analyzer": recorded(self.analyzer)}
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))
             content |= passages_record(self.corpus)
@@ -198,7 +194,7 @@ class BM25Retriever:
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
-        options: dict[str, Any] = {k: v for k, v in self.parameters.items() if v != _USUAL[k]}
+        options = recorded(self.options)
         if settings := self.analyzer.settings():
             options["analyzer"] = settings
         return Description("bm25", "bm25", options)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -94,18 +94,6 @@ _MOST = 1e15
 
 _BLOCK = 1 << 16
 """Elements of the first axis of an array, or passages, that are read together."""
-
-
-class _Searched(NamedTuple):
-    """Queries that were searched.
-
-    Attributes:
-        encoded: The queries with their evidence, from :meth:`EncodedRetriever.encode`.
-        rankings: The hits of each query, best first.
-    """
-
-    encoded: Any
-    rankings: list[list[Hit]]
 
 
 class EncodedRetriever(ABC):
@@ -626,11 +614,12 @@ class EncodedRetriever(ABC):
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
     ) -> list[list[Hit]]:
         """The top-k allowed passages given evidence; see :class:`~grls.retrieve.base.RetrievesAfter`."""
-        return self._search_after(queries, evidence, k, allow).rankings
+        return self._search_after(queries, evidence, k, allow)[1]
 
     def _search_after(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow
-    ) -> _Searched:
+    ) -> tuple[Any, list[list[Hit]]]:
+        """The encoded queries with their evidence, and the hits of each, best first."""
         check_counts(k=k)
         texts = self.texts(queries, evidence)
         groups = self.groups(queries, evidence, allow)
@@ -646,7 +635,7 @@ class EncodedRetriever(ABC):
                         ids = self.corpus.ids(passages.tolist())
                         rankings[query] = [Hit(*pair) for pair in zip(ids, scores.tolist(), strict=True)]
                     bar.update(len(batch))
-        return _Searched(encoded, [rankings[query] for query in range(len(queries))])
+        return encoded, [rankings[query] for query in range(len(queries))]
 
     def groups(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow

@@ -145,6 +145,13 @@ class TokenVectors(NamedTuple):
     vectors: Matrix
     bounds: Numbers
 
+    def taken(self, numbers: Numbers) -> TokenVectors:
+        """The vectors of some passages."""
+        begins, lengths = self.bounds[numbers], np.diff(self.bounds)[numbers]
+        bounds = bounds_of(lengths)
+        positions = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
+        return TokenVectors(self.vectors[positions], bounds)
+
 
 def maxsim(query: Floats, passage: Floats) -> float:
     """Sum over a query's vectors ``[L, d]`` of the largest inner product with a passage's ``[t, d]``.
@@ -224,10 +231,7 @@ class MaxSimSearch:
             if ends[last - 1] - begins[first] == bounds[-1]:  # they lie side by side
                 rows = self.tokens.vectors[begins[first] : ends[last - 1]]
             else:
-                positions = np.repeat(begins[first:last] - bounds[:-1], np.diff(bounds)) + np.arange(
-                    bounds[-1]
-                )
-                rows = self.tokens.vectors[positions]
+                rows = self.tokens.taken(numbers[first:last]).vectors
             yield first, last, rows, bounds
             first = last
 
@@ -301,10 +305,8 @@ class MultiVectorRetriever(EncodedRetriever):
 
     def taken(self, numbers: Numbers) -> TokenVectors:
         """The vectors of some passages."""
-        begins, lengths = self.rows.bounds[numbers], np.diff(self.rows.bounds)[numbers]
-        bounds = bounds_of(lengths)
-        positions = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
-        return TokenVectors(self.rows.vectors[positions], bounds)
+        rows: TokenVectors = self.rows
+        return rows.taken(numbers)
 
     @staticmethod
     def each(rows: TokenVectors) -> Iterable[Matrix]:

@@ -1,6 +1,6 @@
 """A run of a retriever over the queries of a data set: portion by portion, then saved.
 
-Portions of a run: :mod:`grls.runs.portions`. Files of a run: :mod:`grls.runs.portions`.
+Portions and files of a run: :mod:`grls.runs.portions`.
 """
 
 from __future__ import annotations

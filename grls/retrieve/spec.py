@@ -294,6 +294,12 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
         raise DataError(f"{field}: {error}; write what is missing.", file) from None
 
 
+def from_fields(cls: type[Options], spec: Mapping[str, Any], file: Path, field: str) -> Options:
+    """A dataclass of options from those fields of a specification that it has; see :func:`from_record`."""
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    return from_record(cls, {name: spec[name] for name in names if name in spec}, file, field)
+
+
 def recorded(options: Any) -> dict[str, Any]:
     """A dataclass of options as JSON, without fields that have their defaults."""
     values, record = asdict(options), dict[str, Any]()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import cache
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_t
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import rank_again
-from grls.retrieve.spec import MANIFEST, from_record
+from grls.retrieve.spec import MANIFEST, from_fields
 from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.results import as_hits, as_pairs
@@ -64,7 +64,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     Raises:
         ConfigError: There is nothing to tune.
     """
-    hybrid = HybridRetriever.of(tuning.open(rescore=0))
+    hybrid = cast(HybridRetriever, tuning.open(rescore=0))  # whose class names this step
     generator, grid = hybrid.generator, tuning.grid
     # The walk through all spans takes long, so the empty prompt must be asked for there.
     usual = () if generator.spans is not None else EMPTY_WEIGHTS
@@ -140,16 +140,12 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     """Find the weight of the scores of passages that a generator has read to their end.
 
     One search serves all weights.
-
-    Raises:
-        ConfigError: The folder has no generator that has learned to rescore.
     """
     count = tuning.grid.rescore_passages
     opened = tuning.open(rescore=0)
     generator = generator_within(opened)
-    if generator is None or not isinstance(opened, DecodesHops):
-        raise ConfigError("only a generator rescores passages.")
-    generator.refuse_to_rescore()
+    assert generator is not None  # as can_rescore has found
+    assert isinstance(opened, DecodesHops)
     if generator.spans is None and generator.options.beams < count:  # as wide as it becomes in any case
         generator.options = replace(generator.options, beams=count)
     corpus = generator.corpus
@@ -206,8 +202,7 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     grid = tuning.grid
     opened: Callable[[], Any] = cache(tuning.open)
     dev, k, name = _inputs(tuning, lambda: opened().corpus)
-    named = {key: tuning.spec[key] for key in ("passages", "weight") if key in tuning.spec}
-    stored = from_record(Rereading, named, tuning.folder / MANIFEST, "rescored")
+    stored = from_fields(Rereading, tuning.spec, tuning.folder / MANIFEST, "rescored")
     length = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
     depth = max(length, stored.passages, *grid.cross_encoder_passages)
     readings = _readings(tuning, opened, dev, depth)
@@ -274,8 +269,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
         ConfigError: The method takes no weights.
     """
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
-    names = [field.name for field in fields(Fusion)]
-    fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+    fusion = from_fields(Fusion, spec, file, "fusion")
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
     depth = spec.get("depth") or FUSED  # what the folder fuses
@@ -339,9 +333,7 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
     tell_price(known, after, "the cut")
     mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
-    return TuneChoice(
-        {"size": asdict(size.record())}, "set F1", before, after, f"{mean:.1f} passages a query"
-    )
+    return TuneChoice({"size": asdict(size)}, "set F1", before, after, f"{mean:.1f} passages a query")
 
 
 def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:

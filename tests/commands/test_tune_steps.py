@@ -23,7 +23,6 @@ from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
 from grls.tune.step import DevQueries, Journal
@@ -66,7 +65,7 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path, da
     hops = dev.by_hop(Corpus.read(data))
     assert [len(passages) for passages in hops.evidence] == list(range(len(dev.gold[0])))
     assert hops.gold[1] == dev.gold[0][1:]
-    hybrid = HybridRetriever.of(load_retriever(folder, Opening(hop_by_hop=False)))
+    hybrid: Any = load_retriever(folder, Opening(hop_by_hop=False))
     first, second = hybrid.candidates(hops.queries[:2], 50, hops.evidence[:2])
     (number,) = hybrid.corpus.numbers([hops.evidence[1][0].id])
     assert number in {hit.passage for hit in first}

@@ -30,6 +30,15 @@ TRICKY = [
 """Passages that are hard to carry."""
 
 
+FROGS = [
+    Passage("empty", "!"), Passage("p1", "green frogs eat flies"),
+    Passage("p2", "flies live near ponds", title="Insects"),
+    Passage("p3", "ponds hold green green water and frogs"), Passage("p4", "stone walls"),
+    Passage("p5", "stone walls"),
+]  # fmt: skip
+"""Passages with words in common, two of them equal, and one without a word."""
+
+
 def passages() -> list[Passage]:
     facts = [
         Passage(f"{animal}-{trait}", f"the {animal} is {trait} .")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from failing import raises
+from small_data import FROGS
 
 import grls.data.words
 from grls.data.corpus import Corpus
@@ -18,18 +19,12 @@ from grls.retrieve.registry import Opening, create, load_named, load_retriever
 from grls.retrieve.spec import read_spec, write_spec
 from grls.retrieve.update import Changes, update_folder
 
-PASSAGES = [
-    Passage("empty", "!"), Passage("p1", "green frogs eat flies"),
-    Passage("p2", "flies live near ponds", title="Insects"),
-    Passage("p3", "ponds hold green green water and frogs"), Passage("p4", "stone walls"),
-    Passage("p5", "stone walls"),
-]  # fmt: skip
-CORPUS = Corpus.from_passages(PASSAGES)
+CORPUS = Corpus.from_passages(FROGS)
 
 
 def lucene_bm25(query: str, k1: float, b: float) -> dict[str, float]:
     """The formula, word by word (stop words kept)."""
-    words = {p.id: [w for w in f"{p.title} {p.text}".lower().split() if len(w) > 1] for p in PASSAGES}
+    words = {p.id: [w for w in f"{p.title} {p.text}".lower().split() if len(w) > 1] for p in FROGS}
     mean_length = sum(map(len, words.values())) / len(words)
     scores = dict.fromkeys(words, 0.0)
     for word in query.lower().split():

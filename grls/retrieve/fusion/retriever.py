@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -44,7 +44,7 @@ from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
+from grls.retrieve.spec import MANIFEST, check_fields, from_fields, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -262,16 +262,13 @@ def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:
 Value = TypeVar("Value", float, tuple[float, float])
 
 
-def tune_weights(
-    members: int, fusion: Fusion, measure: Callable[[Fusion], Value], steps: int = GRID
-) -> tuple[Fusion, Value]:
+def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value]) -> tuple[Fusion, Value]:
     """Find the best weights of the grid; of equally good weights the most even.
 
     Args:
         members: The number of members.
         fusion: The fusion to tune.
         measure: The quality of a fusion on the development queries, which is compared by ``>``.
-        steps: See :func:`weight_grid`.
 
     Returns:
         The fusion with the best weights, and its quality.
@@ -279,7 +276,7 @@ def tune_weights(
     Raises:
         ConfigError: The method takes no weights.
     """
-    fusions = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
+    fusions = [replace(fusion, weights=weights) for weights in weight_grid(members)]
     measured = []
     with Progress(len(fusions), "tune", "weights", shown=None) as bar:
         for candidate in fusions:
@@ -396,14 +393,8 @@ class FusionRetriever(_Fused):
         check_fields(
             spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
         )
-        names = [field.name for field in fields(Fusion)]
-        fusion = from_record(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
-        parts = from_record(
-            _Members,
-            {name: spec[name] for name in ("members", "depth", "length") if name in spec},
-            file,
-            "fusion",
-        )
+        fusion = from_fields(Fusion, spec, file, "fusion")
+        parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()
         # BM25 without a corpus of its own is opened last, over the corpus of the first member.
         specs = [{"kind": member} if isinstance(member, str) else member for member in parts.members]

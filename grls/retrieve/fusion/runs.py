@@ -13,15 +13,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import expit
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, UnfitError, checked, fitted
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, DataError, Option, in_python, worded
+from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever, unended_fingerprint
@@ -39,9 +40,6 @@ from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -185,17 +183,6 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Record:
-    """A :class:`SetSize` as plain numbers, one for each feature; ``missing`` as there."""
-
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-    weights: tuple[float, ...]
-    bias: float
-    missing: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class SetSize:
     """Cuts the rankings of one system where the F1 against the gold passages is expected to be highest.
 
@@ -214,13 +201,27 @@ class SetSize:
     some k (Ye, Chai, Lee and Chieu, "Optimizing F-measures: a tale of two approaches", ICML 2012). The order
     of the ranking does not change, so measures of rank change by the cut alone.
 
-    Attributes:
-        model: Features of a passage -> the probability that it is gold.
+    Args:
+        mean: The mean of each feature, like the next two one for each.
+        scale: Its standard deviation.
+        weights: Its weight in the regression, after mean and scale.
+        bias: The bias of the regression.
         missing: ``[M + 1]`` probabilities that a ranking lacks 0, 1, … gold passages.
+
+    Raises:
+        ConfigError: The numbers are not as many as the features.
     """
 
-    model: Pipeline
-    missing: Floats
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    missing: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        features = _features([]).shape[1]
+        if {len(self.mean), len(self.scale), len(self.weights)} != {features} or not self.missing:
+            raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
 
     @classmethod
     def fit(cls, rankings: Sequence[Sequence[Hit]], gold: Sequence[Collection[str]]) -> SetSize:
@@ -245,51 +246,20 @@ class SetSize:
                 "queries whose gold is in the run."
             )
         from sklearn.linear_model import LogisticRegression  # late: it takes seconds
-        from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        model.fit(np.concatenate([_features(hits) for hits in rankings]), labels)
+        features = np.concatenate([_features(hits) for hits in rankings])
+        scaler, regression = StandardScaler(), LogisticRegression(max_iter=1000)
+        regression.fit(scaler.fit_transform(features), labels)
         lacking = [len(set(ids) - {h.id for h in hits}) for ids, hits in zip(gold, rankings, strict=True)]
-        return cls(model, np.bincount(lacking) / len(lacking))
-
-    def record(self) -> _Record:
-        """Its plain numbers."""
-        scaler, regression = (step for _, step in self.model.steps)
-        return _Record(
-            tuple(scaler.mean_.tolist()),
-            tuple(scaler.scale_.tolist()),
-            tuple(regression.coef_[0].tolist()),
-            float(regression.intercept_[0]),
-            tuple(self.missing.tolist()),
-        )
-
-    @classmethod
-    def from_record(cls, record: _Record) -> SetSize:
-        """The inverse of :meth:`record`.
-
-        Raises:
-            ConfigError: The numbers are not as many as the features.
-        """
-        features = len(_features([Hit("", 0.0)])[0])
-        if {len(record.mean), len(record.scale), len(record.weights)} != {features} or not record.missing:
-            raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        scaler, regression = StandardScaler(), LogisticRegression()
-        scaler.mean_, scaler.scale_ = np.array(record.mean), np.array(record.scale)
-        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, features
-        regression.coef_, regression.intercept_ = np.array([record.weights]), np.array([record.bias])
-        regression.classes_ = np.array([False, True])
-        return cls(make_pipeline(scaler, regression), np.array(record.missing))
+        arrays = scaler.mean_, scaler.scale_, regression.coef_[0], np.bincount(lacking) / len(lacking)
+        mean, scale, weights, missing = (tuple(numbers.tolist()) for numbers in arrays)
+        return cls(mean, scale, weights, float(regression.intercept_[0]), missing)
 
     def probabilities(self, hits: Sequence[Hit]) -> Floats:
         """``[n]`` the probability that each passage of a ranking is gold."""
-        if not hits:
-            return np.array([])
-        probabilities: Floats = self.model.predict_proba(_features(hits))[:, 1]
+        scaled = (_features(hits) - self.mean) / self.scale
+        probabilities: Floats = expit(scaled @ self.weights + self.bias)
         return np.clip(probabilities, _LEAST, 1 - _LEAST)
 
     def cut(self, hits: Sequence[Hit]) -> Chain:
@@ -299,7 +269,7 @@ class SetSize:
         the ranking is empty.
         """
         probabilities = self.probabilities(hits)
-        size = best_size(probabilities, self.missing)
+        size = best_size(probabilities, np.array(self.missing))
         pairs = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
         score = math.log(max(size.expected_f1, _LEAST))
         return Chain(tuple(Hit(hit.id, log) for hit, log in pairs), score, True)
@@ -330,13 +300,7 @@ class CutRetriever:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "depth"), ("size",), file)
-        size = None
-        if "size" in spec:
-            record = from_record(_Record, spec["size"], file, "size")
-            try:
-                size = SetSize.from_record(record)
-            except ConfigError as error:
-                raise DataError(f"size: {worded(error.text, in_python)}", file) from error
+        size = from_record(SetSize, spec["size"], file, "size") if "size" in spec else None
         try:
             depth = fitted(spec["depth"], int)
         except UnfitError as error:
@@ -346,12 +310,8 @@ class CutRetriever:
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         named = {"retriever": named_from(folder, retriever), "depth": self.depth}
-        content = named | ({"size": self._record} if self.size is not None else {})
+        content = named | ({"size": asdict(self.size)} if self.size is not None else {})
         write_composite(folder, self.kind, content, self.corpus)
-
-    @property
-    def _record(self) -> dict[str, Any] | None:
-        return None if self.size is None else asdict(self.size.record())
 
     @property
     def corpus(self) -> Corpus:
@@ -372,7 +332,8 @@ class CutRetriever:
 
     def fingerprint(self) -> str:
         """Fingerprint of the retriever and of the cut."""
-        return f"{self.retriever.fingerprint()} {json.dumps(self._record)} {self.depth}"
+        size = None if self.size is None else asdict(self.size)
+        return f"{self.retriever.fingerprint()} {json.dumps(size)} {self.depth}"
 
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""

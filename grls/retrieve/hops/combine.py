@@ -166,7 +166,6 @@ class Marginal:
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
         allowed_counts: How many passages each query may find; empty: many. Of up to 6 passages so many chains
             are kept that no set of them is dropped.
-        least_share: A chain with a smaller share of the probability of the likeliest one is dropped.
     """
 
     queries: int
@@ -176,10 +175,9 @@ class Marginal:
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
     allowed_counts: Sequence[int] = ()
-    least_share: float = LEAST_SHARE
 
     def __post_init__(self) -> None:
-        self._limits = [(self.chains, self.least_share)] * self.queries
+        self._limits = [(self.chains, LEAST_SHARE)] * self.queries
         for query, count in enumerate(self.allowed_counts):
             if count <= _FEW:
                 self._limits[query] = max(self.chains, math.comb(count, count // 2)), 0.0

@@ -22,7 +22,7 @@ from typing import Annotated, Any, cast
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
 from grls.data.inputs.arguments import Count, UnfitError, checked
-from grls.data.types import IN_CHAINS, Chain, Hit, Query, Steps
+from grls.data.types import IN_CHAINS, Chain, Hit, Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.retrieve.base import (
@@ -151,7 +151,6 @@ class HopsRetriever(_HopByHop):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
-        self._steps: Steps = hops.steps
         self.retriever = retriever = single_steps(retriever)
         self.hops = hops
         finder: Finder = (
@@ -209,16 +208,13 @@ class HopsRetriever(_HopByHop):
         end = self.hops.stop or "DONE"
         until = counted(self.hops.count, "hop") if self.hops.steps == "fixed" else f"hops until {end}"
         likeliest = self.hops.choose == "likeliest"
-        mode = single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}"
-        return Description(
-            single.system,
-            mode,
-            {**single.options, **self.record()},
-            f"{single.name} in {until}",
-            single.stages,
-            single.members,
-            self._steps,
-            not likeliest,
+        return replace(
+            single,
+            score_mode=single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}",
+            options={**single.options, **self.record()},
+            label=f"{single.name} in {until}",
+            steps=self.hops.steps,
+            sets=not likeliest,
         )
 
     def record(self) -> dict[str, Any]:  # noqa: D102
@@ -335,14 +331,13 @@ class RankedHops(_HopByHop):
     def describe(self) -> Description:
         """The description of a ranking by the same system."""
         single = self.retriever.describe()
-        return Description(
-            single.system,
-            IN_CHAINS,
-            {**single.options, **self.record()},
-            f"{single.name} ranked by {counted(self.hops.count, 'hop')}",
-            single.stages,
-            single.members,
-            "ranked",
+        return replace(
+            single,
+            score_mode=IN_CHAINS,
+            options={**single.options, **self.record()},
+            label=f"{single.name} ranked by {counted(self.hops.count, 'hop')}",
+            steps="ranked",
+            sets=False,
         )
 
     def untuned(self) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -256,23 +257,16 @@ def prior_of(
         done_share: Log-probability of DONE in sources that do not know DONE (nats).
         normalized: See :class:`~grls.decode.prior.Prior`.
     """
+
+    def log_weights(scores: LogWeights, prior: WeightedSource, numbers: Ints) -> Floats:
+        """Scores as log-weights of all passages of the index, DONE last."""
+        weights = np.asarray(scores(numbers), dtype=np.float64) / prior.divisor
+        return weights if prior.source.knows_done else np.pad(weights, ((0, 0), (0, 1)))
+
     parts = []
     for prior in priors:
         if prior.weight:
             known = prior.source.knows_done
-            weights = _LogWeights(prior.source.ask(queries, evidence), prior.divisor, known)
+            weights = partial(log_weights, prior.source.ask(queries, evidence), prior)
             parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
     return Prior(tuple(parts), normalized)
-
-
-@dataclass(frozen=True)
-class _LogWeights:
-    """Scores as log-weights of all passages of the index, DONE last."""
-
-    scores: LogWeights
-    temperature: float
-    knows_done: bool
-
-    def __call__(self, queries: Ints) -> Floats:
-        weights = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
-        return weights if self.knows_done else np.pad(weights, ((0, 0), (0, 1)))

@@ -35,7 +35,7 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
-from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Retriever
+from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop
 from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
@@ -49,9 +49,7 @@ from grls.retrieve.hybrid.priors import (
 )
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
-
-_OPTIONS = ("empty_weight", "done_share", "normalized")
+from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record, named_from, recorded
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,10 @@ class HybridRetriever(DecodesPlans):
         """
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
-        options = from_record(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
+        options = from_fields(PriorOptions, spec, file, "hybrid")
         member = open_member(spec["generator"], folder, "generator", replace(opening, hop_by_hop=False))
         generator = as_generator(member, f"{file}: priors look ahead for a generator")
-        named = from_record(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
+        named = from_fields(_Priors, spec, file, "hybrid").priors
         specs = [from_record(PriorSpec, record, file, f"priors[{n}]") for n, record in enumerate(named)]
         if options.normalized and not specs:
             raise DataError(
@@ -333,14 +331,3 @@ class HybridRetriever(DecodesPlans):
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
         subsets = self.generator.subsets(queries, allow)
         return inputs, k, hidden, "retrieve", subsets, self.priors_of(queries, evidence)
-
-    @classmethod
-    def of(cls, retriever: Retriever) -> HybridRetriever:
-        """The retriever as a hybrid.
-
-        Raises:
-            ConfigError: The retriever is of another kind.
-        """
-        if not isinstance(retriever, cls):
-            raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
-        return retriever

@@ -59,7 +59,7 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     check_fields,
-    from_record,
+    from_fields,
     member_path,
     named_from,
     passages_record,
@@ -136,8 +136,7 @@ class RescoredRetriever:
         """
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
-        named = {name: spec[name] for name in ("passages", "weight") if name in spec}
-        rereading = from_record(Rereading, named, file, "rescored")
+        rereading = from_fields(Rereading, spec, file, "rescored")
         retriever = open_member(spec["retriever"], folder, "retriever", opening)
         precision = "bfloat16" if opening.precision == "bfloat16" else "float32"
         model = spec["model"]  # a folder, relative to this one, or a hub name

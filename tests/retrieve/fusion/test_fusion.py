@@ -514,7 +514,7 @@ def test_a_ranking_ends_where_development_rankings_end() -> None:
 def test_what_development_rankings_lack_is_counted(
     found: list[list[Hit]], gold: list[list[str]], missing: list[float]
 ) -> None:
-    assert SetSize.fit(found, gold).missing.tolist() == pytest.approx(missing)
+    assert list(SetSize.fit(found, gold).missing) == pytest.approx(missing)
 
 
 def test_scores_that_cannot_be_weighed_are_refused() -> None:

@@ -13,7 +13,7 @@ from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_hops import ScriptedHops
-from small_data import small_retriever, write_jsonl, write_small
+from small_data import FROGS, small_retriever, write_jsonl, write_small
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
@@ -31,13 +31,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop, pooled_ranking
 from grls.retrieve.hops.stop import DoneByScore, StopRule
 
-PASSAGES = [
-    Passage("empty", "!"), Passage("p1", "green frogs eat flies"),
-    Passage("p2", "flies live near ponds", title="Insects"),
-    Passage("p3", "ponds hold green green water and frogs"), Passage("p4", "stone walls"),
-    Passage("p5", "stone walls"),
-]  # fmt: skip
-CORPUS = Corpus.from_passages(PASSAGES)
+CORPUS = Corpus.from_passages(FROGS)
 LETTERS = Corpus.from_passages(Passage(name, f"text of {name}") for name in "abc")
 
 
@@ -52,7 +46,7 @@ class WordOverlap:
         return [self._top(set(query.text.split()), k) for query in queries]
 
     def _top(self, words: set[str], k: int) -> list[Hit]:
-        scored = [Hit(p.id, float(len(words & set(p.text.split())))) for p in PASSAGES]
+        scored = [Hit(p.id, float(len(words & set(p.text.split())))) for p in FROGS]
         return sorted((hit for hit in scored if hit.score), key=lambda hit: -hit.score)[:k]
 
 
