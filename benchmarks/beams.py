@@ -21,9 +21,9 @@ from benchmarks.riches import smollm2
 from benchmarks.static import fixed_length_index, random_ids
 from grls.decode import FastDecoder
 from grls.io.files import PartCounts, counting
-from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
+from grls.models.sessions.memory import SlotModel
 
 LENGTH, VOCABULARY = 8, 2048
 
@@ -50,9 +50,7 @@ def main(
     """
     print(machine())
     index = fixed_length_index(random_ids(count, LENGTH, VOCABULARY))
-    model: TreeGenerator = (
-        plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(random_t5()))
-    )
+    model: SlotModel = plant_causal(smollm2(layers or 30)) if causal else plant(Seq2SeqGenerator(random_t5()))
     rows = []
     for length in inputs:
         for batch in batches:

@@ -102,7 +102,8 @@ def generate(
 
 
 MODEL: tuple[tuple[Any, str], ...] = (
-    (CausalTreeSession, "_run"), (CausalTreeSession, "_forward"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
+    (CausalTreeSession, "_run"), (CausalTreeSession, "_forward"), (CausalTrees, "read_prompt"),
+    (CausalTreeSession, "every"),
     (search, "_normalizer"),
 )  # fmt: skip
 """Forward passes, head, and normalization over the vocabulary."""

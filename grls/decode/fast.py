@@ -30,8 +30,9 @@ from grls.decode.slots import SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.files import PartTimer
-from grls.models.base import Floats, TreeGenerator, TreeSession
+from grls.models.base import Floats
 from grls.models.sessions.forest import Branches
+from grls.models.sessions.memory import SlotModel, TreeMemory
 
 
 class _Beams(NamedTuple):
@@ -69,7 +70,7 @@ class FastDecoder(SlotDecoder):
         ConfigError: The beam width or the number of slots is not positive, or the score mode is unknown.
     """
 
-    generator: TreeGenerator
+    generator: SlotModel
     index: ConstraintIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"
@@ -94,7 +95,7 @@ class FastDecoder(SlotDecoder):
 class _FastRun(SlotRun):
     """One run of the search over all queries."""
 
-    session: TreeSession
+    session: TreeMemory
 
     def __init__(self, decoder: FastDecoder, request: SearchRequest):
         super().__init__(decoder, request)

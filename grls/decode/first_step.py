@@ -18,7 +18,8 @@ from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, refuse_nan
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.models.base import Floats, SlotSession
+from grls.models.base import Floats
+from grls.models.sessions.memory import SlotMemory
 
 
 class Best(NamedTuple):
@@ -56,7 +57,7 @@ class FirstSteps:
 
     def best(
         self,
-        session: SlotSession,
+        session: SlotMemory,
         queries: Ints,
         scope: Scope,
         mode: ScoreMode,

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grls.models.base import Floats, GeneratorModel, StepRows, TreeGenerator
+from grls.models.base import Floats, GeneratorModel, StepRows
 from grls.models.sessions.forest import Branches
+from grls.models.sessions.memory import SlotModel
 
 _TOKENS = 2048
 """The limit of T: to arrange more tokens takes more time than it saves."""
@@ -26,7 +27,7 @@ again."""
 
 
 def rescore(
-    model: TreeGenerator,
+    model: SlotModel,
     inputs: Sequence[Sequence[int]],
     passages: Sequence[Sequence[Sequence[int]]],
     tokens: tuple[int, int],

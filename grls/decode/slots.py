@@ -17,7 +17,8 @@ from grls.decode.first_step import Best, FirstSteps
 from grls.errors import at_least
 from grls.index.rows import Ints
 from grls.io.files import PartTimer
-from grls.models.base import SlotSession, alike
+from grls.models.base import alike
+from grls.models.sessions.memory import SlotMemory
 
 _SHARE, _GROUP = 4, 8
 """Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
@@ -50,7 +51,7 @@ class SlotDecoder(BeamSearch):
 class SlotRun(BeamRun):
     """One run of a search over all queries; ``options`` is the decoder with its options."""
 
-    session: SlotSession
+    session: SlotMemory
 
     def __init__(self, options: SlotDecoder, request: SearchRequest):
         lengths = list(map(len, request.inputs))

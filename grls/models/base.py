@@ -1,29 +1,24 @@
 """The protocols by which decoders use a model.
 
-Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V vocabulary, N
-tokens whose logits are read for all rows, S slots (queries in flight). The protocols do not mention encoders,
+Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V vocabulary.
+The protocols do not mention encoders,
 so a causal language model, which reads its input as a prefix, can implement them, too.
 
-The plain search needs a :class:`GeneratorModel`, the fast search a :class:`TreeGenerator`. The search on the
-device of the model uses :class:`grls.models.sessions.grid.GridMemory`.
+The plain search needs a :class:`GeneratorModel`; the searches in slots need a
+:class:`grls.models.sessions.memory.SlotModel`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from grls.errors import ConfigError, Option
 from grls.index.rows import Ints
-from grls.models.sessions.forest import Branches
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 Floats = npt.NDArray[np.floating[Any]]
 Input = TypeVar("Input", bound=Hashable)
@@ -94,43 +89,6 @@ class GeneratorModel(Protocol):
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Session:
         """Begin to decode a batch of B inputs (token ids)."""
-
-
-class SlotSession(StepRows, Protocol):
-    """The memory of S queries in flight."""
-
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; their old content is dropped.
-
-        Returns the node that each query continues, ``[R]``. Afterwards row r is the query of ``slots[r]``,
-        about to write its first token.
-        """
-
-    def shared(self, tokens: Ints) -> Tensor:
-        """Logits of the same N tokens for every row, ``[R, N]`` in float32, on the device of the model.
-
-        The part of the head for ``tokens`` is cached for the next call with the same array object.
-        """
-
-
-class TreeSession(SlotSession, Protocol):
-    """The memory of S queries in flight, each a tree of tokens."""
-
-    def feed(self, branches: Branches) -> Ints:
-        """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.
-
-        Afterwards row r is branch r, about to write its next token.
-        """
-
-    def every(self) -> Tensor:
-        """Logits of every token for every row, ``[R, V]`` in float32, on the device of the model."""
-
-
-class TreeGenerator(Protocol):
-    """A model that keeps the written tokens of a query as a tree."""
-
-    def open_trees(self, slots: int, longest: int) -> TreeSession:
-        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
 
 
 class Room(NamedTuple):

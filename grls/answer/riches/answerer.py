@@ -39,11 +39,11 @@ from grls.io.html import framed
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record
-from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens, load_language_model
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
+from grls.models.sessions.memory import SlotModel
 from grls.runs.portions import KeptResults, save_retrieved
 from grls.runs.results import Retrieved
 
@@ -213,7 +213,7 @@ class Riches:
             with exclusive(self.model):
                 refuse_larger_tokenizer(self.model, self.tokenizer)
                 if self.model.config.is_encoder_decoder:
-                    trees: TreeGenerator = plant(Seq2SeqGenerator(self.model))
+                    trees: SlotModel = plant(Seq2SeqGenerator(self.model))
                 else:  # the prefix that all share is read once
                     shared = common(rows)
                     trees = plant_causal(self.model, rows[0][:shared])

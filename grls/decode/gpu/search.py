@@ -38,10 +38,9 @@ from grls.index.tensors import TensorIndex
 from grls.index.union import UnionIndex, merge
 from grls.io.files import PartTimer
 from grls.models.base import Room
+from grls.models.sessions.memory import SlotModel
 
 if TYPE_CHECKING:
-    from grls.models.causal.slots import CausalTrees
-    from grls.models.seq2seq.slots import Seq2SeqTrees
     from grls.models.sessions.grid import GridMemory
 
 
@@ -64,7 +63,7 @@ class DeviceDecoder(SlotDecoder):
             index is of another kind.
     """
 
-    generator: Seq2SeqTrees | CausalTrees
+    generator: SlotModel
     index: ConstraintIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"

@@ -38,8 +38,9 @@ from grls.decode.select import ragged_logsumexp, refuse_nan, select
 from grls.errors import ConfigError
 from grls.index.keys import Following, KeyIndex
 from grls.index.rows import Ints
-from grls.models.base import Floats, TreeGenerator, TreeSession
+from grls.models.base import Floats
 from grls.models.sessions.forest import Branches
+from grls.models.sessions.memory import SlotModel
 
 
 class Interlaced(NamedTuple):
@@ -72,7 +73,7 @@ class Interleaver:
             example after a stop text).
     """
 
-    generator: TreeGenerator
+    generator: SlotModel
     index: KeyIndex
     markers: Markers
     ends: Collection[int]
@@ -264,7 +265,7 @@ class _Run:
         self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         slots = min(self.writer.options.batch_size, len(inputs))
         longest = len(inputs[self.waiting[-1]])
-        self.session: TreeSession = writer.generator.open_trees(slots, longest)
+        self.session = writer.generator.open_trees(slots, longest)
         self.queries = [-1] * slots
         self.beams: list[list[LiveBeam]] = [[] for _ in range(slots)]
 

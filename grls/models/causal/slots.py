@@ -133,12 +133,10 @@ class CausalTrees(SlotModel):
         self._read: tuple[Version, list[KeysValues]] | None = None
         self._prefixes: tuple[Version, Prefixes] | None = None
 
-    def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
-        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
+    def open_trees(self, slots: int, longest: int) -> CausalTreeSession:  # noqa: D102
         return CausalTreeSession(self, slots, longest)
 
-    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> CausalGridSession:
-        """See :meth:`grls.models.seq2seq.slots.Seq2SeqTrees.open_grid`."""
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> CausalGridSession:  # noqa: D102
         return CausalGridSession(self, slots, longest, beams, fixed)
 
     def read_at(self, position: int) -> Tensor:  # noqa: D102
@@ -322,7 +320,7 @@ class _Reading(SlotMemory):
 
 
 class CausalTreeSession(TreeMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
+    """The decoding of S queries at a time, each a tree of tokens.
 
     Node 0 of a tree stands for the prompt; no token attends to it.
     """

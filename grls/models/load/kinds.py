@@ -19,6 +19,7 @@ from grls.errors import ConfigError
 from grls.io.files import sha256
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
+from grls.models.sessions.memory import SlotModel
 
 
 def is_causal(model: Any) -> bool:
@@ -46,9 +47,7 @@ def plain_generator(model: Any, tried: bool = False) -> Seq2SeqGenerator | Causa
     return CausalGenerator(model, tried) if is_causal(model) else Seq2SeqGenerator(model, tried)
 
 
-def slot_model(
-    generator: Seq2SeqGenerator | CausalGenerator, tried: bool = False
-) -> Seq2SeqTrees | CausalTrees | None:
+def slot_model(generator: Seq2SeqGenerator | CausalGenerator, tried: bool = False) -> SlotModel | None:
     """The model for the fast search; None if only the plain search supports the model."""
     try:
         if isinstance(generator, Seq2SeqGenerator):

@@ -102,15 +102,10 @@ class Seq2SeqTrees(SlotModel):
         before = torch.tensor([[self.generator.start_token, *written]], device=self.device)
         return self.head.all(self.generator.forward(*self.generator.encode([tokens]), before)[:, -1])[0]
 
-    def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
-        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
+    def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:  # noqa: D102
         return Seq2SeqTreeSession(self, slots, longest)
 
-    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
-        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
-
-        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
-        """
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:  # noqa: D102
         return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
@@ -225,7 +220,7 @@ class _Reading(SlotMemory):
 
 
 class Seq2SeqTreeSession(TreeMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
+    """The decoding of S queries at a time, each a tree of tokens."""
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):

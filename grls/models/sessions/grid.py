@@ -53,7 +53,7 @@ class _InUse(NamedTuple):
 
 
 class GridMemory(SlotMemory):
-    """S queries at a time, K beams each; see :class:`grls.models.base.SlotSession`.
+    """S queries at a time, K beams each.
 
     ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
     """

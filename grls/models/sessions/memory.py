@@ -102,6 +102,17 @@ class SlotModel(ABC):
         return self.head.module.weight.device
 
     @abstractmethod
+    def open_trees(self, slots: int, longest: int) -> TreeMemory:
+        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
+
+    @abstractmethod
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Any:
+        """Memory for S queries in flight with K beams each (:class:`grls.models.sessions.grid.GridMemory`).
+
+        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
+        """
+
+    @abstractmethod
     def read_at(self, position: int) -> Tensor:
         """The input of the head for two tokens, at position 0 and at this position."""
 
@@ -277,7 +288,11 @@ class SlotMemory(HeadRows, ABC):
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each query continues."""
+        """Read new queries into slots; their old content is dropped.
+
+        Returns the node that each query continues, ``[R]``. Afterwards row r is the query of ``slots[r]``,
+        about to write its first token.
+        """
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
@@ -333,12 +348,15 @@ class SlotMemory(HeadRows, ABC):
         return by_head(room, self._used, key.shape[1], self._laid)
 
     def every(self) -> Tensor:
-        """Logits of every token for every row, ``[R, V]`` in float32."""
+        """Logits of every token for every row, ``[R, V]`` in float32, on the device of the model."""
         with torch.inference_mode():
             return self._head.all(self._hidden)
 
     def shared(self, tokens: Ints) -> Tensor:
-        """Logits of the same tokens for every row, ``[R, N]``."""
+        """Logits of the same N tokens for every row, ``[R, N]`` in float32, on the device of the model.
+
+        The part of the head for ``tokens`` is cached for the next call with the same array object.
+        """
         with torch.inference_mode():
             if self._cut is None or self._cut[0] is not tokens:
                 self._cut = tokens, self._model.cut(tokens)
@@ -396,7 +414,7 @@ def may_attend_plainly(model: nn.Module) -> bool:
 
 
 class TreeMemory(SlotMemory):
-    """S queries at a time, each with a tree of tokens; see :class:`grls.models.base.TreeSession`.
+    """S queries at a time, each with a tree of tokens.
 
     The nodes of a tree (:mod:`grls.models.sessions.forest`) are beams. Any number of tokens can be fed to any
     beam at once.
@@ -417,7 +435,10 @@ class TreeMemory(SlotMemory):
 
     @torch.inference_mode()
     def feed(self, branches: Branches) -> Ints:
-        """Feed the tokens of R branches; returns the node of the last token of each branch."""
+        """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.
+
+        Afterwards row r is branch r, about to write its next token.
+        """
         placed = self._place(branches)
         gather, scatter, laid = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)

@@ -66,7 +66,7 @@ from grls.models.load.kinds import is_causal, plain_generator, slot_model, tried
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
-from grls.models.seq2seq.slots import Seq2SeqTrees
+from grls.models.sessions.memory import SlotModel
 from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import SearchOptions
@@ -429,7 +429,7 @@ class GenerativeRetriever(DecodesPlans):
         return find
 
     @cached_property
-    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
+    def trees(self) -> SlotModel | None:
         """The model for the fast search; None: it cannot run in slots."""
         return slot_model(self._plain, self._tried)
 
@@ -687,12 +687,12 @@ class GenerativeRetriever(DecodesPlans):
         kind = "fast" if self.trees is not None else "plain"
         return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
 
-    def _on_device(self, trees: Seq2SeqTrees | CausalTrees | None) -> bool:
+    def _on_device(self, trees: SlotModel | None) -> bool:
         """Whether the search for devices is used: it is the fastest on a GPU."""
         on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
         return on_gpu or self.options.compile
 
-    def slot_decoder(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> FastDecoder | DeviceDecoder:
+    def slot_decoder(self, trees: SlotModel, k: int) -> FastDecoder | DeviceDecoder:
         """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
 
         It is kept, with its data about the index, until options, device or index are others.

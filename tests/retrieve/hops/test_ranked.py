@@ -629,11 +629,18 @@ def test_queries_of_a_causal_model_hop_a_few_at_a_time_and_read_only_what_is_new
         return feed(session, branches)
 
     monkeypatch.setattr(CausalTreeSession, "feed", tokens_fed)
+    forward = CausalTreeSession._forward
+
+    def tokens_read(session: Any, inputs: Any, known: Any, new: Any) -> Any:
+        fed.append(int(new.sum()))
+        return forward(session, inputs, known, new)
+
+    monkeypatch.setattr(CausalTreeSession, "_forward", tokens_read)
     together = hops.retrieve(asked, 5)
     assert read == [3, 6, 3]  # all queries, hop by hop
     with_known, fed[:] = sum(fed), []
     monkeypatch.setattr(finders, "_TOGETHER", 2)
-    monkeypatch.setattr(Prefixes, "longest", lambda *_: (None, 0))
+    monkeypatch.setattr(Prefixes, "longest", lambda *_: ([], 0))
     read.clear()
     for hits, others in zip(hops.retrieve(asked, 5), together, strict=True):
         assert [hit.id for hit in hits] == [hit.id for hit in others]
