@@ -24,7 +24,7 @@ from benchmarks.common import END, clocked, machine, median_seconds, print_table
 from benchmarks.decode import BATCH, random_inputs, random_t5
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, index_sequences
-from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, Seq2SeqTreeSession, plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTreeSession, plant
 
 TOKENS = 11
 TARGETS = {12_000: 5.0, 1_000_000: 8.0}
@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 ENCODER = ((Seq2SeqGenerator, "encode"),)
 DECODER = (
     (Seq2SeqGenerator, "forward"),
-    (Seq2SeqTrees, "run"),
+    (Seq2SeqTreeSession, "_run"),
     (Seq2SeqTreeSession, "logits"),
     (Seq2SeqTreeSession, "shared"),
 )

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import Cache, DynamicCache
+from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
@@ -41,6 +41,7 @@ from grls.models.sessions.memory import (
     TreeMemory,
     Version,
     agree,
+    by_entry,
     planted,
     trial,
     version,
@@ -233,11 +234,11 @@ class _Reading(SlotMemory):
         begins = first - counts[:, None, None]
         columns, rows = np.arange(first + ids.shape[1]), np.arange(ids.shape[1])[:, None]
         seen = (columns < first - held) | (columns >= begins)
-        cache = _InputCache(self._read_before(known, held))
-        mask = None  # the plain causal mask
-        if cache.read:
+        cache, mask = self._read_before(known, held), None  # the plain causal mask
+        layers: list[Any] = cache.layers
+        if layers:
             visible = self._tensor(seen & (columns <= first + rows))[:, None]
-            mask = torch.zeros(visible.shape, dtype=cache.read[0].keys.dtype, device=self._device)
+            mask = torch.zeros(visible.shape, dtype=layers[0].keys.dtype, device=self._device)
             mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
         with self._model.head.catch() as caught:
             self._model.model(
@@ -249,29 +250,28 @@ class _Reading(SlotMemory):
                 use_cache=True,
                 **{self._model.cache_name: cache},
             )
-        self._model.heads = cache.read[0].keys.shape[1]
+        self._model.heads = layers[0].keys.shape[1]
         owners = np.repeat(np.arange(len(inputs)), lengths)
         chosen = self._tensor(owners), self._tensor(first - counts[owners] + steps_within(lengths))
-        parts = [
-            every.transpose(1, 2)[chosen].flatten(1).split(lengths.tolist())
-            for pair in cache.read
-            for every in pair
-        ]
+        parts = [part[chosen].split(lengths.tolist()) for layer in layers for part in by_entry(layer)]
         return caught[0][np.arange(len(inputs)), new - 1], list(zip(*parts, strict=True))
 
-    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> list[KeysValues]:
-        """Keys and values of the prompt and of what is known of each input; empty if there is nothing."""
-        before: list[Tensor] = [part.expand(len(known), -1, -1, -1) for pair in self._prompt for part in pair]
+    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> DynamicCache:
+        """A cache of the prompt and of what is known of each input, padded on the left."""
+        cache = DynamicCache()
+        for layer, pair in enumerate(self._prompt):
+            keys, values = (part.expand(len(known), -1, -1, -1) for part in pair)
+            cache.update(keys, values, layer)
         if held:
             some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
-            for n, like in enumerate(some):
-                table = like.new_zeros((len(known), held, like.shape[1]))
-                for row, (prefixes, count) in zip(table, known, strict=True):
-                    if count:
-                        row[held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
-                shaped = table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2)
-                before[n : n + 1] = [torch.cat((*before[n : n + 1], shaped), 2)]
-        return [KeysValues(*pair) for pair in zip(before[::2], before[1::2], strict=True)]
+            tables = [part.new_zeros((len(known), held, part.shape[1])) for part in some]
+            for row, (prefixes, count) in enumerate(known):
+                for n, table in enumerate(tables if count else ()):
+                    table[row, held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
+            shaped = [table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2) for table in tables]
+            for layer in range(len(shaped) // 2):
+                cache.update(shaped[2 * layer], shaped[2 * layer + 1], layer)
+        return cache
 
     def _distances(self, deepest: int) -> Tensor | None:
         return None
@@ -331,27 +331,6 @@ class CausalTreeSession(TreeMemory, _Reading):
         tokens = np.zeros(int(lengths.sum()), dtype=np.int64)  # they are not fed
         placed = self._place(Branches(slots, np.zeros_like(slots), lengths, tokens))
         return placed.nodes[placed.last]
-
-
-class _InputCache(Cache):
-    """Keys and values ``[B, h, n, c]`` by layer: those before inputs, then those of the inputs, too."""
-
-    def __init__(self, layers: list[KeysValues]):
-        super().__init__(layers=[])
-        self.read = layers
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Append keys and values of a layer; returns all."""
-        new = KeysValues(key_states, value_states)
-        if layer_idx == len(self.read):
-            self.read.append(new)
-        else:
-            self.read[layer_idx] = KeysValues(
-                *(torch.cat(both, 2) for both in zip(self.read[layer_idx], new, strict=True))
-            )
-        return self.read[layer_idx]
 
 
 class CausalGridSession(GridMemory, _Reading):

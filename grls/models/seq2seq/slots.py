@@ -10,7 +10,7 @@ neither is not supported (BART counts the tokens of its cache); :func:`plant` te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from grls.models.sessions.memory import (
     SlotMemory,
     SlotModel,
     TreeMemory,
+    by_entry,
     by_head,
     planted,
 )
@@ -39,34 +40,6 @@ from grls.models.sessions.memory import (
 _LEAST_DISTANCES = 64
 _INPUTS = 16
 """The memory of inputs grows by a multiple of so many tokens."""
-
-
-class _LoadCache(Cache):
-    """Writes keys and values of new queries directly to their slots ``[B]``.
-
-    ``rooms``: keys and values of each layer, ``[S, P, H c]``. ``make`` makes a room that is missing, from a
-    tensor of the same type and its width H c.
-    """
-
-    def __init__(self, rooms: list[KeysValues], slots: Tensor, make: Callable[[Tensor, int], KeysValues]):
-        super().__init__(layers=[])
-        self._rooms, self._slots, self._make = rooms, slots, make
-        self.heads = 0
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Store keys and values of B queries, ``[B, H, L, c]``; returns them."""
-        _, self.heads, length, width = key_states.shape
-        if layer_idx == len(self._rooms):
-            self._rooms.append(self._make(key_states, self.heads * width))
-        for room, new in zip(self._rooms[layer_idx], (key_states, value_states), strict=True):
-            room[:, :length].index_copy_(0, self._slots, new.transpose(1, 2).flatten(2))
-        return key_states, value_states
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: no token is in a slot before the loaded tokens."""
-        return 0
 
 
 class _SlotCache(EncoderDecoderCache):
@@ -115,19 +88,6 @@ class Seq2SeqTrees(SlotModel):
         bias: Tensor = self._biased.compute_bias(1, length, past_seen_tokens=length - 1)
         return bias[0, :, 0].flip(-1).T.contiguous()
 
-    def run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
-        """The output of the model for T decoder inputs at their positions, within :meth:`attention`."""
-        arguments = {
-            # The cache holds the inputs, but the model requires this argument.
-            "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
-            "decoder_input_ids": tokens[:, None],
-            self.generator.cache_name: cache,
-            "use_cache": True,
-        }
-        if self.positioned:
-            arguments["decoder_position_ids"] = positions[:, None]
-        return self.generator.model(**arguments)
-
 
 class _Reading(SlotMemory):
     """A memory whose inputs the encoder reads."""
@@ -151,24 +111,27 @@ class _Reading(SlotMemory):
             states, mask = generator.encode(inputs)
             self._hold(mask.shape[1])
             start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
-            into = torch.from_numpy(slots).to(states.device)
-            own = _LoadCache(self._own, into, self._new_room)
-            crossed = _LoadCache(
-                self._inputs,
-                into,
-                lambda like, width: KeysValues(
-                    *(like.new_zeros((self._slots, self._held, width)) for _ in range(2))
-                ),
-            )
-            first = not self._own
-            self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
-            if first:
-                self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
-            self._heads = crossed.heads
-            bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
-            bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
-            self._input_bias[into, 0, 0] = bias
-            self._lengths[slots] = mask.shape[1]
+            cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+            self._hidden = generator.forward(states, mask, start, cache)[:, -1]
+        own: list[Any] = cache.self_attention_cache.layers
+        crossed: list[Any] = cache.cross_attention_cache.layers
+        self._heads = crossed[0].keys.shape[1]
+        read = [*map(by_entry, (*own, *crossed))]
+        if not self._own:
+            self._own = [self._new_room(pair.keys, pair.keys.shape[-1]) for pair in read[: len(own)]]
+            self._inputs = [
+                KeysValues(*(part.new_zeros((self._slots, self._held, part.shape[-1])) for part in pair))
+                for pair in read[len(own) :]
+            ]
+            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
+        into = torch.from_numpy(slots).to(states.device)
+        for room, pair in zip((*self._own, *self._inputs), read, strict=True):
+            for part, new in zip(room, pair, strict=True):
+                part[:, : new.shape[1]].index_copy_(0, into, new)
+        bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
+        bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
+        self._input_bias[into, 0, 0] = bias
+        self._lengths[slots] = mask.shape[1]
         return np.zeros_like(slots)
 
     def _hold(self, length: int) -> None:
@@ -191,7 +154,16 @@ class _Reading(SlotMemory):
 
     def _run(self, tokens: Tensor, depths: Tensor, longest: int) -> Any:
         inputs = [by_head(room, longest, self._heads, self._laid) for room in self._inputs]
-        return self._model.run(tokens, depths, _SlotCache(self, inputs))
+        arguments = {
+            # The cache holds the inputs, but the model requires this argument.
+            "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
+            "decoder_input_ids": tokens[:, None],
+            self._model.generator.cache_name: _SlotCache(self, inputs),
+            "use_cache": True,
+        }
+        if self._model.positioned:
+            arguments["decoder_position_ids"] = depths[:, None]
+        return self._model.generator.model(**arguments)
 
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):

@@ -61,6 +61,11 @@ def by_head(room: KeysValues, used: int, heads: int, slots: Tensor | None = None
     return KeysValues(*[part[rows, :used].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room])
 
 
+def by_entry(layer: Any) -> KeysValues:
+    """Keys and values of a cache's layer, ``[B, H, L, c]`` each, as a room has them: ``[B, L, H c]``."""
+    return KeysValues(*(part.transpose(1, 2).flatten(2) for part in (layer.keys, layer.values)))
+
+
 class OwnCache(Cache):
     """Keys and values of the tokens fed so far, for the self-attention of the model."""
 
