@@ -58,12 +58,6 @@ def alike(lengths: Ints, padding: float = 2.0) -> Iterator[Ints]:
         order, sizes = order[count:], sizes[count:]
 
 
-def steps_within(lengths: Ints) -> Ints:
-    """``[T]`` the position of each of T tokens in its input, for the concatenation of inputs."""
-    steps: Ints = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return steps
-
-
 class StepRows(Protocol):
     """R rows, each about to write a token."""
 

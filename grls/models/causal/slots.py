@@ -16,9 +16,9 @@ passage, and the chains of a query share their question.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
-from grls.models.base import alike, cache_argument, positions_in, steps_within
+from grls.models.base import alike, cache_argument, positions_in
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.grid import GridMemory
@@ -179,7 +179,6 @@ class _Reading(SlotMemory):
         super().__init__(model, *arguments)
         now = version(model.model)
         self._prompt, self._prefixes = model.read_prompt(now), model.prefixes(now)
-        self._layer = 0
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -200,20 +199,16 @@ class _Reading(SlotMemory):
             read |= zip(every, zip(ends, parts, strict=True), strict=True)
         for n, (row, (_, count)) in enumerate(zip(inputs, known, strict=True)):
             self._prefixes.add(row, Prefix(count, [part[count:].clone() for part in read[n][1]]))
-        hidden, pieces = zip(*(read[n] for n in range(len(inputs))), strict=True)
+        hidden, pieces = zip(*[read[n] for n in range(len(inputs))], strict=True)
         self._hidden = torch.stack(hidden)
         self._lengths[slots] = lengths
         nodes = self._enter(slots, lengths)
         tokens = [torch.cat(part) for part in zip(*pieces, strict=True)]
         if not self._own:
             self._own = [self._new_room(part, part.shape[1]) for part in tokens[::2]]
-        for part, values in zip((part for room in self._own for part in room), tokens, strict=True):
+        for part, values in zip(chain.from_iterable(self._own), tokens, strict=True):
             self._put(part, values)
         return nodes
-
-    @abstractmethod
-    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
-        """Choose the entries of inputs of these lengths; returns the node that each query continues."""
 
     def _forward(
         self, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]], new: Ints
@@ -225,7 +220,7 @@ class _Reading(SlotMemory):
             of each input, ``[n, h c]`` each.
         """
         counts = np.array([count for _, count in known])
-        held, lengths = int(counts.max()), counts + new
+        held = int(counts.max())
         ids = np.zeros((len(inputs), int(new.max())), dtype=np.int64)
         for row, (tokens, count) in enumerate(zip(inputs, counts.tolist(), strict=True)):
             ids[row, : len(tokens) - count] = tokens[count:]
@@ -234,8 +229,21 @@ class _Reading(SlotMemory):
         begins = first - counts[:, None, None]
         columns, rows = np.arange(first + ids.shape[1]), np.arange(ids.shape[1])[:, None]
         seen = (columns < first - held) | (columns >= begins)
-        cache, mask = self._read_before(known, held), None  # the plain causal mask
+        cache = DynamicCache()
+        for layer, pair in enumerate(self._prompt):
+            keys, values = (part.expand(len(known), -1, -1, -1) for part in pair)
+            cache.update(keys, values, layer)
+        if held:
+            some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
+            tables = [part.new_zeros((len(known), held, part.shape[1])) for part in some]
+            for row, (prefixes, count) in enumerate(known):
+                for n, table in enumerate(tables if count else ()):
+                    table[row, held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
+            shaped = [table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2) for table in tables]
+            for layer in range(len(shaped) // 2):
+                cache.update(shaped[2 * layer], shaped[2 * layer + 1], layer)
         layers: list[Any] = cache.layers
+        mask = None  # the plain causal mask
         if layers:
             visible = self._tensor(seen & (columns <= first + rows))[:, None]
             mask = torch.zeros(visible.shape, dtype=layers[0].keys.dtype, device=self._device)
@@ -251,27 +259,10 @@ class _Reading(SlotMemory):
                 **{self._model.cache_name: cache},
             )
         self._model.heads = layers[0].keys.shape[1]
-        owners = np.repeat(np.arange(len(inputs)), lengths)
-        chosen = self._tensor(owners), self._tensor(first - counts[owners] + steps_within(lengths))
-        parts = [part[chosen].split(lengths.tolist()) for layer in layers for part in by_entry(layer)]
+        own = (columns >= begins[:, 0]) & (columns < first + new[:, None])  # all tokens of an input
+        chosen, lengths = self._tensor(own), (counts + new).tolist()
+        parts = [part[chosen].split(lengths) for layer in layers for part in by_entry(layer)]
         return caught[0][np.arange(len(inputs)), new - 1], list(zip(*parts, strict=True))
-
-    def _read_before(self, known: Sequence[tuple[list[Prefix], int]], held: int) -> DynamicCache:
-        """A cache of the prompt and of what is known of each input, padded on the left."""
-        cache = DynamicCache()
-        for layer, pair in enumerate(self._prompt):
-            keys, values = (part.expand(len(known), -1, -1, -1) for part in pair)
-            cache.update(keys, values, layer)
-        if held:
-            some = next(prefixes[0].parts for prefixes, _ in known if prefixes)
-            tables = [part.new_zeros((len(known), held, part.shape[1])) for part in some]
-            for row, (prefixes, count) in enumerate(known):
-                for n, table in enumerate(tables if count else ()):
-                    table[row, held - count :] = torch.cat([prefix.parts[n] for prefix in prefixes])
-            shaped = [table.unflatten(-1, (self._model.heads, -1)).transpose(1, 2) for table in tables]
-            for layer in range(len(shaped) // 2):
-                cache.update(shaped[2 * layer], shaped[2 * layer + 1], layer)
-        return cache
 
     def _distances(self, deepest: int) -> Tensor | None:
         return None
@@ -283,11 +274,6 @@ class _Reading(SlotMemory):
             use_cache=True,
             **{self._model.cache_name: OwnCache(self)},
         )
-
-    def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens; returns all keys and values."""
-        self._layer = layer
-        return super().keep(key, value, layer)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Attention of T tokens ``[T, H, 1, c]`` over the keys of prompt and slot; ``[T, 1, H, c]``."""
@@ -329,7 +315,7 @@ class CausalTreeSession(TreeMemory, _Reading):
 
     def _enter(self, slots: Ints, lengths: Ints) -> Ints:
         tokens = np.zeros(int(lengths.sum()), dtype=np.int64)  # they are not fed
-        placed = self._place(Branches(slots, np.zeros_like(slots), lengths, tokens))
+        placed = self._place(Branches(slots, super()._enter(slots, lengths), lengths, tokens))
         return placed.nodes[placed.last]
 
 
@@ -346,9 +332,10 @@ class CausalGridSession(GridMemory, _Reading):
                 part.copy_(value)  # a captured step reads it where it is
 
     def _enter(self, slots: Ints, lengths: Ints) -> Ints:
-        entries = self._first - np.repeat(lengths, lengths) + steps_within(lengths)
-        self._write = self._tensor(np.repeat(slots, lengths)), self._tensor(entries)
-        return np.zeros_like(slots)
+        nodes = super()._enter(slots, lengths)
+        rows, entries = np.nonzero(np.arange(self._first) >= self._first - lengths[:, None])
+        self._write = self._tensor(slots[rows]), self._tensor(entries)
+        return nodes
 
     def _entries_of(self, length: int) -> int:
         return length

@@ -107,6 +107,7 @@ class _Reading(SlotMemory):
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots and feed the start token at entry 0; returns zeros."""
         generator = self._model.generator
+        nodes = self._enter(slots, np.array([len(tokens) for tokens in inputs]))
         with exclusive(generator.model):
             states, mask = generator.encode(inputs)
             self._hold(mask.shape[1])
@@ -132,7 +133,7 @@ class _Reading(SlotMemory):
         bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
         self._input_bias[into, 0, 0] = bias
         self._lengths[slots] = mask.shape[1]
-        return np.zeros_like(slots)
+        return nodes
 
     def _hold(self, length: int) -> None:
         """Make room for inputs of this length, if there is too little.

@@ -63,7 +63,7 @@ def by_head(room: KeysValues, used: int, heads: int, slots: Tensor | None = None
 
 def by_entry(layer: Any) -> KeysValues:
     """Keys and values of a cache's layer, ``[B, H, L, c]`` each, as a room has them: ``[B, L, H c]``."""
-    return KeysValues(*(part.transpose(1, 2).flatten(2) for part in (layer.keys, layer.values)))
+    return KeysValues(layer.keys.transpose(1, 2).flatten(2), layer.values.transpose(1, 2).flatten(2))
 
 
 class OwnCache(Cache):
@@ -286,6 +286,7 @@ class SlotMemory(HeadRows, ABC):
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
         self._laid: Tensor | None = None  # the slots that attend; None: all
+        self._layer = 0  # the layer that keeps its tokens now
         # Set before tokens are fed:
         self._used: int  # entries of the fullest slot
         self._own_bias: Tensor  # [S, H or 1, m, used]
@@ -298,6 +299,10 @@ class SlotMemory(HeadRows, ABC):
         Returns the node that each query continues, ``[R]``. Afterwards row r is the query of ``slots[r]``,
         about to write its first token.
         """
+
+    @abstractmethod
+    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
+        """Drop what is in these slots, for inputs of these lengths; returns the nodes that they continue."""
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
@@ -339,7 +344,7 @@ class SlotMemory(HeadRows, ABC):
 
     def _new_room(self, like: Tensor, width: int) -> KeysValues:
         """Empty keys and values of a layer."""
-        return KeysValues(*(self._empty(like, self._capacity, width) for _ in range(2)))
+        return KeysValues(self._empty(like, self._capacity, width), self._empty(like, self._capacity, width))
 
     def _put(self, part: Tensor, new: Tensor) -> None:
         """Write T rows ``new [T, H c]`` to their entries in ``part [S, P, H c]``."""
@@ -347,7 +352,7 @@ class SlotMemory(HeadRows, ABC):
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
-        room = self._rooms[layer]
+        self._layer, room = layer, self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
         return by_head(room, self._used, key.shape[1], self._laid)
@@ -433,10 +438,9 @@ class TreeMemory(SlotMemory):
         self._gather: Tensor  # [S m], see Placed.by_slot
         self._scatter: Tensor  # [T]
 
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each query continues."""
+    def _enter(self, slots: Ints, lengths: Ints) -> Ints:
         self._forest.plant(slots, self._root_is_seen)
-        return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
+        return np.zeros_like(slots)
 
     @torch.inference_mode()
     def feed(self, branches: Branches) -> Ints:
