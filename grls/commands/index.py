@@ -151,7 +151,6 @@ def make_hybrid(
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
     specs = []

@@ -147,7 +147,8 @@ class TokenVectors(NamedTuple):
 
     def taken(self, numbers: Numbers) -> TokenVectors:
         """The vectors of some passages."""
-        begins, lengths = self.bounds[numbers], np.diff(self.bounds)[numbers]
+        begins = self.bounds[numbers]
+        lengths = self.bounds[numbers + 1] - begins
         bounds = bounds_of(lengths)
         positions = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
         return TokenVectors(self.vectors[positions], bounds)
