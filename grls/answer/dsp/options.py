@@ -91,7 +91,7 @@ class CallOptions:
     def __post_init__(self) -> None:
         counts = ("max_new_tokens", "batch_size", "threads", "attempts")
         at_least(1, "dsp.calls.", **{name: getattr(self, name) for name in counts})
-        bounded("(0, inf)", "dsp.calls.", timeout=self.timeout)
+        bounded("(0, inf]", "dsp.calls.", timeout=self.timeout)
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
