@@ -88,12 +88,13 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
         ConfigError: A marker is empty, has white space around it, or holds a special token or a turn marker
             of a chat; or both markers are equal.
     """
+    for marker in (opening, closing):
+        if not marker or marker != marker.strip():
+            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
     if opening == closing:
         raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
     barred = {str(tokenizer.convert_ids_to_tokens(token)) for token in controls(tokenizer)}
     for marker in (opening, closing):
-        if not marker or marker != marker.strip():
-            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
         special = sorted(token for token in barred if token and token in marker)
         if special:
             raise ConfigError(

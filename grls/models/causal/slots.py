@@ -192,9 +192,12 @@ class _Reading(SlotMemory):
         if not lengths.all():
             raise ValueError("an input needs at least one token")
         known = [self._prefixes.longest(row) for row in inputs]
-        new = lengths - [count for _, count in known]
+        counts = np.array([count for _, count in known])
+        new = lengths - counts
         read: dict[int, tuple[Tensor, Sequence[Tensor]]] = {}
-        for group in alike(new, _PADDING.get(self._device.type, 2.0)):
+        padding = _PADDING.get(self._device.type, 2.0)
+        groups = [group[part] for group in alike(new, padding) for part in alike(counts[group])]
+        for group in groups:  # what is known is padded, too
             every = group.tolist()
             ends, parts = self._forward([inputs[n] for n in every], [known[n] for n in every], new[group])
             read |= zip(every, zip(ends, parts, strict=True), strict=True)

@@ -117,18 +117,19 @@ class _Reading(SlotMemory):
         own: list[Any] = cache.self_attention_cache.layers
         crossed: list[Any] = cache.cross_attention_cache.layers
         self._heads = crossed[0].keys.shape[1]
-        read = [*map(by_entry, (*own, *crossed))]
         if not self._own:
-            self._own = [self._new_room(pair.keys, pair.keys.shape[-1]) for pair in read[: len(own)]]
+            wide = [(layer.keys, layer.keys.shape[1] * layer.keys.shape[3]) for layer in (*own, *crossed)]
+            self._own = [self._new_room(*each) for each in wide[: len(own)]]
             self._inputs = [
-                KeysValues(*(part.new_zeros((self._slots, self._held, part.shape[-1])) for part in pair))
-                for pair in read[len(own) :]
+                KeysValues(*(like.new_zeros((self._slots, self._held, width)) for _ in range(2)))
+                for like, width in wide[len(own) :]
             ]
             self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
         into = torch.from_numpy(slots).to(states.device)
-        for room, pair in zip((*self._own, *self._inputs), read, strict=True):
-            for part, new in zip(room, pair, strict=True):
-                part[:, : new.shape[1]].index_copy_(0, into, new)
+        for rooms, layers in ((self._own, own), (self._inputs, crossed)):
+            for room in rooms:  # a layer at a time, and read ones are dropped: inputs take much memory
+                for part, new in zip(room, by_entry(layers.pop(0)), strict=True):
+                    part[:, : new.shape[1]].index_copy_(0, into, new)
         bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
         bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
         self._input_bias[into, 0, 0] = bias

@@ -286,6 +286,12 @@ def test_markers_are_found_however_they_are_written(folder: Path) -> None:
     assert tokenizer.convert_tokens_to_ids("»") in markers.barred
 
 
+def test_empty_markers_are_no_text(folder: Path) -> None:
+    _, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    for marker in ("", " «"):
+        raises(ConfigError, "a text without white space around it", TextMarkers, tokenizer, marker, marker)
+
+
 @pytest.mark.parametrize("marker", ["</s>", "<pad>", "<|eot_id|>", "a<|turn|>"])
 def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
     """``<|turn|>`` is what the chat template parts turns by; it is not special."""

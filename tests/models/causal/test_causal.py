@@ -212,6 +212,27 @@ def test_a_grid_makes_room_for_a_longer_input_beside_others() -> None:
         assert torch.allclose(found, expected, atol=1e-4)
 
 
+def test_a_long_known_beginning_does_not_pad_inputs_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees, long = plant_causal(small_llama(1)), [3, 4, 5] * 100
+    trees.open_trees(1, 400).load(np.arange(1), [long])
+    held: list[list[int]] = []
+    forward = causal.CausalTreeSession._forward
+
+    def watched(session: Any, inputs: Any, known: Any, new: Any) -> Any:
+        held.append([count for _, count in known])
+        return forward(session, inputs, known, new)
+
+    monkeypatch.setattr(causal.CausalTreeSession, "_forward", watched)
+    rows = [[6, 7], [*long, 6], [7, 6], [8, 9]]
+    session: Any = trees.open_trees(4, 400)
+    session.load(np.arange(4), rows)
+    assert sorted(held) == [[0, 0], [0, 300]]  # padding at most doubles a batch
+    with torch.inference_mode():
+        for found, row in zip(session.every(), rows, strict=True):
+            expected = trees.model(input_ids=torch.tensor([row])).logits[0, -1]
+            assert torch.allclose(found, expected, atol=1e-4)
+
+
 def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = plant_causal(small_llama(1))
     fed: list[int] = []

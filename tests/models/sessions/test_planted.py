@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ReferenceType, ref
 
+import numpy as np
 import pytest
 import torch
 from failing import raises
@@ -18,6 +20,7 @@ from transformers import (
 
 from grls.errors import ConfigError
 from grls.models.load.kinds import plain_generator, slot_model
+from grls.models.seq2seq import slots
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.models.sessions.memory import SHORT, configs_of, plain_attention
 
@@ -98,3 +101,22 @@ def test_what_is_computed_is_the_same() -> None:
     fused = model(input_ids=tokens).logits
     with plain_attention(model, 4):
         assert model(input_ids=tokens).logits.allclose(fused, atol=1e-5)
+
+
+def test_inputs_go_into_slots_a_layer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of all layers would take the memory of the inputs once more."""
+    made: list[ReferenceType[torch.Tensor]] = []
+    alive: list[int] = []
+    by_entry = slots.by_entry
+
+    def watched(layer: Any) -> Any:
+        alive.append(sum(each() is not None for each in made))
+        pair = by_entry(layer)
+        made.append(ref(pair.keys))
+        return pair
+
+    trees = plant(Seq2SeqGenerator(small_t5(0)))
+    monkeypatch.setattr(slots, "by_entry", watched)
+    trees.open_trees(2, 3).load(np.arange(2), [[3, 4, 5], [5, 4]])
+    assert len(alive) > 2
+    assert max(alive) <= 1
