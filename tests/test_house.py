@@ -29,9 +29,9 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(71_813, 66_000),
+    "lines of grls": Bound(71_815, 66_000),
     "modules of grls": Bound(354, 340),
-    "lines of tests": Bound(53_571, 48_000),
+    "lines of tests": Bound(53_581, 48_000),
     "functions": Bound(3_720, 3_600),
     "private functions called once": Bound(248, 450),
     "modules with one importer": Bound(49, 45),

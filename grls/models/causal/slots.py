@@ -41,6 +41,7 @@ from grls.models.sessions.memory import (
     TreeMemory,
     Version,
     agree,
+    attending,
     by_entry,
     planted,
     trial,
@@ -252,7 +253,8 @@ class _Reading(SlotMemory):
             visible = self._tensor(seen & (columns <= first + rows))[:, None]
             mask = torch.zeros(visible.shape, dtype=layers[0].keys.dtype, device=self._device)
             mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
-        with self._model.head.catch() as caught:
+        # Not every attention that a model may be opened with takes such a mask.
+        with self._model.head.catch() as caught, attending(self._model.configs, "sdpa"):
             self._model.model(
                 input_ids=self._tensor(ids),
                 position_ids=self._tensor(

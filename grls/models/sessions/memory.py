@@ -98,7 +98,7 @@ class SlotModel(ABC):
 
     def __init__(self, module: nn.Module, head: Head):
         self.head = head
-        self._configs = configs_of(module)
+        self.configs = configs_of(module)
         self._cut: tuple[Version, Ints, Cut] | None = None
 
     @property
@@ -143,12 +143,12 @@ class SlotModel(ABC):
         """A context in which the model attends by slot, for this thread only."""
         with exclusive(self.head.model):
             try:
-                for config in self._configs:
+                for config in self.configs:
                     setattr(config, _SESSION, session)
-                with attending(self._configs, _NAME):
+                with attending(self.configs, _NAME):
                     yield
             finally:
-                for config in self._configs:
+                for config in self.configs:
                     delattr(config, _SESSION)
 
 

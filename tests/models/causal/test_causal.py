@@ -233,6 +233,16 @@ def test_a_long_known_beginning_does_not_pad_inputs_without_one(monkeypatch: pyt
             assert torch.allclose(found, expected, atol=1e-4)
 
 
+@torch.inference_mode()
+def test_inputs_are_read_by_an_attention_that_takes_their_mask() -> None:
+    trees = plant_causal(small_llama(1), [7, 8])
+    expected = trees.model(input_ids=torch.tensor([[7, 8, 3, 4]])).logits[0, -1]
+    trees.model.config._attn_implementation = "one without masks"
+    session = trees.open_trees(1, 2)
+    session.load(np.arange(1), [[3, 4]])
+    assert torch.allclose(session.every()[0], expected, atol=1e-4)
+
+
 def test_a_known_beginning_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = plant_causal(small_llama(1))
     fed: list[int] = []
