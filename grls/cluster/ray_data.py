@@ -51,13 +51,13 @@ class Cluster:
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
         import ray
 
-        before = ray.is_initialized()
+        before, ending = ray.is_initialized(), signal.getsignal(signal.SIGTERM)
         if not before:
-            _open(workers)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(
-                    signal.SIGTERM, signal.getsignal(signal.SIGTERM)
-                )  # Ray's would abort the process
+            try:
+                _open(workers)
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGTERM, ending)  # not Ray's, which would stay after it
         try:
             yield cls(workers.options)
         finally:

@@ -1,6 +1,7 @@
 """A local Ray cluster of two workers, one of which is killed half-way: the results of one process."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,9 @@ ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One cluster for all tests, since it takes seconds to start; --ray local uses it."""
     ray.cloudpickle.register_pickle_by_value(dying)  # workers do not see the folder of this module
+    before = signal.getsignal(signal.SIGTERM)
     with ray_data.Cluster.opened(Workers(LOCAL, WorkerOptions(count=2))):
+        assert signal.getsignal(signal.SIGTERM) is before  # a signal ends a command as without Ray
         yield
 
 
