@@ -102,7 +102,7 @@ def generate(
 
 
 MODEL: tuple[tuple[Any, str], ...] = (
-    (CausalTreeSession, "_run"), (CausalTreeSession, "_forward"), (CausalTrees, "read_prompt"),
+    (CausalTreeSession, "_run"), (CausalTreeSession, "_forward"), (CausalTrees, "known"),
     (CausalTreeSession, "every"),
     (search, "_normalizer"),
 )  # fmt: skip

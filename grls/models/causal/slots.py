@@ -133,8 +133,7 @@ class CausalTrees(SlotModel):
         self.cache_name = cache_argument(model)
         self.prompt = tuple(prompt)
         self.heads = 0  # h, known once a token was fed
-        self._read: tuple[Version, list[KeysValues]] | None = None
-        self._prefixes: tuple[Version, Prefixes] | None = None
+        self._known: tuple[Version, tuple[list[KeysValues], Prefixes]] | None = None
 
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:  # noqa: D102
         return CausalTreeSession(self, slots, longest)
@@ -151,25 +150,23 @@ class CausalTrees(SlotModel):
         logits: Tensor = self.model(input_ids=row).logits[0, -1].float()
         return logits
 
-    def prefixes(self, now: Version) -> Prefixes:
-        """The inputs that the weights of this version have read."""
-        if self._prefixes is None or self._prefixes[0] != now:
-            self._prefixes = now, Prefixes()
-        return self._prefixes[1]
-
     @torch.inference_mode()
-    def read_prompt(self, now: Version) -> list[KeysValues]:
-        """Keys and values of the prompt by layer, ``[h, l, c]``, by weights of this version; empty: none."""
-        if not self.prompt:
-            return []
-        if self._read is None or self._read[0] != now:
+    def known(self, now: Version) -> tuple[list[KeysValues], Prefixes]:
+        """What weights of this version have read.
+
+        Returns:
+            Keys and values of the prompt by layer, ``[h, l, c]`` (empty: no prompt), and the last inputs.
+        """
+        if self._known is None or self._known[0] != now:
             cache = DynamicCache()
-            tokens = torch.tensor([self.prompt], device=self.device)
-            with self.head.catch():  # this also takes the lock of the model
-                self.model(input_ids=tokens, use_cache=True, **{self.cache_name: cache})
+            if self.prompt:
+                tokens = torch.tensor([self.prompt], device=self.device)
+                with self.head.catch():  # this also takes the lock of the model
+                    self.model(input_ids=tokens, use_cache=True, **{self.cache_name: cache})
             layers: list[Any] = cache.layers
-            self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
-        return self._read[1]
+            prompt = [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
+            self._known = now, (prompt, Prefixes())
+        return self._known[1]
 
 
 class _Reading(SlotMemory):
@@ -179,8 +176,7 @@ class _Reading(SlotMemory):
 
     def __init__(self, model: CausalTrees, *arguments: Any):
         super().__init__(model, *arguments)
-        now = version(model.model)
-        self._prompt, self._prefixes = model.read_prompt(now), model.prefixes(now)
+        self._prompt, self._prefixes = model.known(version(model.model))
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -212,7 +208,7 @@ class _Reading(SlotMemory):
         if not self._own:
             self._own = [self._new_room(part, part.shape[1]) for part in tokens[::2]]
         for part, values in zip(chain.from_iterable(self._own), tokens, strict=True):
-            self._put(part, values)
+            part.index_put_(self._write, values)
         return nodes
 
     def _forward(
@@ -331,9 +327,8 @@ class CausalGridSession(GridMemory, _Reading):
     def begin(self) -> None:
         """Drop all queries, and compute again what depends on the weights of the model."""
         super().begin()
-        now = version(self._model.model)
-        self._prefixes = self._model.prefixes(now)
-        for pair, new in zip(self._prompt, self._model.read_prompt(now), strict=True):
+        prompt, self._prefixes = self._model.known(version(self._model.model))
+        for pair, new in zip(self._prompt, prompt, strict=True):
             for part, value in zip(pair, new, strict=True):
                 part.copy_(value)  # a captured step reads it where it is
 

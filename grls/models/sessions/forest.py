@@ -75,15 +75,10 @@ class Forest:
     """The trees of S slots: the ancestors and the depth of every token. It doubles when it is full."""
 
     def __init__(self, slots: int):
-        capacity = 64
+        self.capacity = 64  # P
         self.counts = np.zeros(slots, dtype=np.int64)
-        self.depths = np.zeros((slots, capacity), dtype=np.int64)
-        self._ancestors: Mask = np.zeros((slots, capacity, capacity), dtype=bool)
-
-    @property
-    def capacity(self) -> int:
-        """P, the number of nodes for which a slot has room."""
-        return self.depths.shape[1]
+        self.depths = np.zeros((slots, self.capacity), dtype=np.int64)
+        self._ancestors: Mask = np.zeros((slots, self.capacity, self.capacity), dtype=bool)
 
     def plant(self, slots: Ints, seen: bool = True) -> None:
         """Start new trees in these slots; ``seen``: node 0 holds a token to which all other nodes attend."""
@@ -108,7 +103,7 @@ class Forest:
             grown[:, :old] = self.depths
             ancestors: Mask = np.zeros((count, new, new), dtype=bool)
             ancestors[:, :old, :old] = self._ancestors
-            self.depths, self._ancestors = grown, ancestors
+            self.depths, self._ancestors, self.capacity = grown, ancestors, new
         above = self.depths[branches.slots, branches.parents] + 1
         depths = np.repeat(above, branches.lengths) + within
         inherited = self._ancestors[branches.slots, branches.parents]

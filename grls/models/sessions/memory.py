@@ -346,15 +346,11 @@ class SlotMemory(HeadRows, ABC):
         """Empty keys and values of a layer."""
         return KeysValues(self._empty(like, self._capacity, width), self._empty(like, self._capacity, width))
 
-    def _put(self, part: Tensor, new: Tensor) -> None:
-        """Write T rows ``new [T, H c]`` to their entries in ``part [S, P, H c]``."""
-        part.index_put_(self._write, new)
-
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Store keys and values of T new tokens; returns all keys and values."""
         self._layer, room = layer, self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
-            self._put(part, new.reshape(len(new), -1))
+            part.index_put_(self._write, new.reshape(len(new), -1))  # [T, H c] into [S, P, H c]
         return by_head(room, self._used, key.shape[1], self._laid)
 
     def every(self) -> Tensor:
