@@ -211,8 +211,19 @@ def _group(
     queries, qrels = judged_queries(runs, folder, split, corpus)
     warn_below_zero(folder, split, qrels)
     for run in runs:
-        if run.info is None and Path(run.path).suffix == ".jsonl":
-            _refuse_other_texts(Path(run.path), folder)
+        if run.info is not None or Path(run.path).suffix != ".jsonl":
+            continue
+        texts = {query.id: query.text for query in read_queries(folder)}
+        for line, record in read_jsonl(Path(run.path)):  # a data set that is generated again reuses its ids
+            query_id = record["query_id"]
+            text = record.get("text", texts[query_id])
+            if text != texts[query_id]:
+                raise DataError(
+                    f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
+                    "other data, retrieve again.",
+                    run.path,
+                    line,
+                )
     # The file is added to equal names.
     names = [labels.get(run.path, run.name) for run in runs]
     counts = Counter(names)
@@ -224,18 +235,3 @@ def _group(
     entries.sort(key=lambda e: (rank_of(e.system, [*SYSTEMS]), rank_of(e.steps, STEPS)))
     part = split if limit is None else f"{split}, the first {limit:,}"
     return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
-
-
-def _refuse_other_texts(path: Path, folder: Path) -> None:
-    """Refuse a run with another text of a query: a data set that is generated again reuses its ids."""
-    texts = {query.id: query.text for query in read_queries(folder)}
-    for line, record in read_jsonl(path):
-        query_id = record["query_id"]
-        text = record.get("text", texts[query_id])
-        if text != texts[query_id]:
-            raise DataError(
-                f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
-                "other data, retrieve again.",
-                path,
-                line,
-            )
