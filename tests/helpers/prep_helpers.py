@@ -45,6 +45,15 @@ def load(folder: Path):
     return {p.id: p.text for p in corpus}, {name: queries for name, (queries, _) in splits.items()}
 
 
+def prepared(prepare, out: Path, **options: object):
+    """What :func:`load` reads of a prepared data set; prepared again, it is the same to the byte."""
+    again = out.with_name("again")
+    for folder in (out, again):
+        prepare(out=folder, **options)
+    assert contents(out) == contents(again)
+    return load(out)
+
+
 def run(prepare, *args: object) -> int:
     """The exit code of ``grls prepare`` with a function as the data set."""
     with patch.dict(PREPARERS, made=Preparer(prepare, "")):
