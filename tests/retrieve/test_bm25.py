@@ -46,22 +46,6 @@ def test_scores_follow_the_formula(k1, b):
     assert [hit.id for hit in hits] == sorted(expected, key=lambda i: -expected[i])
 
 
-def test_the_top_k_is_the_front_of_the_whole_ranking():
-    retriever = BM25Retriever(CORPUS)
-    queries = [Query("q1", "green ponds frogs flies"), Query("q2", "walls")]
-    whole = retriever.retrieve(queries, 100)
-    assert [len(hits) for hits in whole] == [3, 2]
-    for k in (1, 2, 3):
-        assert retriever.retrieve(queries, k) == [hits[:k] for hits in whole]
-
-
-def test_ties_go_to_the_first_passage_of_the_corpus():
-    texts = ("the same words", "other", "some other words that are alike")
-    many = Corpus.from_passages(Passage(f"p{n}", texts[n % 3]) for n in range(3000))
-    hits = BM25Retriever(many).retrieve([Query("q", "words")], 1500)[0]
-    assert [hit.id for hit in hits] == [f"p{n}" for start in (0, 2) for n in range(start, 3000, 3)][:1500]
-
-
 def test_hits_are_the_front_of_all_scores_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = BM25Retriever(Corpus.from_passages(Passage(f"p{n}", "word") for n in range(200)))
     random = np.random.default_rng(0)
