@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
@@ -22,7 +23,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
 from grls.runs.portions import differ, fingerprint_queries, info_file, refuse_own_output, which_queries
 from grls.runs.run import Run, first_ids, shared_limit
-from grls.runs.trec import refuse_unknown, without_done
+from grls.runs.trec import refuse_unknown
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
         DataError: A file is missing or malformed, or its manifest belongs to other files.
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
-    refuse_repeated(filter(None, (run.path if isinstance(run, Run) else run for run in paths)))
+    refuse_repeated(paths)
     runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
@@ -47,10 +48,13 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
     return runs
 
 
-def refuse_repeated(files: Iterable[str]) -> None:
+def refuse_repeated(runs: Iterable[str | Run]) -> None:
     """Refuse (ConfigError) a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
     seen: dict[Path, str] = {}
-    for file in files:
+    for run in runs:
+        file = run.path if isinstance(run, Run) else run
+        if not file:  # made in memory
+            continue
         manifest = info_file(file).resolve()
         if manifest in seen:
             raise ConfigError(f"{seen[manifest]} and {file} are the same run; give each run once.")
@@ -83,12 +87,12 @@ def refuse_other_data(
 def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
     """Refuse (DataError) runs with a passage that the corpus does not have."""
     for run in runs:
-        rankings = list(run.rankings.values())
-        rankings += [list(chain.hits) for chain in run.chains.values()]
-        ids = sorted({hit.id for hits in rankings for hit in without_done(hits)})
-        numbers = corpus.numbers(ids) if ids else []
-        unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
-        if unknown:
+        found = {hit.id for hits in run.rankings.values() for hit in hits}
+        found |= {hit.id for chain in run.chains.values() for hit in chain.hits}
+        ids = sorted(found - {DONE_ID})
+        numbers = corpus.numbers(ids)
+        if None in numbers:
+            unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
             raise DataError(
                 f"{first_ids(unknown)} ({len(unknown)} in all) are no passages of {corpus.source}; give the "
                 "data set that was retrieved from.",

@@ -153,21 +153,20 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
     Raises:
         ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
     """
-    dynamic = [run for run in runs if run.steps == "dynamic"]
-    rest = [run for run in runs if run.steps != "dynamic"]
-    if dynamic and rest:
+    steps = {run.steps for run in runs}
+    if "dynamic" not in steps:
+        return "fixed" if steps == {"fixed"} else "ranked" if "ranked" in steps else "single"
+    if len(steps) > 1:
+        dynamic = next(run for run in runs if run.steps == "dynamic")
+        other = next(run for run in runs if run.steps != "dynamic")
         raise ConfigError(
-            f"{dynamic[0].path} is dynamic and {rest[0].path} is {rest[0].steps}; a chain that ends by "
-            f"itself cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
+            f"{dynamic.path} is dynamic and {other.path} is {other.steps}; a chain that ends by itself "
+            f"cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
         )
-    for run in dynamic:
+    for run in runs:
         if not run.chains and run.rankings:
             raise ConfigError(f"{run.path} is dynamic, and its chains stand in JSONL alone; give that file.")
-    if dynamic:
-        return "dynamic"
-    if all(run.steps == "fixed" for run in runs):
-        return "fixed"
-    return "ranked" if any(run.steps == "ranked" for run in runs) else "single"
+    return "dynamic"
 
 
 @dataclass(frozen=True)
