@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,11 +31,9 @@ from grls.serve.bodies import (
     FieldBody,
     FoundBody,
     FoundHitBody,
-    HitBody,
     HopBody,
     LimitsBody,
     OwnHopsBody,
-    PartBody,
     PassageBody,
     PieceBody,
     QuoteBody,
@@ -45,14 +42,9 @@ from grls.serve.bodies import (
     RetrieversBody,
     SearchBody,
     SourceBody,
-    StandingBody,
     StreamBody,
     TraceBody,
-    TracedBeamBody,
     TracedBody,
-    TracedResultBody,
-    TracedStepBody,
-    TracedTokenBody,
 )
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.served import Version, example_queries, sampled_metadata
@@ -94,20 +86,10 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
     """A ranking or chain, as it is sent; metadata are read only where the request asks for them."""
     bodies = [
-        FoundHitBody(**dict(hit_body(hit)), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
+        FoundHitBody(**hit._asdict(), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
         for hit in hits
     ]
     return ResultBody(query=query, hits=bodies)
-
-
-def hit_body(hit: Hit) -> HitBody:
-    """A hit, as it is sent."""
-    return HitBody(id=hit.id, score=json_score(hit.score), title=hit.title, text=hit.text)
-
-
-def json_score(score: float) -> float | None:
-    """A score; None where JSON has no number for it."""
-    return float(score) if math.isfinite(score) else None
 
 
 EVENTS = "text/event-stream"
@@ -195,15 +177,8 @@ def server_event(name: str, content: object) -> str:
 
 def hop_body(hop: StreamedHop) -> HopBody:
     """A hop, as it is sent."""
-    return HopBody(
-        number=hop.number,
-        hit=None if hop.hit is None else hit_body(hop.hit),
-        chain=[hit.id for hit in hop.chain],
-        scores=[json_score(hit.score) for hit in hop.chain],
-        score=json_score(hop.score),
-        done=hop.done,
-        last=hop.last,
-    )
+    chain = {"chain": [hit.id for hit in hop.chain], "scores": [hit.score for hit in hop.chain]}
+    return HopBody.of(hop._asdict() | chain)
 
 
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
@@ -248,9 +223,8 @@ async def describe_retrievers(state: Serving) -> RetrieversBody:
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
-    limits = LimitsBody(**{name: getattr(state.limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
-    return RetrieversBody(limits=limits, answers=answers, retrievers=described)
+    return RetrieversBody(limits=LimitsBody.of(state.limits), answers=answers, retrievers=described)
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
@@ -323,29 +297,9 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
         return trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
 
     trace: BeamTrace = await outcome(request, version, CallJob(traced), state.limits.seconds)
-    steps = []
-    for step in trace.steps:
-        beams = [TracedBeamBody(**beam._asdict() | {"mass": _number(beam.mass)}) for beam in step.beams]
-        tokens = []
-        for token in step.tokens:
-            numbers = {name: _number(getattr(token, name)) for name in _LOGARITHMS}
-            tokens.append(TracedTokenBody(**token._asdict() | numbers | {"found": list(token.found)}))
-        steps.append(TracedStepBody(beams=beams, tokens=tokens, candidates=step.candidates))
-    results = [TracedResultBody(**hit._asdict() | {"score": json_score(hit.score)}) for hit in trace.results]
     facts = trace._asdict()
     facts |= facts.pop("stop").options
-    lists = {"evidence": list(trace.evidence), "steps": steps, "results": results}
-    return TracedBody(retriever=version.name, version=version.number, **facts | lists)
-
-
-_LOGARITHMS = ("full", "constrained", "prior", "score")
-"""Numbers of a token that are sent as :func:`_number` writes them."""
-
-
-def _number(value: float | None) -> float | None:
-    """A number with as many digits as a picture needs; None stands for numbers that JSON does not have."""
-    finite = None if value is None else json_score(value)
-    return None if finite is None else round(finite, 6)
+    return TracedBody.of({"retriever": version.name, "version": version.number, **facts})
 
 
 async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
@@ -361,22 +315,9 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
         return version.searcher.explain(query, depth=body.depth)
 
     explained: ExplainedQuery = await outcome(request, version, CallJob(explain), state.limits.seconds)
-    passages = [
-        StandingBody(
-            gold=passage.gold,
-            hop=passage.hop,
-            rank=passage.rank,
-            score=None if passage.score is None else json_score(passage.score),
-            above=list(passage.above),
-            report=str(passage),
-            parts=[
-                PartBody(kind=part.kind, rows=[list(row) for row in part.rows], marked=list(part.marks))
-                for part in passage.parts
-            ],
-        )
-        for passage in explained
-    ]
-    return ExplainedBody(retriever=version.name, version=version.number, passages=passages)
+    names = ("gold", "hop", "rank", "score", "above", "parts")
+    passages = [{n: getattr(passage, n) for n in names} | {"report": str(passage)} for passage in explained]
+    return ExplainedBody.of({"retriever": version.name, "version": version.number, "passages": passages})
 
 
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
@@ -433,20 +374,13 @@ def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
         QuoteBody(
             text=quote["text"],
             closed=quote["closed"],
-            sources=[
-                SourceBody(id=source.id, title=source.title, text=source.text)
-                for source in (texts[passage] for passage in passages)
-            ],
+            sources=[SourceBody(**texts[passage]._asdict()) for passage in passages],
             further=len(quote["passages"]) - len(passages),
         )
         for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
-    pieces = [
-        PieceBody(
-            kind=piece["kind"], text=piece["text"], quote=None if piece["quote"] < 0 else piece["quote"]
-        )
-        for piece in record["pieces"]
-    ]
+    numbers = [None if piece["quote"] < 0 else piece["quote"] for piece in record["pieces"]]
+    pieces = [PieceBody(**piece | {"quote": n}) for piece, n in zip(record["pieces"], numbers, strict=True)]
     return AnsweredBody(
         retriever=key.version.name,
         version=key.version.number,

@@ -23,11 +23,11 @@ import grls
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
-from grls.serve.bodies import Body, Filtered, HopsBody, QueryText
+from grls.serve.bodies import Body, Filtered, HopsBody, QueryText, Score
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
-from grls.serve.routes import describe_retrievers, json_score, passage_of
+from grls.serve.routes import describe_retrievers, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
 from grls.serve.tools.stdio import LineClient, aside, instructions
 from grls.serve.waiting import outcome
@@ -266,7 +266,7 @@ class FoundPassage(Body):
     title: str
     url: str = Field(description="Its address, to cite; empty: it has none.")
     text: str = Field(description="Its text, or the beginning.")
-    score: float | None = Field(None, description="Higher is better; missing where it is no finite number.")
+    score: Score = Field(None, description="Higher is better; missing where it is no finite number.")
     hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
     metadata: dict[str, Any] | None = None
 
@@ -329,7 +329,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
             title=hit.title or hit.id,
             url=_url(serving, hit.metadata),
             text=hit.text if len(hit.text) <= _SHOWN else f"{hit.text[:_SHOWN].rstrip()}…",
-            score=json_score(hit.score),
+            score=hit.score,
             hop=hit.hop,
             metadata=dict(hit.metadata) if call.metadata else None,
         )
