@@ -11,6 +11,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from math import ceil
@@ -428,35 +429,17 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "grls_requests", "Requests, by address and status.", ("route", "status"), registry=registry
-        )
-        self._took = Histogram(
-            "grls_request_seconds", "Seconds of a request.", ("route",), buckets=_SECONDS, registry=registry
-        )
-        self._sizes = Histogram(
-            "grls_batch_queries",
-            "Queries that are searched together.",
-            ("retriever",),
-            buckets=_SIZES,
-            registry=registry,
-        )
-        self._batches = Histogram(
-            "grls_batch_seconds",
-            "Seconds of a batch that none joins.",
-            ("retriever",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._cached = Counter(
-            "grls_cached_answers", "Searches that the cache has answered.", ("retriever",), registry=registry
-        )
-        self._questions = Histogram(
-            "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
-        )
-        self._answers = Histogram(
-            "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
-        )
+        counter = partial(Counter, registry=registry)
+        sizes = partial(Histogram, registry=registry, buckets=_SIZES)
+        seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
+        named = ("retriever",)
+        self._requests = counter("grls_requests", "Requests, by address and status.", ("route", "status"))
+        self._took = seconds("grls_request_seconds", "Seconds of a request.", ("route",))
+        self._sizes = sizes("grls_batch_queries", "Queries that are searched together.", named)
+        self._batches = seconds("grls_batch_seconds", "Seconds of a batch that none joins.", named)
+        self._cached = counter("grls_cached_answers", "Searches that the cache has answered.", named)
+        self._questions = sizes("grls_answer_questions", "Questions of a batch.")
+        self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
         self._spent: dict[str, PartCounts] = {}
         self.queues: Callable[[], Iterable[tuple[str, int]]] = lambda: ()
         self.questions: Callable[[], int] = lambda: 0
