@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -48,8 +48,17 @@ from grls.serve.bodies import (
 )
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.served import Version, example_queries, sampled_metadata
-from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of, serving
-from grls.serve.waiting import late, outcome, public_error, while_there
+from grls.serve.serving import (
+    Serving,
+    check_limit,
+    check_queries,
+    late,
+    outcome,
+    public_error,
+    retrieval_of,
+    serving,
+    while_there,
+)
 from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
 
 if TYPE_CHECKING:  # torch and dspy, which most servers do without
@@ -104,81 +113,67 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     state = serving(request)
     check_queries([body.query], state.limits)
     version, retriever, allow = retrieval_of(state, body, body.hops)
-    hops = HopStream(version, retriever, body.query, allow, state.limits.seconds)
-    try:
-        first = await while_there(request, hops.next(), state.limits.seconds)
-    except BaseException:
-        hops.stop()
-        raise
-    return StreamingResponse(hops.events(first), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    seconds = state.limits.seconds
+    hops = hops_as_found(version, retriever, body.query, allow, seconds)
+    first = await while_there(request, anext(hops, None), seconds)
 
-
-class HopStream:
-    """The hops of a query on their way from the thread of a retriever to a client.
-
-    Raises:
-        QueueFullError: Too many requests wait.
-    """
-
-    def __init__(
-        self, version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
-    ):
-        self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
-        self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def put(hop: object) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._queue.put_nowait, hop)  # type: ignore[arg-type]
-
-        self._job = StreamJob(retriever, query, allow, put)
-        self._job.future.add_done_callback(lambda _: put(None))
-        self._version.worker.submit(self._job)
-
-    async def next(self) -> StreamedHop | None:
-        """The next hop; None: no further hop.
-
-        Raises:
-            GrlsError: The retriever refuses the request.
-            RefusalError: The time is up.
-        """
-        try:
-            hop = await asyncio.wait_for(self._queue.get(), max(0.0, self._end - monotonic()))
-        except TimeoutError:
-            raise late(self._seconds) from None
-        if hop is None:
-            try:
-                self._job.future.result()
-            except GrlsError as error:
-                raise public_error(self._version, error) from error
-        return hop
-
-    async def events(self, hop: StreamedHop | None) -> AsyncIterator[str]:
-        """The events, from the first hop on."""
+    async def events() -> AsyncIterator[str]:
+        hop = first
         try:
             while hop is not None:
-                yield server_event("hop", hop_body(hop).model_dump())
-                hop = None if hop.last else await self.next()
-            yield server_event("end", {"retriever": self._version.name, "version": self._version.number})
+                chain = {"chain": [hit.id for hit in hop.chain], "scores": [hit.score for hit in hop.chain]}
+                yield server_event("hop", HopBody.of(hop._asdict() | chain).model_dump())
+                hop = await anext(hops, None)
+            yield server_event("end", {"retriever": version.name, "version": version.number})
         except Exception as error:
             yield server_event("problem", json.loads(bytes(problem_for(error).body)))
         finally:
-            self.stop()
+            await hops.aclose()
 
-    def stop(self) -> None:
-        """Withdraw the job, if it is not done."""
-        self._version.worker.withdraw(self._job)
+    return StreamingResponse(events(), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+async def hops_as_found(
+    version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
+) -> AsyncGenerator[StreamedHop, None]:
+    """The hops of a query, as the thread of a retriever finds them; its job is withdrawn with the generator.
+
+    Raises:
+        QueueFullError: Too many requests wait.
+        GrlsError: The retriever refuses the request.
+        RefusalError: The time is up.
+    """
+    end, loop = monotonic() + seconds, asyncio.get_running_loop()
+    found: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
+
+    def put(hop: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(found.put_nowait, hop)  # type: ignore[arg-type]
+
+    job = StreamJob(retriever, query, allow, put)
+    job.future.add_done_callback(lambda _: put(None))
+    version.worker.submit(job)
+    try:
+        hop: StreamedHop | None = None
+        while hop is None or not hop.last:
+            try:
+                hop = await asyncio.wait_for(found.get(), max(0.0, end - monotonic()))
+            except TimeoutError:
+                raise late(seconds) from None
+            if hop is None:  # no further hop, or an error
+                try:
+                    job.future.result()
+                except GrlsError as error:
+                    raise public_error(version, error) from error
+                return
+            yield hop
+    finally:
+        version.worker.withdraw(job)
 
 
 def server_event(name: str, content: object) -> str:
     """A server-sent event; JSON has no line breaks of its own."""
     return f"event: {name}\ndata: {json.dumps(content)}\n\n"
-
-
-def hop_body(hop: StreamedHop) -> HopBody:
-    """A hop, as it is sent."""
-    chain = {"chain": [hit.id for hit in hop.chain], "scores": [hit.score for hit in hop.chain]}
-    return HopBody.of(hop._asdict() | chain)
 
 
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:

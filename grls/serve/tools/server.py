@@ -28,9 +28,8 @@ from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
 from grls.serve.routes import describe_retrievers, passage_of
-from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
+from grls.serve.serving import Serving, check_limit, check_queries, outcome, retrieval_of
 from grls.serve.tools.stdio import LineClient, aside, instructions
-from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
 
 with needing("mcp", "the tools of an agent"):
