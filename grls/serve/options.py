@@ -134,17 +134,9 @@ def most_requests(limits: RequestLimits, retrievers: int, questions: int) -> int
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
 
-AnswerMethod = Literal[
-    "direct",
-    "follow-up",
-    "riches",
-    "openqa",
-    "multihop",
-    "conversational",
-    "retrieve-then-read",
-    "self-ask",
-]
-PROGRAMS = ("openqa", "multihop", "conversational", "retrieve-then-read", "self-ask")
+ServedProgram = Literal["openqa", "multihop", "conversational", "retrieve-then-read", "self-ask"]
+AnswerMethod = Literal["direct", "follow-up", "riches", ServedProgram]
+PROGRAMS: tuple[ServedProgram, ...] = get_args(ServedProgram)
 """The methods that are programs of demonstrate-search-predict; they need the extra ``dsp``."""
 
 
