@@ -423,8 +423,7 @@ class Metrics:
     """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text.
 
     Attributes:
-        queues: Says how many requests wait for each retriever.
-        questions: Says how many questions wait for the language model.
+        waiting: Says how many requests wait for each retriever, and how many questions for a language model.
     """
 
     def __init__(self) -> None:
@@ -441,8 +440,7 @@ class Metrics:
         self._questions = sizes("grls_answer_questions", "Questions of a batch.")
         self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
         self._spent: dict[str, PartCounts] = {}
-        self.queues: Callable[[], Iterable[tuple[str, int]]] = lambda: ()
-        self.questions: Callable[[], int] = lambda: 0
+        self.waiting: Callable[[], tuple[dict[str, int], int]] = lambda: ({}, 0)
         registry.register(self)
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -483,10 +481,11 @@ class Metrics:
         yield seconds
         yield tokens
         family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
-        for name, length in self.queues():
+        queues, questions = self.waiting()
+        for name, length in queues.items():
             family.add_metric((name,), length)
         yield family
-        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", self.questions())
+        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions)
 
     def text(self) -> bytes:
         """All counts in the text form of Prometheus."""

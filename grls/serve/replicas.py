@@ -247,12 +247,11 @@ class Replica:
         log_lines()
         self._replicas, self._serving = replicas, serving_to_load(replicas.options)
         self._serving.admin, self._serving.reload = replicas.admin, self._reload
-        self._serving.load(replicas.options, replicas.numbers)
+        self._serving.load(replicas.numbers)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """The application."""
-        options = self._replicas.options
-        return create_app(self._serving, options.access, self._replicas.hosts, options.tools)
+        return create_app(self._serving, self._replicas.hosts)
 
     def check_health(self) -> None:
         """Report to Ray Serve, which replaces a replica that raises.

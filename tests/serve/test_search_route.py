@@ -85,7 +85,7 @@ def test_a_limit_of_hops_keeps_what_a_retriever_takes_without_a_number(client: T
     taken = {}
     for most, name in ((3, "bm25"), (1, "bm25"), (3, "generative"), (9, "generative")):
         body, limited = SearchBody(query="otter", retriever=name), copy.copy(state)
-        object.__setattr__(limited, "limits", RequestLimits(hops=most))
+        limited.options = state.options._replace(limits=RequestLimits(hops=most))
         made = retrieval_of(limited, body, hops)[1].hops  # type: ignore[attr-defined]
         taken[most, name] = made.count, made.onward == UNLABELLED
     assert taken == {

@@ -76,9 +76,9 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
     """
 
     def opened() -> Serving:
-        serving = Serving({}, options.limits, url_field=options.url_field)
+        serving = Serving(options)
         try:
-            serving.load(options, say=aside)
+            serving.load(say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
             aside(f"error: {error}")
             raise
@@ -339,7 +339,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
 
 def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
     """The address of a passage that a reader can open; empty: it has none."""
-    url = metadata.get(serving.url_field)
+    url = metadata.get(serving.options.url_field)
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
 
 
