@@ -29,7 +29,7 @@ from grls.serve.bodies import (
     VersionBody,
 )
 from grls.serve.guards import CONTENT, RESOURCE, guards, resource_of
-from grls.serve.options import RequestLimits, ServerOptions, most_requests
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
 from grls.serve.problems import MEDIA, RefusalError, add_handlers, only_known_parameters
 from grls.serve.routes import (
@@ -56,9 +56,8 @@ def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI
     Raises:
         DataError: A file of keys cannot be used.
     """
-    names, options = serving.loading or serving.retrievers, serving.options
-    most = most_requests(options.limits, len(names), options.answer.queue)
-    middleware = guards(options.limits, options.access, hosts, serving.metrics, most, serving.admin)
+    options = serving.options
+    middleware = guards(options, hosts, serving.metrics, serving.admin)
     if serving.tracer is not None:
         from grls.serve.telemetry import Traced  # late: it needs an extra
 

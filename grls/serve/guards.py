@@ -29,31 +29,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import PARTS, PartCounts, named_lines
-from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.options import AccessOptions, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
 
 def guards(
-    limits: RequestLimits,
-    access: AccessOptions,
-    hosts: frozenset[str] | None,
-    metrics: Metrics,
-    most: int,
-    admin: bytes | None = None,
+    options: ServerOptions, hosts: frozenset[str] | None, metrics: Metrics, admin: bytes | None
 ) -> list[Middleware]:
     """The middleware of a server, from the outside to the inside.
 
     Args:
-        limits: The limits of requests.
-        access: Who may use the server.
-        hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
+        options: The limits of requests, and who may use it.
+        hosts: The host names that requests may have (:func:`accepted_hosts`); None: any.
         metrics: Counts the requests.
-        most: Number of requests to retrievers that may run and wait at once.
         admin: The hash of the administrator's token; None: no administrator.
 
     Raises:
         DataError: The file of keys cannot be used.
     """
+    limits, access = options.limits, options.access
     keys = None if access.keys is None else read_keys(access.keys)
     middleware = [Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
@@ -66,7 +60,8 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    middleware.append(Middleware(Gate, keys=keys, access=access, most=most, admin=admin))
+    gate = Middleware(Gate, keys=keys, access=access, most=options.most_requests, admin=admin)
+    middleware.append(gate)
     middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
     return middleware
 

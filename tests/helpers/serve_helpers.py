@@ -108,7 +108,7 @@ def serving_of(
     answer: AnswerOptions = NO_ANSWERS,
     tracer: Any = None,
 ) -> Serving:
-    options = ServerOptions((), limits, device="cpu", answer=answer)
+    options = ServerOptions(tuple(retrievers), limits, device="cpu", answer=answer)
     serving = Serving(options, admin=admin, tracer=tracer)
     how = Opened(options, serving.metrics.batch, serving.metrics.parts)
     if tracer is not None:
