@@ -13,6 +13,8 @@ from serve_helpers import HOSTILE, LETTERS, Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
 import grls
+from grls.api.streaming import StreamedHop
+from grls.serve.bodies import HopBody
 
 JSON = {"Content-Type": "application/json"}
 
@@ -279,6 +281,9 @@ def test_a_score_that_is_no_number(slow: Callable[..., tuple[TestClient, Slow]])
     answer = client.post("/v1/search", json={"query": "f"})
     (hit,) = json.loads(answer.text, parse_constant=lambda name: math.nan)["results"][0]["hits"]
     assert hit["score"] is None
+    hop = StreamedHop(1, None, (), -math.inf, False, True)._asdict()  # events are no JSON of pydantic
+    sent = HopBody.of(hop | {"scores": [-math.inf]})
+    assert (sent.score, sent.scores) == (None, [None])
 
 
 def test_metadata_come_where_they_are_asked_for(client: TestClient) -> None:
