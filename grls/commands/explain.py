@@ -76,9 +76,8 @@ def explain(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
-    from grls.commands.opening import open_for
+    from grls.commands.opening import bm25_over
     from grls.data.dataset import first_queries, read_queries, read_split
-    from grls.data.words import Analyzer
     from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
@@ -132,7 +131,7 @@ def explain(
         if folder and (query == EVERY or any(row.id == query for row in read_queries(folder))):
             data = str(folder)
     if is_bm25:
-        opened = open_for(retriever, data, None, device, precision, None, None, Analyzer())
+        opened = bm25_over(data)
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
         opened = load_retriever(retriever, opening)

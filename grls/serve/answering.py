@@ -64,7 +64,6 @@ class Answering:
     ):
         self.options = options
         self._loaded: Loaded | None = None
-        self._programs: ServedPrograms | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         size = options.reader.batch_size
         self.worker = Worker("grls-serve-answers", options.queue, size, watch, trace=trace)
@@ -74,7 +73,9 @@ class Answering:
                 self._loaded = load_language_model(options.model, device)
             if set(options.methods) & set(PROGRAMS):
                 require("dsp", "a program that answers")
-                self._programs = ServedPrograms(options, device)
+                self._lm = lm_named(options.model, options.dsp.calls, device)[0]
+                template, _ = options.dsp.calls.filled(options.model)
+                self._adapter = adapter_named(template, options.dsp.calls.attempts)
 
     def prepare(self, version: Version) -> None:
         """Make the keys that answers from a version may quote.
@@ -113,8 +114,7 @@ class Answering:
             answer_key, reader = jobs[0].answer_key, self.options.reader
             retriever = QueuedRetriever(answer_key.version, answer_key.retriever, answer_key.allow, gone)
             if answer_key.method in PROGRAMS:
-                assert self._programs is not None
-                return self._programs.answer(jobs, retriever)
+                return self._by_program(jobs, retriever)
             assert self._loaded is not None
             queries, corpus, k = [job.query for job in jobs], retriever.corpus, answer_key.k
             limit = answer_key.max_new_tokens
@@ -134,27 +134,9 @@ class Answering:
                 readings = iterative.answer(queries)
             return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
 
-
-logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
-
-
-class ServedPrograms:
-    """Answers by programs of demonstrate-search-predict; they need the extra ``dsp``.
-
-    Raises:
-        ConfigError: The model cannot be opened.
-    """
-
-    def __init__(self, options: AnswerOptions, device: str):
-        assert options.model is not None
-        calls = options.dsp.calls
-        self._options = options.dsp
-        self._lm = lm_named(options.model, calls, device)[0]
-        self._adapter = adapter_named(calls.filled(options.model)[0], calls.attempts)
-
-    def answer(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
-        """The records of questions, which are answered at the same time."""
-        answer_key, dsp, corpus = jobs[0].answer_key, self._options, retriever.corpus
+    def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
+        """The records of questions that a program of demonstrate-search-predict answers at the same time."""
+        answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
         scale: Scale = "log" if has_log_probabilities(retriever.retriever) else "softmax"
@@ -171,6 +153,8 @@ class ServedPrograms:
         with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))
 
+
+logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
 
 _LOOK = 0.2
 """Seconds between two looks whether a client waits for the answer."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from small_data import contents as contents
 
 from data_prep import common
 from grls.cli import main
@@ -26,10 +27,6 @@ def write_lines(file: Path, records: list[object]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records), "utf-8")
     return file
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
 
 
 def load(folder: Path):
