@@ -12,8 +12,8 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
+from llama_small import writing_model
 from small_data import contents, tiny_bert
-from writing_models import writing_model
 
 from grls.answer.riches import propositions
 from grls.cli import main

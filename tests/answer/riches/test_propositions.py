@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from failing import raises
+from llama_small import writing_model
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
-from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from failing import fails
+from llama_small import write_untrained
 from small_data import passages, queries, write_jsonl, write_small
-from train_helpers import SHORT, logged, scratch_options, write_untrained
+from train_helpers import SHORT, logged, scratch_options
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
