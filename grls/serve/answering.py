@@ -127,12 +127,10 @@ class Answering:
             model, tokenizer = self._loaded
             writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
             if answer_key.method == "direct":
-                direct = DirectReader(writer, corpus, reader.chat)
-                readings = direct.retrieve_and_answer(queries, retriever, k, k)
+                answer = DirectReader(writer, retriever, corpus, k, chat=reader.chat).answer
             else:
-                iterative = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat)
-                readings = iterative.answer(queries)
-            return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
+                answer = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat).answer
+            return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
 
 logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server

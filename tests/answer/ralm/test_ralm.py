@@ -319,7 +319,7 @@ def test_a_model_without_a_limit_of_positions_is_judged_by_what_it_sees() -> Non
     assert config.max_position_embeddings == -1
     assert positions_in(config) is None
     model = XLNetLMHeadModel(config).eval()
-    assert room_of(model, 10) is None
+    assert room_of(model, 10) == math.inf
     with pytest.raises(ConfigError, match="XLNetLMHeadModel sees later tokens"):
         InContextRalm(model, TOKENIZER, WindowOptions(documents=0, window=512))
 
