@@ -363,7 +363,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of :class:`ProgramTrace` from an entry of DSPy's history."""
+    """A call of a trace (:mod:`grls.answer.dsp.calls`) from an entry of DSPy's history."""
     turns = [[message["role"], message["content"]] for message in entry["messages"]]
     response = entry["response"]
     usage = entry["usage"]
