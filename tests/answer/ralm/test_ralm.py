@@ -1,6 +1,8 @@
 """In-context RALM: strides, shared scoring against the plain loop, reranking, generation."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from grls.answer.ralm.reader import (
     perplexity,
     strides,
 )
-from grls.answer.ralm.task import collect, continue_texts
+from grls.answer.ralm.task import TokenizedText, collect_examples, continue_texts
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
@@ -170,7 +172,7 @@ def test_writing_sees_the_tokenizers_token() -> None:
     hook = BEGUN_MODEL.register_forward_pre_hook(
         lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
     )
-    continue_texts(made, ["the mill was"], 2)
+    continue_texts(made, [made.tokens("the mill was")], 2)
     hook.remove()
     assert int(seen[0][0, 0]) == 300
 
@@ -221,28 +223,35 @@ def test_the_oracle_is_never_worse() -> None:
     assert sum(a.passages != b.passages for a, b in zip(found, retrieved, strict=True)) > 5
 
 
-def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> None:
+def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_path: Path) -> None:
     made = reader(lambda scorer: Oracle(scorer, 3), stride=4)
     text = made.tokens(TEXT)[:60]
-    blocks = [row for block in collect(made, text, prefix_tokens=10, every=2) for row in block]
+    run = [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"), 2, 10
+    collect_examples(made, *run)
+    file = tmp_path / "x.examples.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    blocks = [json.loads(line) for line in lines[1:]]
     places = [some.first for some in strides(len(text), made.options)][1::2]
     assert len(blocks) == len(places)
     for example, first in zip(blocks, places, strict=True):
-        assert example.prefix == TOKENIZER.decode(text[max(0, first - 10) : first])
-        for name, score in zip(example.passages, example.scores, strict=True):
+        assert example["prefix"] == TOKENIZER.decode(text[max(0, first - 10) : first])
+        for name, score in zip(example["passages"], example["scores"], strict=True):
             number = CORPUS.numbers([name])[0]
             assert number is not None
             before = made.document(number)
             start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
-    later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
-    assert later == blocks[3:]
+    file.write_text("".join(lines[:4]))
+    collect_examples(made, *run)
+    assert file.read_text() == "".join(lines)
+    few = reader(lambda scorer: Oracle(scorer, 1))
+    raises(ConfigError, "examples need candidates >= 2, got 1", collect_examples, few, *run)
 
 
 def test_writing_retrieves_anew_every_stride() -> None:
     made = reader(stride=3)
     prompts = ["the mill was", "rain fell on monday, and the river rose, and the mill"]
-    found = continue_texts(made, prompts, 8)
+    found = continue_texts(made, [made.tokens(prompt) for prompt in prompts], 8)
     for prompt, continuation in zip(prompts, found, strict=True):
         tokens = made.tokens(prompt)
         expected: list[tuple[str, ...]] = []
@@ -287,7 +296,7 @@ def test_bad_windows_are_refused(options: dict[str, int], message: str) -> None:
 
 
 def test_the_oracle_cannot_write() -> None:
-    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), ["the"], 3)
+    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), [[5]], 3)
 
 
 def test_a_stretch_with_nothing_before_it_is_refused() -> None:
