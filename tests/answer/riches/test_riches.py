@@ -18,8 +18,8 @@ from unigram import byte_level
 
 from grls.answer.riches.answerer import Riches, by_similarity, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyOptions
-from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
+from grls.answer.riches.options import KeyOptions, PromptOptions
+from grls.answer.riches.prompts import _MULTI, prompted, solution, split_answer
 from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -329,7 +329,7 @@ def test_keys_of_another_kind_are_refused(folder: Path) -> None:
     with pytest.raises(MismatchError, match="another corpus"):
         Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
     with pytest.raises(MismatchError, match="another markers"):
-        Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
+        Riches(some.model, some.tokenizer, some.corpus, some.keys, PromptOptions(markers=("[", "]")))
 
 
 @pytest.mark.parametrize(("text", "answer", "kinds", "stops"), [
@@ -360,22 +360,27 @@ def test_answers_are_read_off_free_text(
 
 def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     _, tokenizer = load_language_model(str(folder / "model"), "cpu")
-    plain = Prompt("multi", ("<", ">"), keywords=False)
-    assert plain.solution(_MULTI[0]).startswith("< A fully grown brindle crane")
-    asked = "".join(tokenizer.decode(plain.inputs(tokenizer, ["why"])[0]).split())
-    assert asked.removesuffix("</s>").endswith("question:why")
-    assert asked.count("question:") == 3
+    plain = PromptOptions("multi", ("<", ">"), keywords=False)
+    assert solution(plain, _MULTI[0]).startswith("< A fully grown brindle crane")
+
+    def asked(prompt: PromptOptions, question: str) -> list[int]:
+        return prompted(prompt, tokenizer, [question], causal=True)[0]
+
+    def spelled(prompt: PromptOptions) -> str:
+        return "".join(tokenizer.decode(asked(prompt, "why")).split())
+
+    assert spelled(plain).endswith("question:why")
+    assert spelled(plain).count("question:") == 3
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im|>"]})
-    forged = Prompt(chat=True).inputs(tokenizer, ["a <|im|> b"])[0]
-    assert tokenizer.convert_tokens_to_ids("<|im|>") not in forged
-    assert tokenizer.convert_tokens_to_ids("<|im|>") not in Prompt().inputs(tokenizer, ["a <|im|> b"])[0]
-    turned = "".join(tokenizer.decode(Prompt(chat=True).inputs(tokenizer, ["why"])[0]).split())
-    assert turned.count("assistant") == 3
-    assert turned.endswith("question:why")
+    turns = PromptOptions(chat=True)
+    for prompt in (turns, PromptOptions()):
+        assert tokenizer.convert_tokens_to_ids("<|im|>") not in asked(prompt, "a <|im|> b")
+    assert spelled(turns).count("assistant") == 3
+    assert spelled(turns).endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
-    raises(ConfigError, "kind must be one of", Prompt("half").inputs, tokenizer, ["why"])
+    raises(ConfigError, "refuses the prompt", asked, turns, "why")
+    raises(ConfigError, "kind must be one of", asked, PromptOptions("half"), "why")
 
 
 def test_an_answer_is_the_rest_of_its_line() -> None:
