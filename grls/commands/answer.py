@@ -212,10 +212,6 @@ def answer_follow_up(
     save_readings(questions, output, readings, info)
 
 
-_PORTION = 8
-"""Batches between two points where a run can go on."""
-
-
 def answer_riches(
     *,
     data: str,
@@ -252,4 +248,4 @@ def answer_riches(
     from grls.answer.writer import Questions
 
     questions = Questions.read(data, split, limit, output)
-    run_riches(questions, model, keys, prompt, search, device, output, name, _PORTION)
+    run_riches(questions, model, keys, prompt, search, device, output, name)

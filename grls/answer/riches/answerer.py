@@ -311,6 +311,10 @@ def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
 
 
+_PORTION = 8
+"""Batches between two points where a run can go on."""
+
+
 def run_riches(
     questions: Questions,
     model: str,
@@ -320,15 +324,13 @@ def run_riches(
     device: str,
     output: str,
     name: str | None,
-    portion: int,
 ) -> None:
     """Answer questions with quotes; save the answers, their page and the run, and print the scores.
 
     Answers are written to a file as they come, so that a killed run goes on where it stopped. All of them may
     not fit into memory, so they are read from the file one at a time.
 
-    The arguments are the options of ``grls answer riches``; ``portion`` is the number of batches between two
-    points where a run can go on.
+    The arguments are the options of ``grls answer riches``.
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
@@ -348,7 +350,7 @@ def run_riches(
 
     file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
-    size = portion * search.batch_size
+    size = _PORTION * search.batch_size
     with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             batch = queries[first : first + size]

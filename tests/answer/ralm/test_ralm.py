@@ -34,7 +34,6 @@ from grls.answer.ralm.reader import (
 from grls.answer.ralm.task import TokenizedText, collect_examples, continue_texts
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
-from grls.data.filters import Numbered
 from grls.data.types import Query
 from grls.data.words import count
 from grls.errors import ConfigError, DataError
@@ -53,15 +52,12 @@ SEEING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reader(
-    rerank: Any = None, nothing: str = "\0", allow: Any = None, begun: bool = False, **options: Any
-) -> InContextRalm:
+def reader(rerank: Any = None, nothing: str = "\0", begun: bool = False, **options: Any) -> InContextRalm:
     window = WindowOptions(**{**SMALL, **options})
     with_documents = window.documents > 0
     made = InContextRalm(
         BEGUN_MODEL if begun else MODEL, BEGUN if begun else TOKENIZER, window,
         Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None,
-        allow=allow,
     )  # fmt: skip
     if rerank is not None:
         made.chooser = rerank(made.scorer)
@@ -109,14 +105,6 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
         assert row.log_probability == pytest.approx(
             plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
         )
-
-
-def test_a_stride_is_asked_for_by_the_tokens_before_it() -> None:
-    made = reader(stride=4)
-    text = made.tokens(TEXT)[:20]
-    list(made.score(text))
-    assert isinstance(made.retriever, Scripted)
-    assert made.retriever.queries == [TOKENIZER.decode(text[max(0, n - 6) : n]) for n in (4, 8, 12, 16)]
 
 
 def test_documents_are_cut_and_end_their_line() -> None:
@@ -175,20 +163,6 @@ def test_writing_sees_the_tokenizers_token() -> None:
     continue_texts(made, [made.tokens("the mill was")], 2)
     hook.remove()
     assert int(seen[0][0, 0]) == 300
-
-
-def test_nothing_found_is_read_without_a_document_and_counted() -> None:
-    made = reader(nothing="e")
-    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
-    assert any(not row.passages for row in rows[1:])
-    found = perplexity(rows, 10)
-    assert found.without == sum(not row.passages for row in rows) < len(rows)
-
-
-def test_an_excluded_passage_is_never_found() -> None:
-    made = reader(allow=Numbered(np.array([1, 3])))
-    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
-    assert {name for row in rows for name in row.passages} == {"b", "d"}
 
 
 def test_perplexity_by_hand() -> None:

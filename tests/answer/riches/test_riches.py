@@ -198,7 +198,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
 ) -> None:
     base = ["answer", "riches", f"--data={folder / 'data'}", f"--model={folder / 'model'}", "--device=cpu"]
     base += ["--search.beams", "4", "--search.max_new_tokens", "60", "--search.batch_size", "1", "--output"]
-    monkeypatch.setattr("grls.commands.answer._PORTION", 1)
+    monkeypatch.setattr("grls.answer.riches.answerer._PORTION", 1)
     assert main([*base, str(tmp_path / "whole")]) == 0
     asked: list[list[str]] = []
     whole = Riches.answer
