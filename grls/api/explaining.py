@@ -119,7 +119,7 @@ def explain_query(
     passages = [
         ExplainedPassage(details, by_gold.get(details.gold))
         for hop in hops_of(order, (), None, None, hops.chained)
-        for details in explainer.explain(query, hop.gold, hop.evidence)
+        for details in explainer.explain(query, *hop)
     ]
     return ExplainedQuery(query, tuple(passages))
 

@@ -182,14 +182,14 @@ def explain(
     question, order = query_and_gold(query, data, split, case.gold is not None)
     gold = ids_of(case.gold, opened.corpus)
     if explainer is None:
-        (hop,) = hops_of(order, gold, None, None, "single")
-        golds = standings(opened, question, hop.gold, depth)
+        ((named, _),) = hops_of(order, gold, None, None, "single")
+        golds = standings(opened, question, named, depth)
         print("\n\n".join(parts_text(standing_parts(standing)) for standing in golds))
         _write(output, [standing_record(standing) for standing in golds])
         return
     evidence = None if case.evidence is None else ids_of(case.evidence, opened.corpus)
     asks = hops_of(order, gold, evidence, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(question, ask.gold, ask.evidence)]
+    explanations = [e for ask in asks for e in explainer.explain(question, *ask)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if hops.steps == "ranked":  # the explanations above are of single hops

@@ -138,20 +138,33 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
     assert "are named" not in _page("x", QUERIES[1:], [every], corpus, ("«", "»"))
 
 
-def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_answers_and_keeps_keys(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(*more: str) -> int:
         base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--search.beams", "4"]
         index = ["--search.max_new_tokens", "60", "--device", "cpu", "--keys.folder", str(tmp_path / "keys")]
         return main(["answer", "riches", *base, *index, *more])
 
-    assert run("--output", str(tmp_path / "first")) == 0
+    output = tmp_path / "runs" / "first"
+    assert run("--output", str(output)) == 0
+    printed = capsys.readouterr().out
+    assert "exact match 100.0, F1 100.0 (2 queries)" in printed
+    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
+    results = Run.load(f"{output}.jsonl")
+    assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
+    assert Path(f"{output}.html").is_file()
+    assert main(["evaluate", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
+    assert "100" in capsys.readouterr().out
     assert (tmp_path / "keys" / "keys.json").is_file()
     made = (tmp_path / "keys" / "keys.json").stat().st_mtime_ns
-    assert run("--output", str(tmp_path / "second")) == 0
+    assert run("--output", str(output.with_name("second"))) == 0
     assert (tmp_path / "keys" / "keys.json").stat().st_mtime_ns == made
-    one, other = ((tmp_path / f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
+    one, other = (output.with_name(f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
     assert one == other
-    assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
+    records = [json.loads(line) for line in one.splitlines()]
+    assert [record["answer"] for record in records] == ["Orla Finn", "the barn"]
+    assert records[0]["quotes"][0]["held"] == 1
     capsys.readouterr()
     assert run("--output", str(tmp_path / "third"), "--keys.kind", "title") == 1
     assert "kind 'sentence', expected 'title'" in capsys.readouterr().err
@@ -172,25 +185,6 @@ def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
     assert "-> a" in text
     assert "\x1b[" not in text
     assert "\x1b[1;32m" in terminal(QUERIES[0], outputs[0], ("«", "»"))
-
-
-def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "runs" / "riches"
-    code = main(
-        ["answer", "riches", "--data", str(folder / "data"), "--model", str(folder / "model"),
-         "--output", str(output), "--search.beams", "4", "--search.max_new_tokens", "60", "--device", "cpu"]
-    )  # fmt: skip
-    printed = capsys.readouterr().out
-    assert code == 0, printed
-    assert "exact match 100.0, F1 100.0 (2 queries)" in printed
-    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
-    results = Run.load(f"{output}.jsonl")
-    assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
-    lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["answer"] for line in lines] == ["Orla Finn", "the barn"]
-    assert Path(f"{output}.html").is_file()
-    assert main(["evaluate", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
-    assert "100" in capsys.readouterr().out
 
 
 def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
