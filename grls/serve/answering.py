@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,7 +25,6 @@ from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.prompts import Prompt
 from grls.answer.writer import TextWriter
 from grls.api.streaming import deliver, deliver_error
 from grls.data.corpus import Corpus
@@ -96,8 +95,7 @@ class Answering:
                 return
         model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
         quotable = build_keys(corpus, tokenizer, keys, prompt.markers)
-        prompts = Prompt(**asdict(prompt))
-        self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompts, self.options.search)
+        self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompt, self.options.search)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[Record]:
         """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model.
@@ -127,12 +125,10 @@ class Answering:
             model, tokenizer = self._loaded
             writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
             if answer_key.method == "direct":
-                direct = DirectReader(writer, corpus, reader.chat)
-                readings = direct.retrieve_and_answer(queries, retriever, k, k)
+                answer = DirectReader(writer, retriever, corpus, k, chat=reader.chat).answer
             else:
-                iterative = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat)
-                readings = iterative.answer(queries)
-            return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
+                answer = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat).answer
+            return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
     def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
         """The records of questions that a program of demonstrate-search-predict answers at the same time."""
