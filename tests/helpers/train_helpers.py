@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from small_data import tiny_bert, write_small
 from grls.cli import main
 from grls.models.load.language import CausalLM
 from grls.train.chains.data import ChainData
+from grls.train.chains.examples import Teacher
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 
@@ -124,14 +124,9 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
-class Opinion:
+def always(weights: dict[int, float]) -> Teacher:
     """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: Sequence[Any]) -> list[Mapping[int, float]]:
-        return [self.weights for _ in hops]
+    return lambda hops: [weights for _ in hops]
 
 
 class KillAfter(L.Callback):

@@ -105,7 +105,7 @@ class InterlacedData(FitData):
         self.collator = InterlacedCollator(
             int(tokenizer.pad_token_id),
             None if causal else start_token(module.model),
-            constraint if module.loss == "allowed" else None,
+            constraint=constraint if module.loss == "allowed" else None,
         )
 
     def _examples(
