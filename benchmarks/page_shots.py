@@ -69,7 +69,7 @@ def served(retriever: str, folder: Path) -> Iterator[str]:
     folders = f"hops={folder / 'hops'}", f"generator={retriever}", f"bm25={folder / 'bm25'}"
     options = ServerOptions(folders, device="cpu")
     serving = serving_to_load(options)
-    serving.load(options)
+    serving.load()
     server = uvicorn.Server(uvicorn.Config(create_app(serving), port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()

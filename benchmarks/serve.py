@@ -105,10 +105,11 @@ def loop(searcher: Searcher, texts: Sequence[str], k: int) -> tuple[list[Ranking
 
 def bare(pipe: Any, folder: str) -> None:
     """Do cases without HTTP, in a process of its own, until there is none; then end."""
-    from grls.serve.options import RequestLimits
+    from grls.serve.options import RequestLimits, ServerOptions
     from grls.serve.served import Opened, open_served
 
-    (served,) = open_served([folder], Opened("cpu", "float32", RequestLimits(queue=1024))).values()
+    options = ServerOptions((folder,), RequestLimits(queue=1024), device="cpu")
+    (served,) = open_served(Opened(options)).values()
     while (case := pipe.recv()) is not None:
         before = time.process_time()
         done = _looped(served, *case[:2]) if case[2] == 0 else batched(served.version, *case)

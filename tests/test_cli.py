@@ -231,12 +231,6 @@ assert not loaded, loaded
     assert done.returncode == 0, done.stderr
 
 
-def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
-    assert "colour" in refuses(capsys, "check", data, "--colour=red")
-    assert "btree" in fails(capsys, "index", "m", "--corpus=c", "--output=o", "--index.backend=btree")
-
-
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -15,8 +15,9 @@ import biencoder_helpers
 import pytest
 import yaml
 from cross_encoders import cross_encoder
+from llama_small import TINY as TINY_LLAMA
+from llama_small import save_llama
 from small_data import tiny_bert, write_jsonl
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.trainings import TRAININGS, options
 from data_prep.ruletaker import prepare
@@ -125,7 +126,7 @@ def test_every_config_is_run_here() -> None:
     named = {f"{name}/{stage}" for name, stages in SETTINGS.items() for stage in stages}
     words = {word for command in readme_commands() for word in command}
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
-    others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble.py and test_encoded.py
+    others = {"fusion", "sparse", "multi-vector"}  # in test_fuse.py and test_encoded.py
     others |= {f"prepare/{name}" for name in MADE}
     others |= {f"paper/dsp-{name}" for name in PROGRAMS}
     others |= {f"single-step/{stage}" for stage in ("biencoder", "chains")}  # in test_single_step_recipe
@@ -359,20 +360,8 @@ def files_of_readme(workplace: Path) -> None:
 
 def language_model(workplace: Path, data: str = "data/mine") -> None:
     """A small causal model in the folder ``lm``, whose tokenizer can write the data set and the markers."""
-    text = workplace / "text"
-    text.mkdir()
-    (text / "corpus.jsonl").write_text(
-        (workplace / data / "corpus.jsonl").read_text() + '{"_id": "m", "text": "question: « »\\nanswer:"}\n'
-    )
-    (text / "queries.jsonl").write_text((workplace / data / "queries.jsonl").read_text())
-    tokenizer = train_tokenizer(text, 400)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=4096, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(workplace / "lm")
-    tokenizer.save_pretrained(workplace / "lm")
+    tokenizer = train_tokenizer(workplace / data, 400, ["question: « »\nanswer:"])
+    save_llama(workplace / "lm", tokenizer, 4096, **TINY_LLAMA)
 
 
 FEW = {

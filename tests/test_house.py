@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,16 +106,12 @@ def options() -> dict[str, int]:
     Not counted are ``--config``, ``--print_config``, and the name of a group, which takes its options as
     JSON.
     """
-    from grls.cli import VERBS, Command, Verb
+    from verbs import commands
 
-    def commands(verbs: Any) -> Iterator[Verb]:
-        for verb in verbs.values():
-            if verb.target and not verb.training:
-                yield verb
-            yield from commands(verb.names)
+    from grls.cli import Command
 
     names: list[str] = []
-    for verb in commands(VERBS):
+    for verb in (verb for verb in commands().values() if not verb.training):
         actions = Command(verb, "grls").parser()._actions
         dests = {a.dest for a in actions}
         names += [

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
+from grls.answer.opening import FinishedRun
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
 from grls.answer.writer import TextWriter, too_long
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
+from grls.retrieve.base import Retriever
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -50,50 +53,28 @@ class WrittenAnswer(NamedTuple):
     failed: str = ""
 
 
-class FindsPassages(Protocol):
-    """A retriever, or a finished run."""
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """The first k passages of each query."""
-        ...
-
-
+@dataclass(eq=False)
 class DirectReader:
     """Answers each question once.
 
     Args:
+        source: Retrieves the passages; None: the model is asked without passages.
+        k: Passages read for a question.
+        depth: Length of the rankings, if larger than k.
         chat: Write the prompt with the model's chat template.
     """
 
-    def __init__(self, writer: TextWriter, corpus: Corpus, chat: bool = False):
-        self.writer = writer
-        self.corpus = corpus
-        self.chat = chat
-
-    def retrieve_and_answer(
-        self,
-        queries: Sequence[Query],
-        source: FindsPassages | None,
-        k: int,
-        depth: int,
-        decided: Callable[[int], object] | None = None,
-    ) -> list[WrittenAnswer]:
-        """Answer queries (:meth:`answer`) from the first k passages that a retriever or finished run has.
-
-        ``depth`` is the length of the rankings, if larger than k.
-        """
-        if source is None:
-            return self.answer(queries, [[] for _ in queries], 0, decided)
-        return self.answer(queries, source.retrieve(queries, max(k, depth)), k, decided)
+    writer: TextWriter
+    source: Retriever | FinishedRun | None
+    corpus: Corpus
+    k: int = 3
+    depth: int = 0
+    chat: bool = False
 
     def answer(
-        self,
-        queries: Sequence[Query],
-        rankings: Sequence[Sequence[Hit]],
-        k: int,
-        decided: Callable[[int], object] | None = None,
+        self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
     ) -> list[WrittenAnswer]:
-        """Answer queries from the first k passages of each ranking.
+        """Answer queries.
 
         If nothing was retrieved, the model is asked without passages, and a warning says so. If the model has
         too few positions, passages are left out from the end of the list. A question that is too long even
@@ -104,13 +85,16 @@ class DirectReader:
             ConfigError: The model has no room for any question, or the chat template refuses the prompt.
             DataError: A passage is not in the corpus.
         """
-        ids = [[hit.id for hit in ranking[:k]] for ranking in rankings]
+        rankings: Sequence[Sequence[Hit]] = [()] * len(queries)
+        if self.source is not None:
+            rankings = self.source.retrieve(queries, max(self.k, self.depth))
+        ids = [[hit.id for hit in ranking[: self.k]] for ranking in rankings]
         texts = find_passages(self.corpus, (i for first in ids for i in first))
         prompts, read = [], []
         for query, first in zip(queries, ids, strict=True):
             for count in range(len(first), -1, -1):
                 prompt = self._prompt(query, [texts[i] for i in first[:count]])
-                if fits(prompt, self.writer):
+                if len(prompt) <= self.writer.room:
                     break
             prompts.append(prompt)
             read.append(tuple(first[:count]))
@@ -118,13 +102,15 @@ class DirectReader:
         if cut:
             log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
         without = sum(not passages for passages in read)
-        if k and without:
+        if self.source is not None and without:
             log.warning(
                 "answered without passages, for nothing was retrieved: %d of %s.",
                 without,
                 counted(len(read), "query"),
             )
-        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []), decided)
+        names = [f"the query {query.id!r}" for query in queries]
+        room, new = self.writer.room, self.writer.max_new_tokens
+        failed = too_long(names, prompts, room, new, lambda: self._prompt(Query("", ""), []), decided)
         fit = [prompt for index, prompt in enumerate(prompts) if index not in failed]
         written = iter(self.writer.write(fit, decided))
         answers = []
@@ -142,20 +128,3 @@ class DirectReader:
         dialogue = Dialogue(asked_directly(query.text, passages), begin=ANSWER)
         examples = direct_examples(bool(passages))
         return few_shot(self.writer.tokenizer, task, examples, [dialogue], self.chat)[0]
-
-
-def fits(prompt: Sequence[int], writer: TextWriter) -> bool:
-    """Whether the model has room for a prompt."""
-    return writer.room is None or len(prompt) <= writer.room
-
-
-def unfit(
-    queries: Sequence[Query],
-    prompts: Sequence[Sequence[int]],
-    writer: TextWriter,
-    least: Callable[[], Sequence[int]],
-    decided: Callable[[int], object] | None,
-) -> dict[int, str]:
-    """Index of each query whose prompt is too long -> the reason (:func:`grls.answer.writer.too_long`)."""
-    names = [f"the query {query.id!r}" for query in queries]
-    return too_long(names, prompts, writer.room, writer.max_new_tokens, least, decided)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from grls.answer.dialogue import Dialogue, few_shot
-from grls.answer.direct import FollowUpStep, WrittenAnswer, fits, unfit
+from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, iterative_examples
-from grls.answer.writer import Continuation, TextWriter
+from grls.answer.writer import Continuation, TextWriter, too_long
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
@@ -104,7 +104,9 @@ class IterativeReader:
         states = [_State(query, f"question: {query.text}") for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]
         nothing = _State(Query("", ""), "question: ")
-        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True), decided)
+        names = [f"the query {query.id!r}" for query in queries]
+        room, new = self.writer.room, self.writer.max_new_tokens
+        failed = too_long(names, prompts, room, new, lambda: self._prompt(nothing, forced=True), decided)
         for index, why in failed.items():
             states[index].answer, states[index].ended, states[index].failed = "", False, why
         while active := [state for state in states if state.answer is None]:
@@ -149,7 +151,7 @@ class IterativeReader:
         state.past = (*past, (before, f"{FOLLOW_UP} {follow}"))
         for count in range(len(ids), 0 if ids else -1, -1):
             state.turn = evidence(passages[:count])
-            if fits(self._prompt(state, forced=True), self.writer):
+            if len(self._prompt(state, forced=True)) <= self.writer.room:
                 state.steps.append(FollowUpStep(follow, tuple(ids[:count])))
                 state.seen += ids[:count]
                 state.cut += len(ids) - count

@@ -33,14 +33,15 @@ Answer = Callable[[Sequence[Query], Callable[[int], object]], Sequence[WrittenAn
 
 def read_all(
     questions: Questions, output: str, settings: dict[str, Any], writer: TextWriter, answer: Answer
-) -> tuple[list[WrittenAnswer], GrowingFile]:
+) -> tuple[list[WrittenAnswer], float, dict[str, int]]:
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
     OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so a
     group that a kill has split is answered again. ``writer`` is the language model behind ``answer``.
 
     Returns:
-        The answer of each query, and the file.
+        The answer of each query; the seconds that all answers took; the numbers of passages cut, calls and
+        tokens.
     """
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
@@ -53,20 +54,11 @@ def read_all(
             cost = {name: value - before[name] for name, value in asdict(writer.spent).items()}
             records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
             file.add(records)
-    by_query = {record["query_id"]: record for record in file.records}
-    return [_reading(by_query[query.id]) for query in queries], file
-
-
-def spent_options(
-    readings: Sequence[WrittenAnswer], file: GrowingFile, options: dict[str, Any]
-) -> tuple[float, dict[str, Any]]:
-    """The seconds that all answers took, and ``options`` with passages cut, calls and tokens."""
-    spent: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
-    for record in file.records:
-        for name, value in record.get("spent", {}).items():
-            spent[name] += value
-    seconds = spent.pop("seconds")
-    return seconds, {**options, "cut": sum(reading.cut for reading in readings), **spent}
+    readings = [_reading(record) for record in file.records[: len(queries)]]
+    costs = [record["spent"] for record in file.records if "spent" in record]
+    spent = {name: sum(cost[name] for cost in costs) for name in asdict(Spent())}
+    seconds = float(sum(cost["seconds"] for cost in costs))
+    return readings, seconds, {"cut": sum(reading.cut for reading in readings), **spent}
 
 
 def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:

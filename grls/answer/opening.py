@@ -7,13 +7,14 @@ text, or written by a model, so a query that is too long is cut, not refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Hit, Query
 from grls.errors import ConfigError, MismatchError, Option
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
@@ -63,10 +64,12 @@ def open_for_reading(
     return opened if hops is None else hop_by_hop(opened, hops)
 
 
-def score_mode_of(retriever: Retriever) -> str:
-    """What the scores of a retriever's rankings mean; ``pooled`` for chains, whose scores are ranks."""
-    description = retriever.describe()
-    return description.score_mode if description.steps in RANKINGS else "pooled"
+def description_of(source: Retriever | FinishedRun | None) -> Description:
+    """The description of what passages are retrieved by; scores of chains are ranks: ``pooled``."""
+    if source is None:
+        return Description("generator", "none")
+    description = source.describe()
+    return description if description.steps in RANKINGS else replace(description, score_mode="pooled")
 
 
 def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[str, Any]:
@@ -80,18 +83,6 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
     }
 
 
-def origin_of(source: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
-    """System, label, score mode, and options of a retriever or finished run."""
-    if source is None:
-        return "generator", "", "none", {}
-    if isinstance(source, FinishedRun):
-        label = "a finished run" if source.info is None else source.info.name
-        system = "generator" if source.info is None else source.info.system
-        return system, label, source.score_mode, {"run": label}
-    description = source.describe()
-    return description.system, description.name, score_mode_of(source), description.options
-
-
 class FinishedRun:
     """Looks up the passages of a run.
 
@@ -101,10 +92,6 @@ class FinishedRun:
         queries: The queries to answer, the first ones of the split.
         split: The split to answer.
 
-    Attributes:
-        info: The run's manifest; None if it has none.
-        score_mode: What the scores of the run mean.
-
     Raises:
         DataError: The file is missing or malformed.
         MismatchError: Its manifest names another corpus or split, or fewer queries, or it answers none.
@@ -112,22 +99,26 @@ class FinishedRun:
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
         loaded = Run.load(run)
-        self.info = loaded.info
-        if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
+        info = loaded.info
+        if info is not None and info.corpus not in ("", corpus.fingerprint):
             raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
-        recorded_split = None if self.info is None else self.info.split
+        recorded_split = None if info is None else info.split
         if recorded_split not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(
                 f"{run} answers other queries than those asked; give the run of this {Option('split')}."
             )
-        if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
+        if info is not None and info.limit is not None and info.limit < len(queries):
             raise MismatchError(
-                f"{run} ({self.info.query_set}) answers fewer queries than the {len(queries):,} asked; give "
-                f"{Option('limit', self.info.limit)}, or retrieve for all of them."
+                f"{run} ({info.query_set}) answers fewer queries than the {len(queries):,} asked; give "
+                f"{Option('limit', info.limit)}, or retrieve for all of them."
             )
-        self.corpus = corpus
-        self.score_mode = loaded.score_mode or "unknown"
+        system, label = ("generator", "a finished run") if info is None else (info.system, info.name)
+        self._description = Description(system, loaded.score_mode or "unknown", {"run": label}, label)
         self._rankings = loaded.rankings
+
+    def describe(self) -> Description:
+        """The description of the system that made the run."""
+        return self._description
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """The first k passages of each query; none for a query that the run does not hold."""

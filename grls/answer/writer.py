@@ -10,6 +10,7 @@ tokens of the longest, T tokens written.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,8 +159,8 @@ class StoppedRows(StoppingCriteria):
         return torch.tensor(stopped, device=input_ids.device)
 
 
-def room_of(model: Any, new_tokens: int) -> int | None:
-    """Most tokens of a prompt; None if the model has no limit.
+def room_of(model: Any, new_tokens: int) -> float:
+    """Most tokens of a prompt; infinite if the model has no limit.
 
     Args:
         model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
@@ -167,7 +168,7 @@ def room_of(model: Any, new_tokens: int) -> int | None:
     """
     positions = positions_in(model.config)
     if positions is None:
-        return None
+        return math.inf
     if model.config.is_encoder_decoder:
         return positions if new_tokens <= positions else 0
     return max(0, positions - new_tokens)
@@ -206,8 +207,8 @@ class TextWriter:
         self._pad = self.tokenizer.eos_token_id if pad is None else pad
 
     @property
-    def room(self) -> int | None:
-        """Most tokens of a prompt; None if the model has no limit."""
+    def room(self) -> float:
+        """Most tokens of a prompt; infinite if the model has no limit."""
         return room_of(self.model, self.max_new_tokens)
 
     def write(
@@ -241,7 +242,7 @@ class TextWriter:
                 row.pop()
             if not row:
                 raise ConfigError("a prompt has no token; expected a text to continue.")
-            if self.room is not None and len(row) > self.room:
+            if len(row) > self.room:
                 raise ConfigError(
                     f"a prompt takes {len(row)} tokens, but the model has room for {self.room} beside "
                     f"{self.max_new_tokens} new ones: shorten it, or lower max_new_tokens."
@@ -313,7 +314,7 @@ class TextWriter:
 def too_long(
     names: Sequence[str],
     prompts: Sequence[Sequence[int]],
-    room: int | None,
+    room: float,
     new_tokens: int,
     least: Callable[[], Sequence[int]],
     decided: Callable[[int], object] | None = None,
@@ -323,7 +324,7 @@ def too_long(
     Args:
         names: The purpose of each prompt, such as ``the query 'q1'``.
         prompts: Token ids of each prompt.
-        room: Most tokens of a prompt; None for no limit.
+        room: Most tokens of a prompt.
         new_tokens: Most tokens of the output.
         least: Makes the prompt without a question; called only if a prompt is too long.
         decided: Called with the number of such prompts, if there are any.
@@ -334,8 +335,6 @@ def too_long(
     Raises:
         ConfigError: Even ``least`` is too long, so that no query could be answered.
     """
-    if room is None:
-        return {}
     reasons = {
         index: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
         f"{new_tokens} new ones"

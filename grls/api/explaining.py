@@ -43,8 +43,8 @@ class ExplainedPassage:
 
     @property
     def hop(self) -> int:
-        """The hop, from 1."""
-        return self.details.hop
+        """The hop, from 1; a ranking of the query as a whole is hop 1."""
+        return self.details.hop if isinstance(self.details, Explanation) else 1
 
     @property
     def rank(self) -> int | None:
@@ -119,7 +119,7 @@ def explain_query(
     passages = [
         ExplainedPassage(details, by_gold.get(details.gold))
         for hop in hops_of(order, (), None, None, hops.chained)
-        for details in explainer.explain(query, hop.gold, hop.evidence)
+        for details in explainer.explain(query, *hop)
     ]
     return ExplainedQuery(query, tuple(passages))
 

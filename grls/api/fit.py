@@ -12,7 +12,7 @@ from grls.api.generator import USUAL_NAMES, SplitNames, given_splits
 from grls.api.searcher import HeldFolder, Searcher
 from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.entries import corpus_of
-from grls.data.inputs.folders import write_splits
+from grls.data.inputs.gold import write_splits
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
 from grls.retrieve.registry import Opening, load_retriever

@@ -16,8 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import has_qrels
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.data.inputs.entries import corpus_of
-from grls.data.inputs.folders import write_splits
-from grls.data.inputs.gold import Gold, gold_of, hold_out
+from grls.data.inputs.gold import Gold, gold_of, hold_out, write_splits
 from grls.data.inputs.tables import existing_path, json_value, short_repr
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions

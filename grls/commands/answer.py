@@ -52,8 +52,8 @@ def answer_direct(
         name: Name of the run in reports.
     """
     from grls.answer.direct import DirectReader
-    from grls.answer.kept import read_all, save_readings, spent_options
-    from grls.answer.opening import FinishedRun, open_for_reading, origin_of, retrieval_settings
+    from grls.answer.kept import read_all, save_readings
+    from grls.answer.opening import FinishedRun, description_of, open_for_reading, retrieval_settings
     from grls.answer.writer import Questions, TextWriter, model_settings
     from grls.io.files import sha256
     from grls.models.load.language import load_language_model
@@ -81,15 +81,13 @@ def answer_direct(
         **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
         "run": None if run is None else sha256(run), **questions.fingerprints,
     }  # fmt: skip
-    direct = DirectReader(writer, questions.corpus, reader.chat)
-    readings, file = read_all(
-        questions, output, settings, writer,
-        lambda queries, decided: direct.retrieve_and_answer(queries, source, k, reader.depth, decided),
-    )  # fmt: skip
-    system, label, mode, recorded = origin_of(source)
-    seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **method})
-    named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
-    save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
+    direct = DirectReader(writer, source, questions.corpus, k, reader.depth, reader.chat)
+    readings, seconds, spent = read_all(questions, output, settings, writer, direct.answer)
+    described = description_of(source)
+    options = {"model": Path(model).name, **described.options, **method, **spent}
+    named = name or ("closed-book" if source is None else f"direct, {described.name}, k={k}")
+    info = questions.info(described.system, named, described.score_mode, seconds, options)
+    save_readings(questions, output, readings, info)
 
 
 def answer_dsp(
@@ -185,7 +183,7 @@ def answer_follow_up(
         name: Name of the run in reports.
     """
     from grls.answer.iterative import IterativeReader
-    from grls.answer.kept import read_all, save_readings, spent_options
+    from grls.answer.kept import read_all, save_readings
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions, TextWriter, model_settings
     from grls.models.load.language import load_language_model
@@ -206,18 +204,12 @@ def answer_follow_up(
         **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
         **questions.fingerprints,
     }  # fmt: skip
-    readings, file = read_all(questions, output, settings, writer, asking.answer)
+    readings, seconds, spent = read_all(questions, output, settings, writer, asking.answer)
     described = opened.describe()
-    recorded = {"model": Path(model).name, **described.options, **method}
-    seconds, options = spent_options(readings, file, recorded)
+    options = {"model": Path(model).name, **described.options, **method, **spent}
     named = name or f"follow-up, {described.name}, k={k}"
-    save_readings(
-        questions, output, readings, questions.info(described.system, named, "rank", seconds, options)
-    )
-
-
-_PORTION = 8
-"""Batches between two points where a run can go on."""
+    info = questions.info(described.system, named, "rank", seconds, options)
+    save_readings(questions, output, readings, info)
 
 
 def answer_riches(
@@ -256,4 +248,4 @@ def answer_riches(
     from grls.answer.writer import Questions
 
     questions = Questions.read(data, split, limit, output)
-    run_riches(questions, model, keys, prompt, search, device, output, name, _PORTION)
+    run_riches(questions, model, keys, prompt, search, device, output, name)

@@ -130,7 +130,7 @@ def experiment_command(
     loaded = load_groups([file for file, _ in files], data, split, labels)
     groups = [score_runs(group, ks, standard) for group in loaded]
     refuse_untold(groups, [] if measures is None else names)
-    label_of = {run.entry.run.path: run.label for group in groups for run in group.runs}
+    label_of = {run.run.path: run.label for group in groups for run in group.runs}
     by_label = {label_of[file]: name or label_of[file] for file, name in files}
     _refuse_no_system(baseline, [*by_label.values()])
     tables = [systems_table(group, by_label, names, baseline, published) for group in groups]

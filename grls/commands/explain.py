@@ -7,16 +7,12 @@ import sys
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, DataError
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.models.option_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-
-if TYPE_CHECKING:
-    from grls.retrieve.base import Retriever
 
 EVERY = "all"
 """The QUERY that stands for a whole split."""
@@ -76,18 +72,29 @@ def explain(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
-    from grls.commands.opening import open_for
-    from grls.data.dataset import first_queries, read_queries, read_split
-    from grls.data.words import Analyzer
+    from grls.commands.opening import bm25_over
+    from grls.data.dataset import first_queries, gold_passages, read_queries, read_split
     from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
-    from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
+    from grls.explain.standing import (
+        DEPTH,
+        format_ranks,
+        in_ranking,
+        line_of,
+        rank_counts,
+        rank_record,
+        refuse_stepwise,
+        standing_parts,
+        standing_record,
+        standings,
+    )
     from grls.explain.text import format_explanation, format_summary, parts_text, plain_values, summarise
     from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hops.stop import stop_of_hop
+    from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
@@ -132,90 +139,64 @@ def explain(
         if folder and (query == EVERY or any(row.id == query for row in read_queries(folder))):
             data = str(folder)
     if is_bm25:
-        opened = open_for(retriever, data, None, device, precision, None, None, Analyzer())
+        opened = bm25_over(data)
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
         opened = load_retriever(retriever, opening)
     single = single_steps(opened)
     decoding = explainable(single)
+    depth = DEPTH if k is None else k
+    explainer = None
     if decoding is None:
         refuse_stepwise(opened, retriever, case, search, hops)
-        _print_standings(opened, query, data, split, case, k, limit, output)
-        return
-    k = candidates_listed(hops) if k is None else k
-    explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
+        check_counts(**{"--k": depth})
+    else:
+        k = candidates_listed(hops) if k is None else k
+        explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
     if query == EVERY:
-        queries, qrels = read_split(_data_of_all(data), split)
-        summary = summarise(explainer, asks_of(first_queries(queries, limit), qrels, hops.chained))
-        print(format_summary(summary))
-        _write(output, summary.record())
+        if data is None:
+            raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
+        queries, qrels = read_split(data, split, limit=limit)
+        if explainer is not None:
+            summary = summarise(explainer, asks_of(queries, qrels, hops.chained))
+            print(format_summary(summary))
+            _write(output, summary.record())
+            return
+        ranks: list[int | None] = []
+        records: list[dict[str, object]] = []
+        for row in queries:
+            if not (order := gold_passages(row, qrels)):
+                continue
+            golds = standings(opened, row, order, depth)
+            print(line_of(golds))
+            ranks += [standing.rank for standing in golds]
+            records.append(rank_record(golds))
+        if not ranks:
+            raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
+        print("\n" + format_ranks(ranks, depth))
+        described = opened.describe()
+        counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
+        _write(output, counts | {"queries": records})
         return
     question, order = query_and_gold(query, data, split, case.gold is not None)
-    corpus = explainer.generator.corpus
-    evidence = None if case.evidence is None else ids_of(case.evidence, corpus)
-    asks = hops_of(order, ids_of(case.gold, corpus), evidence, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(question, ask.gold, ask.evidence)]
+    gold = ids_of(case.gold, opened.corpus)
+    if explainer is None:
+        ((named, _),) = hops_of(order, gold, None, None, "single")
+        golds = standings(opened, question, named, depth)
+        print("\n\n".join(parts_text(standing_parts(standing)) for standing in golds))
+        _write(output, [standing_record(standing) for standing in golds])
+        return
+    evidence = None if case.evidence is None else ids_of(case.evidence, opened.corpus)
+    asks = hops_of(order, gold, evidence, case.hop, hops.chained)
+    explanations = [e for ask in asks for e in explainer.explain(question, *ask)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if hops.steps == "ranked":  # the explanations above are of single hops
-        golds = [explanation.gold for explanation in explanations]
-        for ranked in standings(hop_by_hop(opened, hops), question, golds, DEPTH):
+        explained = [explanation.gold for explanation in explanations]
+        for ranked in standings(hop_by_hop(opened, hops), question, explained, DEPTH):
             print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
-
-
-def _print_standings(
-    opened: Retriever,
-    query: str,
-    data: str | None,
-    split: str,
-    case: CaseOptions,
-    k: int | None,
-    limit: int | None,
-    output: str | None,
-) -> None:
-    """Rank and score of gold passages, of a retriever without decoding steps."""
-    from grls.data.dataset import gold_passages, read_split
-    from grls.explain.asks import hops_of, ids_of, query_and_gold
-    from grls.explain.standing import (
-        DEPTH,
-        format_ranks,
-        line_of,
-        rank_counts,
-        rank_record,
-        standing_parts,
-        standing_record,
-        standings,
-    )
-    from grls.explain.text import parts_text
-    from grls.retrieve.queries import check_counts
-
-    depth = DEPTH if k is None else k
-    check_counts(**{"--k": depth})
-    if query != EVERY:
-        question, order = query_and_gold(query, data, split, case.gold is not None)
-        (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
-        golds = standings(opened, question, hop.gold, depth)
-        print("\n\n".join(parts_text(standing_parts(gold)) for gold in golds))
-        _write(output, [standing_record(gold) for gold in golds])
-        return
-    queries, qrels = read_split(_data_of_all(data), split, limit=limit)
-    ranks: list[int | None] = []
-    records: list[dict[str, object]] = []
-    for row in queries:
-        if not (order := gold_passages(row, qrels)):
-            continue
-        golds = standings(opened, row, order, depth)
-        print(line_of(golds))
-        ranks += [gold.rank for gold in golds]
-        records.append(rank_record(golds))
-    if not ranks:
-        raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
-    print("\n" + format_ranks(ranks, depth))
-    described = opened.describe()
-    summary = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
-    _write(output, summary | {"queries": records})
 
 
 def _write(output: str | None, facts: object) -> None:
@@ -224,9 +205,3 @@ def _write(output: str | None, facts: object) -> None:
     if output is not None:
         write_json(f"{output}.json", facts)
         print(f"\nwrote {output}.json")
-
-
-def _data_of_all(data: str | None) -> str:
-    if data is None:
-        raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
-    return data

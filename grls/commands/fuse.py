@@ -116,8 +116,9 @@ def fuse_cut(
     refuse_to_replace(output, [run, tune], queries)
     dev = DevRuns.load([tune], members, queries, tune_split)
     (member,) = complete_runs(members, None if queries is None else queries.ids, "refuse")
-    cut = cut_run(member, dev, name)
-    fitted = f"set F1 {100 * cut.fitted:.1f} on {dev.split}, which it was fitted to"
-    known = f"{100 * cut.known:.1f} there with the known number of passages"
-    print(f"{cut.mean:.1f} passages a query; {fitted}, {known}")
-    print(save_for(cut.run, output, queries))
+    cut, mean, fitted, known = cut_run(member, dev, name)
+    print(
+        f"{mean:.1f} passages a query; set F1 {100 * fitted:.1f} on {dev.split}, which it was fitted to, "
+        f"{100 * known:.1f} there with the known number of passages"
+    )
+    print(save_for(cut, output, queries))

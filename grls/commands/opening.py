@@ -7,60 +7,31 @@ from dataclasses import asdict
 from pathlib import Path
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.words import Analyzer
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
 from grls.retrieve.base import DecodesHops, Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.judge import refuse_words
-from grls.retrieve.registry import Opening, load_retriever, names_bm25
 from grls.retrieve.spec import remedy_of_other_corpus
 
 log = logging.getLogger(__name__)
 
 
-def open_for(
-    retriever: str,
-    data: str | None,
-    corpus: Corpus | None,
-    device: str,
-    precision: str,
-    search: SearchOptions | None,
-    hops: HopOptions | None,
-    analyzer: Analyzer,
-    bm25: BM25Options = USUAL_BM25,
+def bm25_over(
+    data: str | None, corpus: Corpus | None = None, analyzer: Analyzer = USUAL, bm25: BM25Options = USUAL_BM25
 ) -> Retriever:
-    """Open a folder of any kind, or BM25 over the corpus of a data set.
-
-    ``corpus`` is that of the data set, where it is read already. Options of search and hops that are None are
-    those of the folder. ``analyzer`` and ``bm25`` are for BM25.
+    """BM25 over the corpus of a data set; ``corpus`` is that corpus, where it is read already.
 
     Raises:
-        ConfigError: BM25 has no corpus, or an option cannot be used.
-        DataError: The folder is no retriever.
+        ConfigError: There is no data set.
     """
-    if names_bm25(retriever):
-        if data is None or not Path(data).is_dir():
-            raise ConfigError(
-                f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
-            )
-        if search is not None and search.compile:
-            raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
-        if search is not None and search.rescore:
-            raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
-        from grls.retrieve.bm25 import BM25Retriever
+    from grls.retrieve.bm25 import BM25Retriever
 
-        opened: Retriever = BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
-    else:
-        refuse_words(retriever, analyzer, bm25)
-        opened = load_retriever(retriever, Opening(device, precision, search))
-    if hops is not None:
-        opened = hop_by_hop(opened, hops)
-    tell_unlike_training(opened)
-    return opened
+    if data is None or not Path(data).is_dir():
+        raise ConfigError(
+            f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
+        )
+    return BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
 
 
 def refuse_other_corpus(

@@ -70,15 +70,14 @@ def propositions(
     work = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
     opened = work.opened()
     file = PropositionFile(output, opened.origin)
-    tally = file.tally
-    names = sorted(tally.passages)
+    names = sorted(file.passages)
     numbers = opened.corpus.numbers(names)
     unknown = [name for name, number in zip(names, numbers, strict=True) if number is None]
     if unknown:
         raise DataError(
             f"{unknown[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
         )
-    before = len(tally.passages)
+    before = len(file.passages)
     start = perf_counter()
     if sharing is None:
         with Progress(opened.passages, "propositions", "passages", before) as bar:
@@ -86,14 +85,14 @@ def propositions(
     else:
         propositions_by_workers(opened, work, file, sharing)
     written, seconds = opened.passages - before, perf_counter() - start
-    passages = len(tally.passages)
+    passages = len(file.passages)
     print(
-        f"{counted(passages, 'passage')}, {counted(tally.propositions, 'proposition')} "
-        f"({tally.propositions / passages:.2f} each); "
-        f"instead, sentences of {counted(tally.sentences, 'passage')}; nothing of {tally.none:,}"
+        f"{counted(passages, 'passage')}, {counted(file.propositions, 'proposition')} "
+        f"({file.propositions / passages:.2f} each); "
+        f"instead, sentences of {counted(file.sentences, 'passage')}; nothing of {file.none:,}"
     )
-    if tally.dropped:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
+    if file.dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(file.dropped.items()))
         print(f"left out of what the model wrote: {reasons}")
     if written:
         print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")

@@ -22,7 +22,7 @@ from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import BM25, index_seconds, names_bm25
+from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
 from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
@@ -125,10 +125,13 @@ class RetrieveOptions:
         """Open the retriever and read the queries.
 
         Raises:
-            ConfigError: The queries have a limit, and are those of no split.
+            ConfigError: The queries have a limit, and are those of no split; or an option cannot be used.
+            DataError: The folder is no retriever.
             MismatchError: The retriever is over another corpus than the data set.
         """
-        from grls.commands.opening import open_for, refuse_other_corpus
+        from grls.commands.opening import bm25_over, refuse_other_corpus, tell_unlike_training
+        from grls.retrieve.hops.retriever import hop_by_hop
+        from grls.retrieve.judge import refuse_words
 
         corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
@@ -140,9 +143,19 @@ class RetrieveOptions:
                 "--limit counts the queries of a split: name one with --split, or give fewer queries."
             )
         filters = filters_of(self.filter, queries)
-        opening = (self.retriever, self.data, corpus, self.device, self.precision)
         begun = perf_counter()
-        opened = open_for(*opening, self.search, self.hops, self.analyzer, self.bm25)
+        if names_bm25(self.retriever):
+            if self.search is not None and self.search.compile:
+                raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
+            if self.search is not None and self.search.rescore:
+                raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
+            opened = bm25_over(self.data, corpus, self.analyzer, self.bm25)
+        else:
+            refuse_words(self.retriever, self.analyzer, self.bm25)
+            opened = load_retriever(self.retriever, Opening(self.device, self.precision, self.search))
+        if self.hops is not None:
+            opened = hop_by_hop(opened, self.hops)
+        tell_unlike_training(opened)
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
         options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)

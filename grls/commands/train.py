@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from grls.io.ending import lacking_extras, require
+from grls.io.ending import lacking_extras, quiet, require
+from grls.io.files import refuse_foreign
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
 from grls.train.signatures import STAGES, class_options, class_summary
 
@@ -119,11 +120,37 @@ def train_reranker(
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
         device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
     """
-    options = dict(locals())
-    from grls.train.core.processes import is_first
-    from grls.train.reranker.run import run_reranker
+    require("train", "grls train reranker")
+    import torch
 
-    best = run_reranker(**options)
+    from grls.answer.ralm.reranker import Reranker
+    from grls.data.codec import tokenizer_fingerprint
+    from grls.data.corpus import Corpus
+    from grls.train.core.checkpoints import RunState
+    from grls.train.core.processes import is_first, only_training
+    from grls.train.reranker.module import fit_reranker
+    from grls.train.reranker.run import examples_of_files, examples_of_hops
+
+    quiet()
+    refuse_foreign(f"{output}/model", "config.json")
+    with only_training(output):
+        corpus = Corpus.read(data)
+        of_hops = train is None and dev is None
+        read = (corpus, data, prefix_tokens, hops)
+        examples = examples_of_hops(*read, fit.seed) if of_hops else examples_of_files(train, dev, *read)
+        torch.manual_seed(fit.seed)  # for the new head of an encoder without one
+        reading = examples.prefix_tokens, max_tokens, device
+        reranker = Reranker.load(encoder, *reading, evidence_words=examples.evidence_words)
+        settings = {"encoder": encoder, "prefix_tokens": examples.prefix_tokens, "max_tokens": max_tokens}
+        settings |= {**examples.settings, **vars(fit)}
+        files = {
+            "the corpus": corpus.fingerprint,
+            "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
+            **examples.files,
+        }
+        state = RunState(settings, files, {name: f"fit.{name}" for name in vars(fit)})
+        passages = None if of_hops else corpus
+        best = fit_reranker(reranker, passages, examples.train, examples.dev, output, fit, resume, state)
     if is_first():
-        unit = "hop" if train is None else "stride"
+        unit = "hop" if of_hops else "stride"
         print(f"best dev loss {best:.4f} nats a {unit}; the reranker is in {output}/model")

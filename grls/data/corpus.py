@@ -180,11 +180,6 @@ class Corpus:
         """The metadata by field, for filters."""
         return MetadataColumns(self.table)
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Title and text of each passage; a passage is read when its item is read."""
-        return _Texts(self)
-
     @cached_property
     def _ids(self) -> pa.ChunkedArray:
         return self.table.data.column("_id")
@@ -226,7 +221,7 @@ class Corpus:
         if not len(ids) or not len(self):
             return [None] * len(ids)
         hashes, order = self._hashed
-        hashed = _hashes(ids)
+        hashed = np.fromiter(map(hash, ids), np.int64, len(ids))
         first = np.searchsorted(hashes, hashed)
         nearest = order[np.minimum(first, len(order) - 1)].tolist()
         numbers: list[int | None] = list(nearest)
@@ -240,7 +235,8 @@ class Corpus:
     @cached_property
     def _hashed(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Hashes of all ids, ascending, and the passage number of each hash."""
-        hashes = np.concatenate([_hashes(chunk.to_pylist()) for chunk in self._ids.chunks])
+        names = (name for chunk in self._ids.chunks for name in chunk.to_pylist())  # a chunk in memory
+        hashes = np.fromiter(map(hash, names), np.int64, len(self))
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
@@ -331,25 +327,6 @@ def _digest(texts: Iterable[str]) -> str:
     for text in texts:
         digest.update(text.encode())
     return digest.hexdigest()
-
-
-def _hashes(ids: Sequence[str]) -> npt.NDArray[np.int64]:
-    return np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
-
-
-class _Texts(Sequence[str]):
-    def __init__(self, corpus: Corpus):
-        self._corpus = corpus
-
-    def __len__(self) -> int:
-        return len(self._corpus)
-
-    def __getitem__(self, index: Any) -> Any:
-        """The text of a number, or the texts of a slice."""
-        numbers = range(len(self._corpus))[index]
-        rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
-        texts = [f"{passage.title} {passage.text}" for passage in rows]
-        return texts[0] if isinstance(numbers, int) else texts
 
 
 def corpus_file(path: str | Path) -> Path:

@@ -517,14 +517,14 @@ def _queries(file: Path, faults: list[DataFault]) -> Iterator[tuple[int, Query]]
             try:
                 yield line, query_of(record, file, line)
             except DataError as error:
-                faults.append(_as_fault(error, file, line))
+                faults.append(_as_fault(error, file))
     except DataError as error:
         faults.append(_as_fault(error, file))
 
 
-def _as_fault(error: DataError, file: Path, line: int | None = None) -> DataFault:
-    prefix = f"{file}: " if line is None else f"{file}, line {line}: "
-    return DataFault(file, line, str(error).removeprefix(prefix).rstrip("."))
+def _as_fault(error: DataError, file: Path) -> DataFault:
+    prefix = f"{file}: " if error.line is None else f"{file}, line {error.line}: "
+    return DataFault(file, error.line, str(error).removeprefix(prefix).rstrip("."))
 
 
 def _unknown(file: Path, named: list[tuple[int, str]], corpus: Corpus, kind: str) -> list[DataFault]:

@@ -34,7 +34,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,18 +104,6 @@ class FilterValue(NamedTuple):
         return (entry > self.text) - (entry < self.text)
 
 
-class Expression(Protocol):
-    """A parsed filter."""
-
-    def fields(self) -> Iterator[str]:
-        """The fields that the filter reads."""
-        ...
-
-    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
-        """For which passages the filter holds, from those for which each comparison holds."""
-        ...
-
-
 @dataclass(frozen=True)
 class FieldComparison:
     """A comparison of one field.
@@ -150,39 +138,32 @@ class FieldComparison:
 
 
 @dataclass(frozen=True)
-class Not:
-    """The negation of a part."""
-
-    part: Expression
-
-    def fields(self) -> Iterator[str]:  # noqa: D102
-        yield from self.part.fields()
-
-    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
-        return ~self.part.mask(of)
-
-
-@dataclass(frozen=True)
 class Joined:
-    """Several parts joined by ``and`` or ``or``.
+    """Parts of a filter with a word.
 
     Attributes:
-        every: True if all parts must hold (``and``), False if any part must (``or``).
-        parts: The parts, at least two.
+        word: ``and``: all parts must hold; ``or``: any of them; ``not``: the one part must not hold.
+        parts: The parts; at least two of ``and`` and ``or``.
     """
 
-    every: bool
+    word: str
     parts: tuple[Expression, ...]
 
-    def fields(self) -> Iterator[str]:  # noqa: D102
+    def fields(self) -> Iterator[str]:
+        """The fields that the filter reads."""
         for part in self.parts:
             yield from part.fields()
 
-    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
+        """For which passages the filter holds, from those for which each comparison holds."""
         joined = self.parts[0].mask(of).copy()
         for part in self.parts[1:]:
-            (np.logical_and if self.every else np.logical_or)(joined, part.mask(of), out=joined)
-        return joined
+            (np.logical_and if self.word == "and" else np.logical_or)(joined, part.mask(of), out=joined)
+        return ~joined if self.word == "not" else joined
+
+
+Expression = FieldComparison | Joined
+"""A parsed filter."""
 
 
 def filter_word(text: str) -> str:
@@ -235,14 +216,14 @@ class _Parser:
         while self._is(word):
             self._next()
             parts.append(self._part(depth) if word == "and" else self.joined("and", depth))
-        return parts[0] if len(parts) == 1 else Joined(word == "and", tuple(parts))
+        return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
     def _part(self, depth: int) -> Expression:
         if depth > DEPTH:
             raise ConfigError(f"a filter has at most {DEPTH} parentheses and 'not' within one another.")
         if self._is("not"):
             self._next()
-            return Not(self._part(depth + 1))
+            return Joined("not", (self._part(depth + 1),))
         if self._is("(", "sign"):
             self._next()
             expression = self.joined("or", depth + 1)

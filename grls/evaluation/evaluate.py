@@ -27,8 +27,6 @@ from grls.data.dataset import (
     gold_passages,
     proofs_of,
     read_qrels,
-    read_queries,
-    read_split,
     relevant,
     warn_below_zero,
 )
@@ -49,7 +47,7 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.misses import miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
-from grls.runs.comparable import refuse_other_data, refuse_unrelated
+from grls.runs.comparable import judged_queries
 from grls.runs.portions import split_asked
 from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
@@ -97,18 +95,15 @@ def evaluate_run(
     loaded = run if isinstance(run, Run) else Run.load(run)
     split = split_asked(loaded.path, loaded.info, split)
     corpus = Corpus.read(data) if corpus is None else corpus
-    limit = shared_limit([loaded])
-    queries, qrels = read_split(data, split, corpus, limit)
+    queries, qrels = judged_queries([loaded], data, split, corpus)
     warn_below_zero(data, split, qrels)
-    every = read_queries(data)
-    refuse_other_data(loaded, data, corpus, (queries, every))
-    refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
     depth = RunDepth.of(loaded, len(corpus), [gold_passages(query, qrels) for query in queries])
     depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
     depth.refuse([] if measures is None else names)
     seen = seen_gold(data, split)
-    report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, loaded.called, names)
+    report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, names)
     mode = loaded.score_mode or "unknown"
+    limit = shared_limit([loaded])
     part = {} if limit is None else {"limit": limit}
     return {"split": split, **part, "score_mode": mode, "depth": depth.ranks, **report}
 
@@ -120,7 +115,6 @@ def evaluate_results(
     corpus: Corpus,
     ks: Sequence[int] = KS,
     seen: Collection[str] | None = None,
-    name: str = "the run",
     measures: Sequence[str] = MEASURES,
     ordered: bool | None = None,
 ) -> Report:
@@ -133,7 +127,6 @@ def evaluate_results(
         corpus: The corpus of the passages.
         ks: Cut-offs of the recalls.
         seen: Passages that are gold of a training query; None leaves out seen and unseen recall.
-        name: The name of the run in the log.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
         ordered: Whether passages stand in hop order; None: as the run says.
 
@@ -149,7 +142,7 @@ def evaluate_results(
         DataError: The qrels are empty, or a hit is not in ``corpus``.
     """
     by_id = {query.id: query for query in queries}
-    rankings, coverage = align(run.rankings, qrels, name)
+    rankings, coverage = align(run.rankings, qrels, run.called)
     judged = [by_id[query_id] for query_id in rankings]
     gold = [gold_passages(query, qrels) for query in judged]
     chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain

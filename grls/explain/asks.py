@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
@@ -20,11 +19,8 @@ from grls.retrieve.hops.options import HopOptions
 log = logging.getLogger(__name__)
 
 
-class Hop(NamedTuple):
-    """One hop to explain: its gold passages, and the evidence before them."""
-
-    gold: tuple[str, ...]
-    evidence: tuple[str, ...]
+Hop = tuple[tuple[str, ...], tuple[str, ...]]
+"""The gold passages of a hop to explain, and the evidence before them."""
 
 
 def candidates_listed(hops: HopOptions) -> int:
@@ -103,7 +99,7 @@ def hops_of(
                 f"{Option('case.hop', hop)}: the query has {counted(len(order), 'gold passage')} in order; "
                 "hops count from 1."
             )
-        return [Hop(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
+        return [(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
     before = evidence or ()
     passages = gold or tuple(p for p in order if p not in before)
     if not passages:
@@ -112,14 +108,14 @@ def hops_of(
             f"{Option('data', 'DIR')} whose qrels ({Option('split')}) or evidence name it."
         )
     if evidence is not None or steps == "single" or not order:
-        return [Hop(passages, before)]
+        return [(passages, before)]
     unknown = [p for p in passages if p not in order]
     if unknown:
         raise ConfigError(
             f"{unknown[0]!r} is not in the gold order of the query, so its hop is unknown; give "
             f"{Option('case.hop')} or {Option('case.evidence')}."
         )
-    return [Hop((p,), tuple(order[: order.index(p)])) for p in passages]
+    return [((p,), tuple(order[: order.index(p)])) for p in passages]
 
 
 def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:

@@ -94,7 +94,8 @@ class Explainer:
                 score = None if searches.excluded(number) else searches.score(number)
                 path = _path(searches, number)
                 bar = float("-inf") if score is None else score.score
-                columns = hits, map(self._passage, returned), searches.scores(returned)
+                texts = [passage_or_done(generator, found) for found in returned]
+                columns = hits, texts, searches.scores(returned)
                 results = [
                     Result(rank, found.id, found.titled, hit.score, exact.complete, hit.score >= bar)
                     for rank, (hit, found, exact) in enumerate(zip(*columns, strict=True), start=1)
@@ -112,7 +113,7 @@ class Explainer:
                         n, self._token(token.token), token.log_probability, step.score, token.allowed,
                         step.fate, step.rank, step.best, step.bar, step.margin, tuple(rivals),
                     ))  # fmt: skip
-                cut, passage = 0, self._passage(number)
+                cut, passage = 0, passage_or_done(generator, number)
                 if number != done:
                     codec = generator.codec
                     parts = [text for text in (passage.title, passage.text) if text]
@@ -173,11 +174,8 @@ class Explainer:
     def _token(self, token: int) -> str:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
 
-    def _passage(self, number: int) -> Passage:
-        return passage_or_done(self.generator, number)
-
     def _names(self, numbers: Sequence[int]) -> list[str]:
-        return [self._passage(number).id for number in numbers]
+        return [passage_or_done(self.generator, number).id for number in numbers]
 
 
 def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:

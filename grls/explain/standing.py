@@ -71,11 +71,6 @@ class GoldStanding(NamedTuple):
     words: dict[str, float] | None
     removed: bool = False
 
-    @property
-    def hop(self) -> int:
-        """1: the ranking is that of the query as a whole."""
-        return 1
-
 
 def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
     """Where each gold passage stands in the ranking that a search gives; ``depth``: passages that are ranked.

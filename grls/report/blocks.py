@@ -272,11 +272,10 @@ def printed(value: Value, kind: Kind) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Entry):
     """A run with its scores.
 
     Attributes:
-        entry: The run.
         report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it;
             None for a metric that reads deeper than the run.
         retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
@@ -285,16 +284,10 @@ class Measured:
         reach: Which metrics the run is deep enough for.
     """
 
-    entry: Entry
     report: dict[str, Any]
     retrieved: list[list[str]]
     chains: list[list[str]] | None
     reach: RunDepth
-
-    @property
-    def label(self) -> str:
-        """The name of the run on the page."""
-        return self.entry.label
 
     @property
     def depth(self) -> int:
@@ -303,16 +296,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class MeasuredGroup:
+class MeasuredGroup(DataGroup):
     """The scored runs of one data set; lists of values follow the order of its qrels.
 
     Attributes:
-        group: The data set.
         gold: Gold passage ids of each judged query.
         runs: The runs, in the order of the page.
     """
 
-    group: DataGroup
     gold: list[list[str]]
     runs: list[Measured]
 
@@ -324,8 +315,8 @@ class MeasuredGroup:
         if not run.reach.tells(measure):
             return None
         shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
-        ranked = {query: ids[:shared] for query, ids in zip(self.group.qrels, run.retrieved, strict=True)}
-        return query_values([measure], ranked, self.group.qrels)[measure]
+        ranked = {query: ids[:shared] for query, ids in zip(self.qrels, run.retrieved, strict=True)}
+        return query_values([measure], ranked, self.qrels)[measure]
 
     def set_f1s(self, run: Measured) -> list[float] | None:
         """Set F1 of each query's chain; None if the run has no chains."""
@@ -348,7 +339,7 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
             hops = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
             run = replace(run, chains=hops)
         report = evaluate_results(
-            run, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures,
+            run, group.queries, group.qrels, group.corpus, ks, group.seen, measures,
             ordered=entry.run.in_hop_order,
         )  # fmt: skip
         if ordered:
@@ -359,8 +350,8 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
             walks = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
             chains = [[hit.id for hit in without_done(hits)] for hits in walks]
         depth = RunDepth.of(entry.run, len(group.corpus), gold)
-        measured.append(Measured(entry, report, rankings, chains, depth))
-    return MeasuredGroup(group, gold, measured)
+        measured.append(Measured(entry.run, entry.label, report, rankings, chains, depth))
+    return MeasuredGroup(**vars(group), gold=gold, runs=measured)
 
 
 def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:

@@ -143,13 +143,13 @@ def build_page(
             "Similarity of predictions": similarity_tables(group, k),
         }
         parts += [Subsection(name, tuple(blocks)) for name, blocks in blocks_by_title.items() if blocks]
-        sections.append(Section(f"{group.group.name}, {group.group.split}", tuple(parts)))
+        sections.append(Section(f"{group.name}, {group.split}", tuple(parts)))
     if len(groups) > 1:
         sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
     sections.append(
         Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, folder))),))
     )
-    names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
+    names = ", ".join(f"{group.name} ({group.split})" for group in groups)
     summary = (
         f"{counted(len(labels), 'run')} on {names}. A query without an answer scores 0; a dash means that a "
         f"metric does not apply; the best is in bold. {REACH}"
@@ -183,7 +183,7 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
     for n, run in enumerate(sorted(checked, key=lambda run: -run.report["graph"]["success"])):
         drawn = []
         for m, example in enumerate(proof_examples(group, run, count), 1):
-            name = f"{group.group.name}-proof-{group.runs.index(run) + 1}-{m}"
+            name = f"{group.name}-proof-{group.runs.index(run) + 1}-{m}"
             errors = example.proof.errors
             failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
             verdict = "success" if errors.success else f"failure ({failed})"
@@ -198,7 +198,7 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
     """Warnings about queries without passages."""
     blocks: list[Block] = []
-    for data, run in ((group.group, run) for group in groups for run in group.runs):
+    for data, run in ((group, run) for group in groups for run in group.runs):
         counts = run.report["queries"]
         if counts["unanswered"]:
             text = (
@@ -282,8 +282,8 @@ def run_table(groups: Sequence[MeasuredGroup], folder: str | Path | None = None)
         for h in heads
     ]
     rows: list[Row] = []
-    for data, run in ((group.group, run) for group in groups for run in group.runs):
-        info, mode, file = run.entry.info, run.entry.run.score_mode, run.entry.file
+    for data, run in ((group, run) for group in groups for run in group.runs):
+        info, mode, file = run.info, run.run.score_mode, run.file
         if folder is not None and file.is_relative_to(folder):
             file = file.relative_to(folder)
         queries = [run.report["queries"][kind] for kind in ("judged", "unanswered", "unjudged")]
@@ -294,7 +294,7 @@ def run_table(groups: Sequence[MeasuredGroup], folder: str | Path | None = None)
                 " + ".join(info.members),
                 info.score_mode,
                 info.seconds or None,
-                len(run.entry.run.rankings) / info.seconds if info.seconds else None,
+                len(run.run.rankings) / info.seconds if info.seconds else None,
                 *queries,
                 ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None),
                 str(file),
@@ -579,7 +579,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", color="#8a8f98", alpha=0.35, linewidth=0.6)
         figure.legend(loc="outside lower left", frameon=False, ncols=1)
-        name = f"{group.group.name}-recall"
+        name = f"{group.name}-recall"
         svg = _svg(figure, name)
     ends = "; ".join(
         f"{run.label}: {100 * c[0]:.1f} at 1, {100 * c[-1]:.1f} at {len(c)}"
@@ -590,7 +590,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
 
 def length_histograms(group: MeasuredGroup) -> list[Picture]:
     """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
-    dynamic = [run for run in group.runs if run.chains is not None and run.entry.steps == "dynamic"]
+    dynamic = [run for run in group.runs if run.chains is not None and run.steps == "dynamic"]
     shown = []
     for number, run in enumerate(dynamic, 1):
         predicted, gold = Counter(map(len, run.chains or [])), Counter(map(len, group.gold))
@@ -607,7 +607,7 @@ def length_histograms(group: MeasuredGroup) -> list[Picture]:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             figure.legend(loc="outside lower left", frameon=False, ncols=2)
-            name = f"{group.group.name}-lengths-{number}"
+            name = f"{group.name}-lengths-{number}"
             svg = _svg(figure, name)
         alt = f"Retrieved: {_said(predicted)}. Gold: {_said(gold)}."
         caption = f"Lengths of chains: {run.label}"

@@ -117,14 +117,14 @@ def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[Proo
 
     Failures of different kinds come first: a failure with the same failed checks as an earlier one waits.
     """
-    problems = stated_problems(group.group.queries, group.group.corpus)
+    problems = stated_problems(group.queries, group.corpus)
     if run.chains is None or not problems:
         return []
-    texts = passage_texts(group.group.corpus, (i for ids in run.chains for i in ids))
-    queries = {query.id: query.text for query in group.group.queries}
+    texts = passage_texts(group.corpus, (i for ids in run.chains for i in ids))
+    queries = {query.id: query.text for query in group.queries}
     examples = [
         ProofExample(q, queries[q], explain_chain(problems[q], [texts[i] for i in ids]))
-        for q, ids in zip(group.group.qrels, run.chains, strict=True)
+        for q, ids in zip(group.qrels, run.chains, strict=True)
         if q in problems
     ]
     good = [example for example in examples if example.proof.errors.success]

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_queries, read_split, warn_below_zero
+from grls.data.dataset import Qrels, read_queries, warn_below_zero
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import seen_gold
 from grls.io.resumable import read_jsonl
-from grls.runs.comparable import refuse_other_data, refuse_repeated, refuse_unknown_passages, refuse_unrelated
-from grls.runs.portions import RunInfo, Steps, difference, info_file, split_asked
+from grls.runs.comparable import judged_queries, refuse_repeated
+from grls.runs.portions import RunInfo, Steps, differ, info_file, split_asked
 from grls.runs.run import Run, shared_limit
 
 SYSTEMS = {
@@ -69,7 +69,10 @@ class Entry:
         return "" if self.info is None else self.info.system
 
 
-def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
+
+
+def members_of(entry: AnyEntry, entries: Sequence[AnyEntry]) -> list[tuple[str, AnyEntry | None]]:
     """The members of an ensemble by name, each with its run if it is among ``entries``.
 
     The files in the manifest identify the members, because several runs may have the same name. If the
@@ -81,9 +84,9 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
     files = entry.info.options.get("runs")
     named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
     candidates = [other for other in entries if other is not entry]  # no ensemble is its own member
-    members: list[tuple[str, Entry | None]] = []
+    members: list[tuple[str, AnyEntry | None]] = []
     for n, name in enumerate(entry.info.members):
-        matches: list[Entry] = []
+        matches: list[AnyEntry] = []
         if named is not None and isinstance(named[n], str):  # NAME.trec and NAME.jsonl are one run
             member = info_file(named[n]).resolve()
             matches = [other for other in candidates if info_file(other.file).resolve() == member]
@@ -182,17 +185,18 @@ def _group(
     name: str, placed: Sequence[tuple[Run, Path]], split: str | None, labels: Mapping[str, str]
 ) -> DataGroup:
     """The runs of one data set, each given with its folder."""
-    stated = [(Path(run.path), run.info) for run, _ in placed if run.info is not None]
-    for path, info in stated[1:]:
-        first, other = stated[0]
-        field = difference(info, other)
-        if field is None or (field != "corpus" and info.split != other.split):  # splits: see below
-            continue
-        plural = "corpora" if field == "corpus" else "sets of queries"
+    runs = [run for run, _ in placed]
+    stated = [(run, run.info) for run in runs if run.info is not None]
+    splits = {info.split: run for run, info in reversed(stated) if info.split is not None}
+    if len(splits) > 1:
+        (earlier, first), (later, other) = list(splits.items())[:2]
         raise MismatchError(
-            f"{first} and {path} are both of {name}, but over different {plural}, so they cannot be "
-            "compared; retrieve again for one of them, or report on them apart."
+            f"{first.path} is of the split {earlier}, {other.path} of {later}; report on them apart."
         )
+    for run, info in stated[1:]:
+        base, known = stated[0]
+        if differ(known.corpus, info.corpus) or known.split == info.split:  # all queries fit every split
+            base.compatible_with(run)
     folder = placed[0][1]
     for run, elsewhere in placed:
         if run.info is None and elsewhere.resolve() != folder.resolve():
@@ -200,48 +204,34 @@ def _group(
                 f"{run.path} is scored on {elsewhere}, {placed[0][0].path} on {folder}: two data sets of one "
                 "name. Report on them apart, or rename one."
             )
-    # A run over all queries fits every split.
-    splits = {info.split: path for path, info in reversed(stated) if info.split is not None}
-    if len(splits) > 1:
-        (earlier, run_file), (later, file) = list(splits.items())[:2]
-        raise MismatchError(f"{run_file} is of the split {earlier}, {file} of {later}; report on them apart.")
-    bound = next(((str(path), info) for path, info in stated if info.split is not None), None)
+    bound = next(((run.path, info) for run, info in stated if info.split is not None), None)
     split = split_asked(*bound, split) if bound else split or "test"
     corpus = Corpus.read(folder)
-    limit = shared_limit(run for run, _ in placed)
-    queries, qrels = read_split(folder, split, corpus, limit)
+    limit = shared_limit(runs)
+    queries, qrels = judged_queries(runs, folder, split, corpus)
     warn_below_zero(folder, split, qrels)
-    every = read_queries(folder)
-    for run, _ in placed:
-        refuse_other_data(run, folder, corpus, (queries, every))
-    texts = {query.id: query.text for query in every}
-    for run, _ in placed:
-        refuse_unrelated(run, folder, split, qrels, texts)
-        if run.info is None and Path(run.path).suffix == ".jsonl":
-            _refuse_other_texts(Path(run.path), texts, folder)
-    refuse_unknown_passages([run for run, _ in placed], corpus)
+    for run in runs:
+        if run.info is not None or Path(run.path).suffix != ".jsonl":
+            continue
+        texts = {query.id: query.text for query in read_queries(folder)}
+        for line, record in read_jsonl(Path(run.path)):  # a data set that is generated again reuses its ids
+            query_id = record["query_id"]
+            text = record.get("text", texts[query_id])
+            if text != texts[query_id]:
+                raise DataError(
+                    f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
+                    "other data, retrieve again.",
+                    run.path,
+                    line,
+                )
     # The file is added to equal names.
-    names = [labels.get(run.path, run.name) for run, _ in placed]
+    names = [labels.get(run.path, run.name) for run in runs]
     counts = Counter(names)
-    paths = [Path(run.path) for run, _ in placed]
+    paths = [Path(run.path) for run in runs]
     shown = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
     if len(set(shown)) < len(shown):
         shown = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
-    entries = [Entry(run, label) for (run, _), label in zip(placed, shown, strict=True)]
+    entries = [Entry(run, label) for run, label in zip(runs, shown, strict=True)]
     entries.sort(key=lambda e: (rank_of(e.system, [*SYSTEMS]), rank_of(e.steps, STEPS)))
     part = split if limit is None else f"{split}, the first {limit:,}"
     return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
-
-
-def _refuse_other_texts(path: Path, texts: Mapping[str, str], folder: Path) -> None:
-    """Refuse a run with another text of a query: a data set that is generated again reuses its ids."""
-    for line, record in read_jsonl(path):
-        query_id = record["query_id"]
-        text = record.get("text", texts[query_id])
-        if text != texts[query_id]:
-            raise DataError(
-                f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
-                "other data, retrieve again.",
-                path,
-                line,
-            )

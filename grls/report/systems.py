@@ -272,7 +272,7 @@ def systems_table(
             if (numbers := group.values(run, name)) is not None:
                 values[shown] = numbers
         hops = {hop: hits for hop, hits in run.report.get("hops", {}).items() if hop[1:].isdecimal()}
-        info, count = run.entry.info, len(run.entry.run.rankings)
+        info, count = run.info, len(run.run.rankings)
         costs: list[float | None] = [None] * 3
         if info is not None and count:
             costs[0] = info.seconds / count if info.seconds else None
@@ -286,9 +286,9 @@ def systems_table(
         baseline = max(alone, key=lambda row: row.means.get(first, -1.0)).name
     rows = compare_systems(runs, baseline)
     if quoted is not None:
-        quoted.tell_counts(len(group.gold), len(group.group.corpus))
+        quoted.tell_counts(len(group.gold), len(group.corpus))
         rows += quoted.rows
-    data = f"{group.group.name}, {group.group.split}"
+    data = f"{group.name}, {group.split}"
     return ExperimentTable(tuple(called.values()), rows, baseline, None, len(group.gold), data)
 
 

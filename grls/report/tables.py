@@ -60,8 +60,8 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
     def rows(group: MeasuredGroup) -> Rows:
         values: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
-            if run.entry.info is not None and run.entry.system == "generator":
-                memorised = "memorised" if "memorise" in run.entry.info.stages else "not memorised"
+            if run.info is not None and run.system == "generator":
+                memorised = "memorised" if "memorise" in run.info.stages else "not memorised"
                 f1 = run.report.get("set", {}).get("f1")
                 values[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": f1}
         return values
@@ -90,10 +90,10 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         values: dict[Key, Mapping[str, Value]] = {}
         for run in group.runs:
             if run.chains is not None:
-                done = run.report.get("done_missing", {}) if run.entry.steps == "dynamic" else {}
+                done = run.report.get("done_missing", {}) if run.steps == "dynamic" else {}
                 length = fmean(map(len, run.chains))
                 values[identity(run)] = {**run.report["set"], **done, "length": length}
-            elif run.entry.steps in ("fixed", "dynamic"):
+            elif run.steps in ("fixed", "dynamic"):
                 values[identity(run)] = run.report.get("set", {})
         return {**values, ("gold", NONE, NONE): {"length": fmean(map(len, group.gold))}}
 
@@ -126,11 +126,9 @@ def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table 
     def rows_of(group: MeasuredGroup) -> Rows:
         rows: dict[Key, Mapping[str, Value]] = {}
         for run in group.runs:
-            if run.entry.system != "ensemble":
+            if run.system != "ensemble":
                 continue
-            runs = {id(other.entry): other for other in group.runs}
-            linked = members_of(run.entry, [other.entry for other in group.runs])
-            members = [(name, None if member is None else runs[id(member)]) for name, member in linked]
+            members = members_of(run, group.runs)
             systems = {system(m) for _, m in members if m is not None}
             known = bool(members) and all(m is not None and system(m) != NONE for _, m in members)
             kind = NONE if not known else "homogeneous" if len(systems) == 1 else "mixed"
@@ -169,12 +167,12 @@ REACH = (
 
 def system(run: Measured) -> str:
     """The kind of retriever, as the page names it."""
-    return SYSTEMS.get(run.entry.system, NONE)
+    return SYSTEMS.get(run.system, NONE)
 
 
 def steps(run: Measured) -> str:
     """Single, ranked, fixed or dynamic; a dash if unknown."""
-    return run.entry.steps or NONE
+    return run.steps or NONE
 
 
 def identity(run: Measured) -> Key:
@@ -224,12 +222,12 @@ def across(
             means[key] = fmean(numbers) if numbers else -1.0  # below every measure
         keys.sort(key=lambda key: -means[key])
     several = len(groups) > 1
-    columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
+    columns = [c._replace(group=g.name if several else "") for g in groups for _, c in metrics]
     table = [
         (key, [rows.get(key, {}).get(metric) for rows in rows_by_group for metric, _ in metrics])
         for key in keys
     ]
-    suffix = "all" if several else groups[0].group.name
+    suffix = "all" if several else groups[0].name
     return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
 
 
@@ -270,7 +268,7 @@ def significance_table(
     ]
     reason = "the baseline asked for" if named else "the best"
     return Table(
-        f"significance-{metric.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
+        f"significance-{metric.lower().replace(' ', '-').replace('@', '')}-{group.name}",
         f"{metric}: every run against {label} ({reason}), {counted(len(against), 'query')}",
         ("run", f"{metric} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
         1,
@@ -283,14 +281,14 @@ def significance_table(
 
 def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     """What runs lose by their end, each beside the run of the same system without one; None without such."""
-    pairs = runs_without_end([run.entry.info for run in group.runs])
+    pairs = runs_without_end([run.info for run in group.runs])
     if not pairs:
         return None
     rows: list[tuple[Cell, ...]] = []
     bounds = ""
     for run, other in ((group.runs[ended], group.runs[unended]) for ended, unended in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
-        price = price_of_end(ended, other.retrieved, group.gold, end=what_ends(run.entry.info), seed=seed)
+        price = price_of_end(ended, other.retrieved, group.gold, end=what_ends(run.info), seed=seed)
         every = price.groups["all"]
         lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
         rows.append(
@@ -314,7 +312,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         "price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long",
     )  # fmt: skip
     return Table(
-        f"price-{group.group.name}",
+        f"price-{group.name}",
         "The price of DONE, or of a cut: what set F1 loses because the number of gold passages is not known",
         heads,
         3,
@@ -371,10 +369,10 @@ def similarity_tables(group: MeasuredGroup, k: int) -> list[Table]:
     """Heat maps of the similarity of the runs' predictions, all and correct ones (figures 7 and 8)."""
     if len(group.runs) < 2:
         return []
-    return [_heat_map(group, k, None, "all"), _heat_map(group, k, group.gold, "correct")]
+    return [_heat_map(group, k, None), _heat_map(group, k, group.gold)]
 
 
-def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None, name: str) -> Table:
+def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None) -> Table:
     rows = []
     deep = {id(run) for run in group.runs if run.reach.tells(f"R@{k}")}
     for n, run in enumerate(group.runs, 1):
@@ -386,7 +384,7 @@ def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None
         rows.append((Cell(f"{n}. {run.label}"), *cells))
     passage = "any passage" if gold is None else "any gold passage"
     return Table(
-        f"similarity-{name}-{group.group.name}",
+        f"similarity-{'all' if gold is None else 'correct'}-{group.name}",
         f"Similarity of {'all' if gold is None else 'the correct'} predictions in the first {k}",
         ("run", *(str(n) for n in range(1, len(rows) + 1))),
         1,

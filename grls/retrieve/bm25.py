@@ -182,10 +182,10 @@ class BM25Retriever:
                 allowed = within.of(query)
                 if terms and (allowed is None or len(allowed)):
                     scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
-                    count = min(k, len(scores))
-                    threshold = np.partition(scores, -count)[-count]  # the score of the last hit
-                    rows = np.flatnonzero((scores >= threshold) & (scores > 0))
-                    rows = rows[np.argsort(-scores[rows], kind="stable")][:count]
+                    rows = np.flatnonzero(scores > 0)  # few of many passages share a word with a query
+                    if len(rows) > k:
+                        rows = rows[scores[rows] >= np.partition(scores[rows], -k)[-k]]
+                    rows = rows[np.argsort(-scores[rows], kind="stable")][:k]
                     ids = self.corpus.ids((rows if allowed is None else allowed[rows]).tolist())
                     hits += map(Hit, ids, scores[rows].tolist())
                 rankings.append(hits)

@@ -9,12 +9,13 @@ fused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
@@ -22,7 +23,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
 from grls.runs.portions import differ, fingerprint_queries, info_file, refuse_own_output, which_queries
 from grls.runs.run import Run, first_ids, shared_limit
-from grls.runs.trec import refuse_unknown, without_done
+from grls.runs.trec import refuse_unknown
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
         DataError: A file is missing or malformed, or its manifest belongs to other files.
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
-    refuse_repeated(filter(None, (run.path if isinstance(run, Run) else run for run in paths)))
+    refuse_repeated(paths)
     runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
@@ -47,10 +48,13 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
     return runs
 
 
-def refuse_repeated(files: Iterable[str]) -> None:
+def refuse_repeated(runs: Iterable[str | Run]) -> None:
     """Refuse (ConfigError) a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
     seen: dict[Path, str] = {}
-    for file in files:
+    for run in runs:
+        file = run.path if isinstance(run, Run) else run
+        if not file:  # made in memory
+            continue
         manifest = info_file(file).resolve()
         if manifest in seen:
             raise ConfigError(f"{seen[manifest]} and {file} are the same run; give each run once.")
@@ -58,57 +62,37 @@ def refuse_repeated(files: Iterable[str]) -> None:
 
 
 def refuse_other_data(
-    run: Run, folder: str | Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
+    run: Run, data: str | Path, corpus: Corpus, queries: Mapping[str, Sequence[Query]]
 ) -> None:
     """Refuse (MismatchError) a run whose manifest says that it is of another corpus, or of other queries.
 
-    The run may answer any of the lists of ``queries``: of a split, or all of the data set in ``folder``.
+    ``queries``: queries of the data set by their name in the error; the run may answer any of the lists.
+    Without a list its queries are not checked.
     """
     info = run.info
     if info is None:
         return
     if differ(info.corpus, corpus.fingerprint):
-        difference = "another corpus"
-    elif all(differ(info.queries, fingerprint_queries(split_queries)) for split_queries in queries):
-        difference = "other queries"
+        other, where = "another corpus", f"{data}"
+    elif queries and all(differ(info.queries, fingerprint_queries(listed)) for listed in queries.values()):
+        other, where = "other queries", f"{data}, {next(iter(queries))},"
     else:
         return
     raise MismatchError(
-        f"{run.path} was made with {difference} than {folder} holds; retrieve again, or name the right "
-        f"folder with {Option('data')}."
+        f"{run.path} was made with {other} than {where} holds (it is of {info.query_set}); retrieve again, "
+        f"or name the right folder with {Option('data')}, and the split that was retrieved for."
     )
-
-
-def refuse_unrelated(
-    run: Run, data: str | Path, split: str, queries: Collection[str], every: Collection[str]
-) -> None:
-    """Refuse (DataError) a run that is empty, answers no query of a split, or answers queries of other data.
-
-    ``queries`` are the ids of the split's queries, ``every`` the ids of all queries of the data set.
-    """
-    if not run.rankings:
-        raise DataError("the run has no line; retrieve again.", run.path)
-    try:
-        refuse_unknown(run.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
-    except DataError as error:
-        raise DataError(error.text, run.path) from None
-    if not any(name in run.rankings for name in queries):
-        raise DataError(
-            f"the run answers no query of the split {split!r}: give {Option('split')} as it was retrieved "
-            "for.",
-            run.path,
-        )
 
 
 def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
     """Refuse (DataError) runs with a passage that the corpus does not have."""
     for run in runs:
-        rankings = list(run.rankings.values())
-        rankings += [list(chain.hits) for chain in run.chains.values()]
-        ids = sorted({hit.id for hits in rankings for hit in without_done(hits)})
-        numbers = corpus.numbers(ids) if ids else []
-        unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
-        if unknown:
+        found = {hit.id for hits in run.rankings.values() for hit in hits}
+        found |= {hit.id for chain in run.chains.values() for hit in chain.hits}
+        ids = sorted(found - {DONE_ID})
+        numbers = corpus.numbers(ids)
+        if None in numbers:
+            unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
             raise DataError(
                 f"{first_ids(unknown)} ({len(unknown)} in all) are no passages of {corpus.source}; give the "
                 "data set that was retrieved from.",
@@ -124,11 +108,28 @@ def judged_queries(
     Raises:
         DataError: A run is empty, answers no query of the split, or has a query or a passage that the data
             set does not have.
+        MismatchError: A manifest says that a run is of another corpus, or of other queries.
     """
-    queries, qrels = read_split(data, split, corpus, shared_limit(runs))
-    every = {query.id for query in read_queries(data)}
+    limit = shared_limit(runs)
+    queries, qrels = read_split(data, split, corpus, limit)
+    every = read_queries(data)
+    ids = {query.id for query in every}
     for run in runs:
-        refuse_unrelated(run, data, split, qrels, every)
+        refuse_other_data(
+            run, data, corpus, {which_queries(split, limit): queries, which_queries(None, None): every}
+        )
+        if not run.rankings:
+            raise DataError("the run has no line; retrieve again.", run.path)
+        try:
+            refuse_unknown(run.rankings, ids, "query", str(Path(data) / "queries.jsonl"))
+        except DataError as error:
+            raise DataError(error.text, run.path) from None
+        if qrels.keys().isdisjoint(run.rankings):
+            raise DataError(
+                f"the run answers no query of the split {split!r}: give {Option('split')} as it was "
+                "retrieved for.",
+                run.path,
+            )
     refuse_unknown_passages(runs, corpus)
     return queries, qrels
 
@@ -231,21 +232,9 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
         queries = read_split(data, split, corpus, limit)[0]
     elif info is not None:
         queries = read_queries(data)
-    print_of_queries = "" if queries is None else fingerprint_queries(queries)
+    known = {} if queries is None else {which_queries(split, limit): queries}
     for run in runs:
-        if run.info is None:
-            continue
-        if differ(run.info.corpus, corpus.fingerprint):
-            raise MismatchError(
-                f"{run.path} is a run over another corpus (of {run.info.data}) than {data} has; give "
-                "the data set that was retrieved from, or retrieve again."
-            )
-        if differ(run.info.queries, print_of_queries):
-            raise MismatchError(
-                f"{run.path} ({run.info.query_set}) answers other queries than {data}, "
-                f"{which_queries(split, limit)}, holds; give the split that was retrieved for, or retrieve "
-                "again."
-            )
+        refuse_other_data(run, data, corpus, known)
     refuse_unknown_passages(runs, corpus)
     return QuerySet(data, split, corpus, queries, limit)
 

@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_type_hints
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import fitted_argument
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
@@ -115,19 +116,6 @@ def differ(fingerprint: str, other: str) -> bool:
     return bool(fingerprint and other) and fingerprint != other
 
 
-def difference(info: RunInfo, other: RunInfo) -> Literal["corpus", "queries", "split"] | None:
-    """The first thing in which two runs differ, so that they cannot be compared; None: in nothing known.
-
-    Splits count only where the queries are unknown: two names may be of the same queries.
-    """
-    if differ(info.corpus, other.corpus):
-        return "corpus"
-    if differ(info.queries, other.queries):
-        return "queries"
-    known = info.queries and other.queries
-    return "split" if not known and differ(info.split or "", other.split or "") else None
-
-
 def info_file(run: str | Path) -> Path:
     """The manifest's path for a run (``NAME.trec``, ``NAME.jsonl``) or for ``NAME``."""
     path = Path(run)
@@ -154,26 +142,17 @@ def read_info(run: str | Path) -> RunInfo | None:
     try:
         if record.pop("format") != FORMAT:
             raise ValueError("unknown format")
-        info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
-        # JSON says nothing of types.
-        if info.steps not in get_args(Steps):
-            raise ValueError(f"unknown steps {info.steps!r}")
-        names = ("system", "name", "corpus", "queries", "data", "score_mode", "retriever", "search")
-        texts = [getattr(info, name) for name in names]
-        texts += [*info.stages, *info.members]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
-            raise ValueError("a text is none")
-        for name in ("seconds", "computed_tokens", "index_seconds"):
-            value = getattr(info, name)
-            if type(value) not in (int, float) and (value is not None or name == "seconds"):
-                raise ValueError(f"{name.replace('_', ' ')} are {value!r}")
-        if info.limit is not None and (type(info.limit) is not int or info.limit < 1):
-            raise ValueError(f"the limit is {info.limit!r}")
-        if not isinstance(info.options, dict) or not isinstance(info.files, dict):
-            raise ValueError("options or files are no object")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        kinds = get_type_hints(RunInfo)
+        for name, value in record.items():
+            record[name] = fitted_argument("manifest", name, kinds.get(name, Any), value)
+        info = RunInfo(**record)
+        if info.limit is not None and info.limit < 1:
+            raise ValueError(f"the limit is {info.limit}")
+    except (AttributeError, ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"expected the manifest of a run ({error}); make the run again, or remove this file.", file
+            f"expected the manifest of a run ({str(error).rstrip('.')}); make the run again, or remove this "
+            "file.",
+            file,
         ) from None
     path = Path(run)
     if path.is_file() and info.files.get(path.suffix) != sha256(path):

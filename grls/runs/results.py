@@ -108,10 +108,10 @@ def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
     for line, record in read_jsonl(file):
         try:
             mode, query_id = _text(record, "score_mode"), _text(record, "query_id")
-            hits, chain = [_as_hit(hit) for hit in _list(record, "hits")], None
+            hits, chain = _hits(record, "hits"), None
             if "chain" in record:
                 chain_record = record["chain"]
-                hops = tuple(_as_hit(hit) for hit in _list(chain_record, "hops"))
+                hops = tuple(_hits(chain_record, "hops"))
                 if not isinstance(chain_record.get("done"), bool):
                     raise ValueError(f"expected 'done' to be true or false, got {chain_record.get('done')!r}")
                 chain = Chain(hops, _number(chain_record, "score"), chain_record["done"])
@@ -158,10 +158,6 @@ def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
     return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
 
 
-def _as_hit(record: Any) -> Hit:
-    return Hit(_text(record, "id"), _number(record, "score"))
-
-
 def _text(record: Any, key: str) -> str:
     if not isinstance(record, dict) or not isinstance(record.get(key), str) or not record[key]:
         raise ValueError(f"expected an object with a non-empty string {key!r}")
@@ -175,7 +171,7 @@ def _number(record: Any, key: str) -> float:
     return finite(float(value))
 
 
-def _list(record: Any, key: str) -> Iterator[Any]:
+def _hits(record: Any, key: str) -> list[Hit]:
     if not isinstance(record, dict) or not isinstance(record.get(key), list):
         raise ValueError(f"expected an object with a list {key!r}")
-    return iter(record[key])
+    return [Hit(_text(hit, "id"), _number(hit, "score")) for hit in record[key]]

@@ -16,7 +16,7 @@ from grls.data.inputs.arguments import checked
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.progress import counted
-from grls.runs.portions import RunInfo, Steps, difference, read_info, save_retrieved, write_info
+from grls.runs.portions import RunInfo, Steps, differ, read_info, save_retrieved, write_info
 from grls.runs.results import Retrieved, read_results
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 
@@ -198,17 +198,17 @@ class Run:
         """
         if self.info is None or other.info is None:
             return
-        differing = difference(self.info, other.info)
-        if differing == "corpus":
+        if differ(self.info.corpus, other.info.corpus):
             raise MismatchError(
                 f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
                 f"one, of {other.info.data}; give runs over the same corpus."
             )
         both = f"{self.called} ({self.info.query_set}) and {other.called} ({other.info.query_set})"
-        if differing == "queries":
+        if differ(self.info.queries, other.info.queries):
             why = self.unlike(other) or "the ids are the same, the texts differ"
             raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
-        if differing == "split":
+        known = self.info.queries and other.info.queries  # then two splits may be of the same queries
+        if not known and differ(self.info.split or "", other.info.split or ""):
             raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
 
     def unlike(self, other: Run) -> str:

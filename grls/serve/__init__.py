@@ -6,8 +6,8 @@ A request becomes a job of a retriever's one thread. Jobs of one key are answere
 the pages, ``answering`` the language model, ``tools/`` the tools of an agent. ``start`` reads names and
 prints lines before anything is loaded, ``run`` listens, loads and serves until a signal, ``replicas`` lets
 Ray Serve run several of these processes. ``bodies`` are requests and responses. ``worker`` is the thread, its
-queue and its jobs; ``waiting`` waits for it. ``served`` holds the opened retrievers, loads new versions, and
-finds queries to try; ``serving`` is the state that all addresses share. ``problems`` turns errors into
+queue and its jobs. ``served`` holds the opened retrievers, loads new versions, and finds queries to try;
+``serving`` is the state that all addresses share, and waits for jobs. ``problems`` turns errors into
 responses. ``guards`` is the middleware: keys, tokens and rates, host names, the bound on bodies, a line of
 the log, counts. ``telemetry`` makes spans. ``options`` are the options of the command and of the file of
 ``--server``.

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,7 +25,6 @@ from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.prompts import Prompt
 from grls.answer.writer import TextWriter
 from grls.api.streaming import deliver, deliver_error
 from grls.data.corpus import Corpus
@@ -64,7 +63,6 @@ class Answering:
     ):
         self.options = options
         self._loaded: Loaded | None = None
-        self._programs: ServedPrograms | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         size = options.reader.batch_size
         self.worker = Worker("grls-serve-answers", options.queue, size, watch, trace=trace)
@@ -74,7 +72,9 @@ class Answering:
                 self._loaded = load_language_model(options.model, device)
             if set(options.methods) & set(PROGRAMS):
                 require("dsp", "a program that answers")
-                self._programs = ServedPrograms(options, device)
+                self._lm = lm_named(options.model, options.dsp.calls, device)[0]
+                template, _ = options.dsp.calls.filled(options.model)
+                self._adapter = adapter_named(template, options.dsp.calls.attempts)
 
     def prepare(self, version: Version) -> None:
         """Make the keys that answers from a version may quote.
@@ -95,8 +95,7 @@ class Answering:
                 return
         model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
         quotable = build_keys(corpus, tokenizer, keys, prompt.markers)
-        prompts = Prompt(**asdict(prompt))
-        self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompts, self.options.search)
+        self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompt, self.options.search)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[Record]:
         """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model.
@@ -113,8 +112,7 @@ class Answering:
             answer_key, reader = jobs[0].answer_key, self.options.reader
             retriever = QueuedRetriever(answer_key.version, answer_key.retriever, answer_key.allow, gone)
             if answer_key.method in PROGRAMS:
-                assert self._programs is not None
-                return self._programs.answer(jobs, retriever)
+                return self._by_program(jobs, retriever)
             assert self._loaded is not None
             queries, corpus, k = [job.query for job in jobs], retriever.corpus, answer_key.k
             limit = answer_key.max_new_tokens
@@ -127,34 +125,14 @@ class Answering:
             model, tokenizer = self._loaded
             writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
             if answer_key.method == "direct":
-                direct = DirectReader(writer, corpus, reader.chat)
-                readings = direct.retrieve_and_answer(queries, retriever, k, k)
+                answer = DirectReader(writer, retriever, corpus, k, chat=reader.chat).answer
             else:
-                iterative = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat)
-                readings = iterative.answer(queries)
-            return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
+                answer = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat).answer
+            return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
-
-logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
-
-
-class ServedPrograms:
-    """Answers by programs of demonstrate-search-predict; they need the extra ``dsp``.
-
-    Raises:
-        ConfigError: The model cannot be opened.
-    """
-
-    def __init__(self, options: AnswerOptions, device: str):
-        assert options.model is not None
-        calls = options.dsp.calls
-        self._options = options.dsp
-        self._lm = lm_named(options.model, calls, device)[0]
-        self._adapter = adapter_named(calls.filled(options.model)[0], calls.attempts)
-
-    def answer(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
-        """The records of questions, which are answered at the same time."""
-        answer_key, dsp, corpus = jobs[0].answer_key, self._options, retriever.corpus
+    def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
+        """The records of questions that a program of demonstrate-search-predict answers at the same time."""
+        answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
         scale: Scale = "log" if has_log_probabilities(retriever.retriever) else "softmax"
@@ -171,6 +149,8 @@ class ServedPrograms:
         with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))
 
+
+logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
 
 _LOOK = 0.2
 """Seconds between two looks whether a client waits for the answer."""

@@ -29,7 +29,7 @@ from grls.serve.bodies import (
     VersionBody,
 )
 from grls.serve.guards import CONTENT, RESOURCE, guards, resource_of
-from grls.serve.options import OPEN_ACCESS, AccessOptions, RequestLimits, most_requests
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
 from grls.serve.problems import MEDIA, RefusalError, add_handlers, only_known_parameters
 from grls.serve.routes import (
@@ -46,26 +46,18 @@ from grls.serve.served import Version
 from grls.serve.serving import Serving, serving
 
 
-def create_app(
-    serving: Serving,
-    access: AccessOptions = OPEN_ACCESS,
-    hosts: frozenset[str] | None = None,
-    tools: bool = False,
-) -> FastAPI:
+def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI:
     """The application of a server, with its middleware.
 
     Args:
-        serving: Its retrievers and limits; its threads end with the application.
-        access: Who may use it.
+        serving: Its retrievers and options; its threads end with the application.
         hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
-        tools: Offer the tools of an agent at /mcp.
 
     Raises:
         DataError: A file of keys cannot be used.
     """
-    names = serving.loading or serving.retrievers
-    most = most_requests(serving.limits, len(names), serving.answer.queue)
-    middleware = guards(serving.limits, access, hosts, serving.metrics, most, serving.admin)
+    options = serving.options
+    middleware = guards(options, hosts, serving.metrics, serving.admin)
     if serving.tracer is not None:
         from grls.serve.telemetry import Traced  # late: it needs an extra
 
@@ -79,18 +71,18 @@ def create_app(
         lifespan=_ending,
         middleware=middleware,
     )
-    app.state.serving, app.state.access = serving, access
-    if tools:
+    app.state.serving = serving
+    if options.tools:
         from grls.serve.tools.server import tool_routes, tool_server  # late: they need an extra
 
         server = tool_server(serving)
         app.router.routes += tool_routes(server)
         app.state.tools = server.session_manager
-    serving.metrics.queues, serving.metrics.questions = serving.queues, serving.questions
-    add_addresses(app)
+    serving.metrics.waiting = serving.waiting
+    add_addresses(app, options)
     add_handlers(app)
-    tokens = None if serving.answer.model is None else serving.answer.tokens
-    app.openapi = partial(described, app, serving.limits, tokens)  # type: ignore[method-assign, unused-ignore]
+    tokens = None if options.answer.model is None else options.answer.tokens
+    app.openapi = partial(described, app, options.limits, tokens)  # type: ignore[method-assign, unused-ignore]
     return app
 
 
@@ -118,7 +110,7 @@ class _AnyId(PathConvertor):
 register_url_convertor("any_id", _AnyId())
 
 
-def add_addresses(app: FastAPI) -> None:
+def add_addresses(app: FastAPI, options: ServerOptions) -> None:
     """Add all addresses to an application."""
     post = partial(_post, app)
     post("/v1/search", answer_search, _OF_RETRIEVER, response_model=FoundBody)
@@ -136,8 +128,8 @@ def add_addresses(app: FastAPI) -> None:
     for path, state in (("/health", show_health), ("/ready", show_ready)):
         _get(app, path, state, response_model=HealthBody, responses=problems(503))
     hidden: dict[str, Any] = {"response_class": Response, "include_in_schema": False}
-    if app.state.access.keys is not None:
-        for within in ("", "/mcp") if hasattr(app.state, "tools") else ("",):
+    if options.access.keys is not None:
+        for within in ("", "/mcp") if options.tools else ("",):
             _get(app, RESOURCE + within, show_resource, **hidden)
     for path, show in (
         ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page)
@@ -198,7 +190,7 @@ async def show_ready(request: Request) -> HealthBody:
 
 async def show_resource(request: Request) -> Response:
     """How a request shows that it may use the server (RFC 9728)."""
-    access: AccessOptions = request.app.state.access
+    access = serving(request).options.access
     name = resource_of(request, access)
     if name is None:
         raise RefusalError(400, "the header Host names no host; send the address of this server.")

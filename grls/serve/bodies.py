@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from grls.retrieve.hops.options import BIAS, HopSteps
 from grls.serve.options import AnswerMethod
@@ -12,11 +13,27 @@ from grls.serve.options import AnswerMethod
 QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
 
 
+def json_score(value: float | None) -> float | None:
+    """A score; None where JSON has no number for it."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+Score = Annotated[float | None, BeforeValidator(json_score)]
+"""A score; null where it is no finite number."""
+Drawn = Annotated[Score, AfterValidator(lambda value: value and round(value, 6))]
+"""A score with as many digits as a picture needs."""
+
+
 class Body(BaseModel):
     """The rules of every body."""
 
     # Without a bound, pydantic takes half characters (lone surrogates) for text.
     model_config = ConfigDict(extra="forbid", strict=True, str_min_length=0)
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """A response with the values of an object of the library, or of a mapping of such objects."""
+        return cls.model_validate(value, strict=False, from_attributes=True)
 
 
 class HopsBody(Body):
@@ -74,7 +91,7 @@ class HitBody(Body):
     """A passage that was found."""
 
     id: str
-    score: float | None = Field(description="Higher is better; null where it is no finite number.")
+    score: Score = Field(description="Higher is better; null where it is no finite number.")
     title: str
     text: str
 
@@ -111,8 +128,8 @@ class HopBody(Body):
     number: int = Field(description="The hop, from 1.")
     hit: HitBody | None = Field(description="The passage that it adds; null: none.")
     chain: list[str] = Field(description="Ids of the passages of the best chain so far.")
-    scores: list[float | None] = Field(description="The score of each of these passages in its hop.")
-    score: float | None = Field(description="The score of that chain.")
+    scores: list[Score] = Field(description="The score of each of these passages in its hop.")
+    score: Score = Field(description="The score of that chain.")
     done: bool = Field(description="DONE ended the chain.")
     last: bool = Field(description="No further hop follows.")
 
@@ -138,7 +155,9 @@ class PartBody(Body):
         "the header first."
     )
     rows: list[list[str]]
-    marked: list[int] = Field(description="The rows that stand out, from 0.")
+    marked: Annotated[list[int], BeforeValidator(list)] = Field(
+        validation_alias="marks", description="The rows that stand out, from 0."
+    )
 
 
 class StandingBody(Body):
@@ -147,7 +166,7 @@ class StandingBody(Body):
     gold: str = Field(description="Id of the passage, as the request names it.")
     hop: int
     rank: int | None = Field(description="Its rank, from 1; null: it is not among the results.")
-    score: float | None
+    score: Score
     above: list[str] = Field(description="Ids of the passages above it, best first.")
     report: str = Field(description="Why it was found, or why not.")
     parts: list[PartBody] = Field(description="The same in parts, for a page.")
@@ -223,7 +242,7 @@ class TracedBeamBody(Body):
 
     parent: int | None = Field(description="Its place among the candidates of the step before; null: none.")
     allowed: int = Field(description="Number of tokens that the constraint allows after it.")
-    mass: float | None = Field(description="Probability of all allowed tokens within the vocabulary.")
+    mass: Drawn = Field(description="Probability of all allowed tokens within the vocabulary.")
 
 
 class TracedTokenBody(Body):
@@ -231,10 +250,10 @@ class TracedTokenBody(Body):
 
     beam: int = Field(description="Place of the prefix among the beams of the step.")
     token: str = Field(description="The token as the tokenizer writes it.")
-    full: float | None = Field(description="Log-probability within the vocabulary.")
-    constrained: float | None = Field(description="Log-probability among the allowed tokens.")
-    prior: float | None = Field(description="What priors add to the score; null: there are none.")
-    score: float | None = Field(description="Score of the prefix with this token.")
+    full: Drawn = Field(description="Log-probability within the vocabulary.")
+    constrained: Drawn = Field(description="Log-probability among the allowed tokens.")
+    prior: Drawn = Field(description="What priors add to the score; null: there are none.")
+    score: Drawn = Field(description="Score of the prefix with this token.")
     passages: int = Field(description="Different passages that begin so, and may be found.")
     fate: Literal["kept", "finished", "pruned", "beaten"] = Field(
         description="What the search does with it; beaten: k results score higher."
@@ -257,7 +276,7 @@ class TracedResultBody(Body):
     id: str
     title: str
     text: str
-    score: float | None
+    score: Score
 
 
 class TracedBody(Body):

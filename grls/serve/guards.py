@@ -11,6 +11,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from math import ceil
@@ -28,31 +29,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import PARTS, PartCounts, named_lines
-from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.options import AccessOptions, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
 
 def guards(
-    limits: RequestLimits,
-    access: AccessOptions,
-    hosts: frozenset[str] | None,
-    metrics: Metrics,
-    most: int,
-    admin: bytes | None = None,
+    options: ServerOptions, hosts: frozenset[str] | None, metrics: Metrics, admin: bytes | None
 ) -> list[Middleware]:
     """The middleware of a server, from the outside to the inside.
 
     Args:
-        limits: The limits of requests.
-        access: Who may use the server.
-        hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
+        options: The limits of requests, and who may use it.
+        hosts: The host names that requests may have (:func:`accepted_hosts`); None: any.
         metrics: Counts the requests.
-        most: Number of requests to retrievers that may run and wait at once.
         admin: The hash of the administrator's token; None: no administrator.
 
     Raises:
         DataError: The file of keys cannot be used.
     """
+    limits, access = options.limits, options.access
     keys = None if access.keys is None else read_keys(access.keys)
     middleware = [Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
@@ -65,7 +60,8 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    middleware.append(Middleware(Gate, keys=keys, access=access, most=most, admin=admin))
+    gate = Middleware(Gate, keys=keys, access=access, most=options.most_requests, admin=admin)
+    middleware.append(gate)
     middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
     return middleware
 
@@ -422,44 +418,24 @@ class Metrics:
     """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text.
 
     Attributes:
-        queues: Says how many requests wait for each retriever.
-        questions: Says how many questions wait for the language model.
+        waiting: Says how many requests wait for each retriever, and how many questions for a language model.
     """
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "grls_requests", "Requests, by address and status.", ("route", "status"), registry=registry
-        )
-        self._took = Histogram(
-            "grls_request_seconds", "Seconds of a request.", ("route",), buckets=_SECONDS, registry=registry
-        )
-        self._sizes = Histogram(
-            "grls_batch_queries",
-            "Queries that are searched together.",
-            ("retriever",),
-            buckets=_SIZES,
-            registry=registry,
-        )
-        self._batches = Histogram(
-            "grls_batch_seconds",
-            "Seconds of a batch that none joins.",
-            ("retriever",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._cached = Counter(
-            "grls_cached_answers", "Searches that the cache has answered.", ("retriever",), registry=registry
-        )
-        self._questions = Histogram(
-            "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
-        )
-        self._answers = Histogram(
-            "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
-        )
+        counter = partial(Counter, registry=registry)
+        sizes = partial(Histogram, registry=registry, buckets=_SIZES)
+        seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
+        named = ("retriever",)
+        self._requests = counter("grls_requests", "Requests, by address and status.", ("route", "status"))
+        self._took = seconds("grls_request_seconds", "Seconds of a request.", ("route",))
+        self._sizes = sizes("grls_batch_queries", "Queries that are searched together.", named)
+        self._batches = seconds("grls_batch_seconds", "Seconds of a batch that none joins.", named)
+        self._cached = counter("grls_cached_answers", "Searches that the cache has answered.", named)
+        self._questions = sizes("grls_answer_questions", "Questions of a batch.")
+        self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
         self._spent: dict[str, PartCounts] = {}
-        self.queues: Callable[[], Iterable[tuple[str, int]]] = lambda: ()
-        self.questions: Callable[[], int] = lambda: 0
+        self.waiting: Callable[[], tuple[dict[str, int], int]] = lambda: ({}, 0)
         registry.register(self)
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -500,10 +476,11 @@ class Metrics:
         yield seconds
         yield tokens
         family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
-        for name, length in self.queues():
+        queues, questions = self.waiting()
+        for name, length in queues.items():
             family.add_metric((name,), length)
         yield family
-        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", self.questions())
+        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions)
 
     def text(self) -> bytes:
         """All counts in the text form of Prometheus."""

@@ -120,31 +120,12 @@ _SPARE = 64
 """Requests beside those that the queues take."""
 
 
-def most_requests(limits: RequestLimits, retrievers: int, questions: int) -> int:
-    """The number of requests that a server takes at once: those that its queues and batches take, and a few.
-
-    Args:
-        limits: The limits of requests.
-        retrievers: Number of retrievers.
-        questions: Number of questions that may wait for the language model.
-    """
-    return (limits.queue + limits.batch) * retrievers + questions + _SPARE
-
-
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
 
-AnswerMethod = Literal[
-    "direct",
-    "follow-up",
-    "riches",
-    "openqa",
-    "multihop",
-    "conversational",
-    "retrieve-then-read",
-    "self-ask",
-]
-PROGRAMS = ("openqa", "multihop", "conversational", "retrieve-then-read", "self-ask")
+ServedProgram = Literal["openqa", "multihop", "conversational", "retrieve-then-read", "self-ask"]
+AnswerMethod = Literal["direct", "follow-up", "riches", ServedProgram]
+PROGRAMS: tuple[ServedProgram, ...] = get_args(ServedProgram)
 """The methods that are programs of demonstrate-search-predict; they need the extra ``dsp``."""
 
 
@@ -298,3 +279,8 @@ class ServerOptions(NamedTuple):
     tools: bool = False
     url_field: str = URL
     telemetry: Telemetry | None = None
+
+    @property
+    def most_requests(self) -> int:
+        """The number of requests that it takes at once: those that its queues and batches take, and a few."""
+        return (self.limits.queue + self.limits.batch) * len(self.folders) + self.answer.queue + _SPARE

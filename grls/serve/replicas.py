@@ -25,7 +25,7 @@ from grls.io.ending import needing, quiet
 from grls.retrieve.spec import MANIFEST
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, guards, log_lines
-from grls.serve.options import ServerOptions, most_requests
+from grls.serve.options import ServerOptions
 from grls.serve.run import bound, signals_ignored
 from grls.serve.served import BusyError, Served, Version
 from grls.serve.serving import serving_to_load
@@ -95,7 +95,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     assert workers is not None
     named, options = options.folders, with_absolute_paths(options)
     serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
-    guards(options.limits, options.access, hosts, serving.metrics, 1)  # reads the keys
+    guards(options, hosts, serving.metrics, serving.admin)  # reads the keys
     listeners = bound(host, port)
     port = listeners[0].getsockname()[1]
     for listener in listeners:
@@ -214,12 +214,11 @@ def deploy(replicas: Replicas, wait: bool = True) -> None:
     if options.device != "cpu":
         gpus = ray.cluster_resources().get("GPU", 0.0)
     share = 1 / ceil(replicas.size / gpus) if gpus else 0  # of a GPU, which several replicas may use
-    most = most_requests(limits, len(options.folders), options.answer.queue)
     deployment = serve.deployment(
         name=NAME,
         num_replicas=replicas.size,
         ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": share},
-        max_ongoing_requests=most,
+        max_ongoing_requests=options.most_requests,
         logging_config=_LOGGING,
         max_queued_requests=limits.queue,
         graceful_shutdown_timeout_s=limits.seconds,
@@ -247,12 +246,11 @@ class Replica:
         log_lines()
         self._replicas, self._serving = replicas, serving_to_load(replicas.options)
         self._serving.admin, self._serving.reload = replicas.admin, self._reload
-        self._serving.load(replicas.options, replicas.numbers)
+        self._serving.load(replicas.numbers)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """The application."""
-        options = self._replicas.options
-        return create_app(self._serving, options.access, self._replicas.hosts, options.tools)
+        return create_app(self._serving, self._replicas.hosts)
 
     def check_health(self) -> None:
         """Report to Ray Serve, which replaces a replica that raises.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -32,11 +31,9 @@ from grls.serve.bodies import (
     FieldBody,
     FoundBody,
     FoundHitBody,
-    HitBody,
     HopBody,
     LimitsBody,
     OwnHopsBody,
-    PartBody,
     PassageBody,
     PieceBody,
     QuoteBody,
@@ -45,19 +42,23 @@ from grls.serve.bodies import (
     RetrieversBody,
     SearchBody,
     SourceBody,
-    StandingBody,
     StreamBody,
     TraceBody,
-    TracedBeamBody,
     TracedBody,
-    TracedResultBody,
-    TracedStepBody,
-    TracedTokenBody,
 )
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.served import Version, example_queries, sampled_metadata
-from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of, serving
-from grls.serve.waiting import late, outcome, public_error, while_there
+from grls.serve.serving import (
+    Serving,
+    check_limit,
+    check_queries,
+    late,
+    outcome,
+    public_error,
+    retrieval_of,
+    serving,
+    while_there,
+)
 from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
 
 if TYPE_CHECKING:  # torch and dspy, which most servers do without
@@ -94,20 +95,10 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
     """A ranking or chain, as it is sent; metadata are read only where the request asks for them."""
     bodies = [
-        FoundHitBody(**dict(hit_body(hit)), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
+        FoundHitBody(**hit._asdict(), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
         for hit in hits
     ]
     return ResultBody(query=query, hits=bodies)
-
-
-def hit_body(hit: Hit) -> HitBody:
-    """A hit, as it is sent."""
-    return HitBody(id=hit.id, score=json_score(hit.score), title=hit.title, text=hit.text)
-
-
-def json_score(score: float) -> float | None:
-    """A score; None where JSON has no number for it."""
-    return float(score) if math.isfinite(score) else None
 
 
 EVENTS = "text/event-stream"
@@ -122,88 +113,67 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     state = serving(request)
     check_queries([body.query], state.limits)
     version, retriever, allow = retrieval_of(state, body, body.hops)
-    hops = HopStream(version, retriever, body.query, allow, state.limits.seconds)
-    try:
-        first = await while_there(request, hops.next(), state.limits.seconds)
-    except BaseException:
-        hops.stop()
-        raise
-    return StreamingResponse(hops.events(first), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    seconds = state.limits.seconds
+    hops = hops_as_found(version, retriever, body.query, allow, seconds)
+    first = await while_there(request, anext(hops, None), seconds)
 
-
-class HopStream:
-    """The hops of a query on their way from the thread of a retriever to a client.
-
-    Raises:
-        QueueFullError: Too many requests wait.
-    """
-
-    def __init__(
-        self, version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
-    ):
-        self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
-        self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def put(hop: object) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._queue.put_nowait, hop)  # type: ignore[arg-type]
-
-        self._job = StreamJob(retriever, query, allow, put)
-        self._job.future.add_done_callback(lambda _: put(None))
-        self._version.worker.submit(self._job)
-
-    async def next(self) -> StreamedHop | None:
-        """The next hop; None: no further hop.
-
-        Raises:
-            GrlsError: The retriever refuses the request.
-            RefusalError: The time is up.
-        """
-        try:
-            hop = await asyncio.wait_for(self._queue.get(), max(0.0, self._end - monotonic()))
-        except TimeoutError:
-            raise late(self._seconds) from None
-        if hop is None:
-            try:
-                self._job.future.result()
-            except GrlsError as error:
-                raise public_error(self._version, error) from error
-        return hop
-
-    async def events(self, hop: StreamedHop | None) -> AsyncIterator[str]:
-        """The events, from the first hop on."""
+    async def events() -> AsyncIterator[str]:
+        hop = first
         try:
             while hop is not None:
-                yield server_event("hop", hop_body(hop).model_dump())
-                hop = None if hop.last else await self.next()
-            yield server_event("end", {"retriever": self._version.name, "version": self._version.number})
+                chain = {"chain": [hit.id for hit in hop.chain], "scores": [hit.score for hit in hop.chain]}
+                yield server_event("hop", HopBody.of(hop._asdict() | chain).model_dump())
+                hop = await anext(hops, None)
+            yield server_event("end", {"retriever": version.name, "version": version.number})
         except Exception as error:
             yield server_event("problem", json.loads(bytes(problem_for(error).body)))
         finally:
-            self.stop()
+            await hops.aclose()
 
-    def stop(self) -> None:
-        """Withdraw the job, if it is not done."""
-        self._version.worker.withdraw(self._job)
+    return StreamingResponse(events(), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+async def hops_as_found(
+    version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
+) -> AsyncGenerator[StreamedHop, None]:
+    """The hops of a query, as the thread of a retriever finds them; its job is withdrawn with the generator.
+
+    Raises:
+        QueueFullError: Too many requests wait.
+        GrlsError: The retriever refuses the request.
+        RefusalError: The time is up.
+    """
+    end, loop = monotonic() + seconds, asyncio.get_running_loop()
+    found: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
+
+    def put(hop: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(found.put_nowait, hop)  # type: ignore[arg-type]
+
+    job = StreamJob(retriever, query, allow, put)
+    job.future.add_done_callback(lambda _: put(None))
+    version.worker.submit(job)
+    try:
+        hop: StreamedHop | None = None
+        while hop is None or not hop.last:
+            try:
+                hop = await asyncio.wait_for(found.get(), max(0.0, end - monotonic()))
+            except TimeoutError:
+                raise late(seconds) from None
+            if hop is None:  # no further hop, or an error
+                try:
+                    job.future.result()
+                except GrlsError as error:
+                    raise public_error(version, error) from error
+                return
+            yield hop
+    finally:
+        version.worker.withdraw(job)
 
 
 def server_event(name: str, content: object) -> str:
     """A server-sent event; JSON has no line breaks of its own."""
     return f"event: {name}\ndata: {json.dumps(content)}\n\n"
-
-
-def hop_body(hop: StreamedHop) -> HopBody:
-    """A hop, as it is sent."""
-    return HopBody(
-        number=hop.number,
-        hit=None if hop.hit is None else hit_body(hop.hit),
-        chain=[hit.id for hit in hop.chain],
-        scores=[json_score(hit.score) for hit in hop.chain],
-        score=json_score(hop.score),
-        done=hop.done,
-        last=hop.last,
-    )
 
 
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
@@ -248,9 +218,8 @@ async def describe_retrievers(state: Serving) -> RetrieversBody:
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
-    limits = LimitsBody(**{name: getattr(state.limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
-    return RetrieversBody(limits=limits, answers=answers, retrievers=described)
+    return RetrieversBody(limits=LimitsBody.of(state.limits), answers=answers, retrievers=described)
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
@@ -323,29 +292,9 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
         return trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
 
     trace: BeamTrace = await outcome(request, version, CallJob(traced), state.limits.seconds)
-    steps = []
-    for step in trace.steps:
-        beams = [TracedBeamBody(**beam._asdict() | {"mass": _number(beam.mass)}) for beam in step.beams]
-        tokens = []
-        for token in step.tokens:
-            numbers = {name: _number(getattr(token, name)) for name in _LOGARITHMS}
-            tokens.append(TracedTokenBody(**token._asdict() | numbers | {"found": list(token.found)}))
-        steps.append(TracedStepBody(beams=beams, tokens=tokens, candidates=step.candidates))
-    results = [TracedResultBody(**hit._asdict() | {"score": json_score(hit.score)}) for hit in trace.results]
     facts = trace._asdict()
     facts |= facts.pop("stop").options
-    lists = {"evidence": list(trace.evidence), "steps": steps, "results": results}
-    return TracedBody(retriever=version.name, version=version.number, **facts | lists)
-
-
-_LOGARITHMS = ("full", "constrained", "prior", "score")
-"""Numbers of a token that are sent as :func:`_number` writes them."""
-
-
-def _number(value: float | None) -> float | None:
-    """A number with as many digits as a picture needs; None stands for numbers that JSON does not have."""
-    finite = None if value is None else json_score(value)
-    return None if finite is None else round(finite, 6)
+    return TracedBody.of({"retriever": version.name, "version": version.number, **facts})
 
 
 async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
@@ -361,22 +310,9 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
         return version.searcher.explain(query, depth=body.depth)
 
     explained: ExplainedQuery = await outcome(request, version, CallJob(explain), state.limits.seconds)
-    passages = [
-        StandingBody(
-            gold=passage.gold,
-            hop=passage.hop,
-            rank=passage.rank,
-            score=None if passage.score is None else json_score(passage.score),
-            above=list(passage.above),
-            report=str(passage),
-            parts=[
-                PartBody(kind=part.kind, rows=[list(row) for row in part.rows], marked=list(part.marks))
-                for part in passage.parts
-            ],
-        )
-        for passage in explained
-    ]
-    return ExplainedBody(retriever=version.name, version=version.number, passages=passages)
+    names = ("gold", "hop", "rank", "score", "above", "parts")
+    passages = [{n: getattr(passage, n) for n in names} | {"report": str(passage)} for passage in explained]
+    return ExplainedBody.of({"retriever": version.name, "version": version.number, "passages": passages})
 
 
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
@@ -433,20 +369,13 @@ def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
         QuoteBody(
             text=quote["text"],
             closed=quote["closed"],
-            sources=[
-                SourceBody(id=source.id, title=source.title, text=source.text)
-                for source in (texts[passage] for passage in passages)
-            ],
+            sources=[SourceBody(**texts[passage]._asdict()) for passage in passages],
             further=len(quote["passages"]) - len(passages),
         )
         for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
-    pieces = [
-        PieceBody(
-            kind=piece["kind"], text=piece["text"], quote=None if piece["quote"] < 0 else piece["quote"]
-        )
-        for piece in record["pieces"]
-    ]
+    numbers = [None if piece["quote"] < 0 else piece["quote"] for piece in record["pieces"]]
+    pieces = [PieceBody(**piece | {"quote": n}) for piece, n in zip(record["pieces"], numbers, strict=True)]
     return AnsweredBody(
         retriever=key.version.name,
         version=key.version.number,

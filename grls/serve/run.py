@@ -43,14 +43,9 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
         MismatchError: A folder is damaged.
     """
     serving = serving_to_load(options)  # refuses wrong options before the first line
-    app = create_app(
-        serving, options.access, accepted_hosts(host, options.access.allowed_hosts), options.tools
-    )
+    app = create_app(serving, accepted_hosts(host, options.access.allowed_hosts))
     sockets = bound(host, port)
-    server, address = (
-        HttpServer(app, options.limits),
-        address_of(host, sockets[0].getsockname()[1]),
-    )
+    server, address = HttpServer(app, options.limits), address_of(host, sockets[0].getsockname()[1])
     say(loading(options.folders, address))
     log_lines()
     sys.setswitchinterval(_SWITCH)
@@ -64,7 +59,7 @@ def run_server(options: ServerOptions, host: str, port: int) -> None:
 
     Thread(target=listen, name="grls-serve-http", daemon=True).start()
     try:
-        serving.load(options, say=say)
+        serving.load(say=say)
         if not ended.is_set():
             say(f"Ready: open {address}")
         _wait(ended)

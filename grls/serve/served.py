@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.spec import data_beside
-from grls.serve.options import RequestLimits
+from grls.serve.options import ServerOptions
 from grls.serve.start import named_folders
 from grls.serve.worker import Trace, Worker
 
@@ -62,9 +62,7 @@ class Opened(NamedTuple):
     """The options with which folders are opened, and the callbacks of their threads.
 
     Attributes:
-        device: The device of models.
-        precision: The precision of models.
-        limits: The limits of requests.
+        server: Device and precision of models, and the limits of requests.
         watch: Called with the name of the retriever, the queries and the seconds of each batch; without the
             seconds when queries have joined a search.
         parts: Returns the counts of a retriever, by its name.
@@ -73,9 +71,7 @@ class Opened(NamedTuple):
         trace: Makes the trace of a job; None: no traces.
     """
 
-    device: str
-    precision: str
-    limits: RequestLimits
+    server: ServerOptions
     watch: Callable[..., object] = lambda *_: None
     parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
@@ -128,7 +124,7 @@ class Version:
         mapped: Mapping[Path, Stamp | None] = MappingProxyType({}),
     ):
         self.name, self.number, self.searcher = name, number, searcher
-        limits, watch = options.limits, partial(options.watch, name)
+        limits, watch = options.server.limits, partial(options.watch, name)
         wait = limits.seconds / 2 if limits.wait is None else limits.wait
         check = partial(check_files, name, mapped)  # no method: the worker would hold an old version
         thread, spent = f"grls-serve-{name}", options.parts(name)
@@ -195,7 +191,8 @@ class Served:
 
     def _load(self, number: int) -> Version:
         with noting_mapped() as mapped:
-            searcher = load(self.folder, device=self._options.device, precision=self._options.precision)
+            server = self._options.server
+            searcher = load(self.folder, device=server.device, precision=server.precision)
         version = Version(self.name, number, searcher, self._options, mapped)
         self._options.prepare(version)
         return version
@@ -208,10 +205,8 @@ def _end(worker: Worker) -> None:
     set_loaded_aside()
 
 
-def open_served(
-    folders: Sequence[str], options: Opened, numbers: Mapping[str, int] = MappingProxyType({})
-) -> dict[str, Served]:
-    """Open folders, or ``name=folder``, under their names, in order.
+def open_served(options: Opened, numbers: Mapping[str, int] = MappingProxyType({})) -> dict[str, Served]:
+    """Open the folders of a server under their names, in order.
 
     ``numbers``: name -> number of its version; else 1.
 
@@ -221,7 +216,7 @@ def open_served(
         MismatchError: A folder is damaged.
     """
     served: dict[str, Served] = {}
-    for name, folder in named_folders(folders).items():
+    for name, folder in named_folders(options.server.folders).items():
         begun = perf_counter()
         served[name] = Served(name, folder, options, numbers.get(name, 1))
         searcher, seconds = served[name].version.searcher, perf_counter() - begun

@@ -1,27 +1,33 @@
-"""The state that the addresses of a server share: its retrievers, which are loaded here, and its limits."""
+"""The state that the addresses of a server share: its retrievers, which are loaded here, and its limits.
+
+Below is what they do with it: find the retriever of a request, check its limits, and wait for its job until
+it is done, its time is up, or the client is gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastapi import Request
 
 from grls.api.searcher import filter_of
 from grls.data.filters import Filter
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
-from grls.serve.options import NO_ANSWERS, URL, AnswerOptions, RequestLimits, ServerOptions
-from grls.serve.problems import RefusalError
+from grls.serve.options import URL, RequestLimits, ServerOptions
+from grls.serve.problems import GONE, RefusalError
 from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
 from grls.serve.start import named_folders
-from grls.serve.worker import Trace
+from grls.serve.worker import Job, Trace, Worker
 
 if TYPE_CHECKING:
     from grls.serve.answering import Answering
@@ -32,43 +38,42 @@ class Serving:
     """The state of a server.
 
     Args:
+        options: What it serves, and how.
         retrievers: Name -> retriever, at least one once they are loaded.
-        limits: The limits of requests.
         admin: The hash of the administrator's token; None: no administrator.
-        answer: The language model.
         examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
         loading: The names of the retrievers while they are loaded, then empty.
         metrics: The counts.
         answering: The language model, once it is loaded; None: no language model.
         ending: The server shuts down.
-        url_field: The field of the metadata with the address of a passage.
         reload: Loads a new version of a retriever.
         tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``; None: there are none.
     """
 
-    retrievers: dict[str, Served]
-    limits: RequestLimits
+    options: ServerOptions
+    retrievers: dict[str, Served] = field(default_factory=dict)
     admin: bytes | None = None
-    answer: AnswerOptions = NO_ANSWERS
     examples: tuple[str, ...] = ()
     loading: tuple[str, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
     answering: Answering | None = None
     ending: bool = False
-    url_field: str = URL
     reload: Callable[[Served], Version] = Served.reload
     tracer: Any = None
 
+    @property
+    def limits(self) -> RequestLimits:
+        """The limits of requests."""
+        return self.options.limits
+
     def load(
         self,
-        options: ServerOptions,
         numbers: Mapping[str, int] = MappingProxyType({}),
         say: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Load the language model and the retrievers.
 
         Args:
-            options: The folders, device and precision.
             numbers: Name -> number of its version; else 1.
             say: Called with a line for each folder that is open.
 
@@ -77,27 +82,25 @@ class Serving:
             DataError: A folder is no retriever.
             MismatchError: A folder is damaged.
         """
-        metrics = self.metrics
+        options, metrics = self.options, self.metrics
         trace: Callable[[], Trace] | None = None
         if self.tracer is not None:
             from grls.serve.telemetry import job_trace  # late: it needs an extra
 
             trace = partial(job_trace, self.tracer)
-        opened = Opened(
-            options.device, options.precision, self.limits, metrics.batch, metrics.parts, say=say, trace=trace
-        )
-        if self.answer.model is not None:
+        opened = Opened(options, metrics.batch, metrics.parts, say=say, trace=trace)
+        if options.answer.model is not None:
             from grls.serve.answering import Answering  # late: a search does not need it
 
-            self.answering = Answering(self.answer, options.device, metrics.answers, trace)
+            self.answering = Answering(options.answer, options.device, metrics.answers, trace)
             opened = opened._replace(prepare=self.answering.prepare)
-        retrievers = open_served(options.folders, opened, numbers)
-        if self.url_field != URL:
+        retrievers = open_served(opened, numbers)
+        if options.url_field != URL:
             corpora = [served.version.searcher.corpus for served in retrievers.values()]
             fields = {name for corpus in corpora for record in sampled_metadata(corpus) for name in record}
-            if self.url_field not in fields:
+            if options.url_field not in fields:
                 raise ConfigError(
-                    f"{Option('url_field', self.url_field)}: no passage has this field of metadata; there "
+                    f"{Option('url_field', options.url_field)}: no passage has this field of metadata; there "
                     f"are {', '.join(sorted(fields)) or 'none'}."
                 )
         self.retrievers, self.loading = retrievers, ()
@@ -128,13 +131,10 @@ class Serving:
         workers += [] if self.answering is None else [self.answering.worker]
         return all(worker.alive for worker in workers)
 
-    def questions(self) -> int:
-        """The number of questions that wait for the language model."""
-        return 0 if self.answering is None else len(self.answering.worker)
-
-    def queues(self) -> list[tuple[str, int]]:
-        """The number of requests that wait for each retriever."""
-        return [(name, len(served.version.worker)) for name, served in self.retrievers.items()]
+    def waiting(self) -> tuple[dict[str, int], int]:
+        """The number of requests that wait for each retriever, and of questions for the language model."""
+        questions = 0 if self.answering is None else len(self.answering.worker)
+        return {name: len(served.version.worker) for name, served in self.retrievers.items()}, questions
 
     def close(self) -> None:
         """Do the waiting jobs, and accept no further job."""
@@ -160,9 +160,7 @@ def serving_to_load(options: ServerOptions) -> Serving:
         from grls.serve.telemetry import otlp_tracer  # late: it needs an extra
 
         tracer = otlp_tracer()
-    return Serving(
-        {}, options.limits, admin, options.answer, examples, names, url_field=options.url_field, tracer=tracer
-    )
+    return Serving(options, admin=admin, examples=examples, loading=names, tracer=tracer)
 
 
 def serving(request: Request) -> Serving:
@@ -241,3 +239,85 @@ def check_limit(name: str, value: int, most: int) -> None:
     """Refuse (RefusalError) a value above a limit."""
     if value > most:
         raise RefusalError(422, f"{name} is at most {most:,} on this server, got {value:,}.")
+
+
+_Result = TypeVar("_Result")
+
+
+class ClientGoneError(RefusalError):
+    """The client does not wait for the response any more."""
+
+    def __init__(self) -> None:
+        super().__init__(GONE, "the client has gone.")
+
+
+def late(seconds: float) -> RefusalError:
+    """The refusal of a request that takes too long."""
+    text = f"the request took longer than the {seconds:g} s that one may take; ask for less, or try again."
+    return RefusalError(503, text, {"Retry-After": "5"})
+
+
+async def outcome(
+    request: Request | None, version: Version, job: Job, seconds: float, worker: Worker | None = None
+) -> Any:
+    """Let a job wait for its thread, and return its result.
+
+    Args:
+        request: The request; if its client goes, the job is withdrawn; None: a job without an HTTP request.
+        version: The retriever.
+        job: The job.
+        seconds: Time that it may take.
+        worker: The thread; None: the thread of the retriever.
+
+    Raises:
+        RefusalError: The time is up, the client is gone, or the retriever refuses the request.
+        QueueFullError: Too many requests wait.
+    """
+    worker = version.worker if worker is None else worker  # an idle one has the length 0
+    worker.submit(job)
+    try:
+        return await while_there(request, asyncio.wrap_future(job.future), seconds)
+    except RefusalError:
+        raise
+    except GrlsError as error:
+        raise public_error(version, error) from error
+    finally:
+        worker.withdraw(job)
+
+
+def public_error(version: Version, error: GrlsError) -> GrlsError:
+    """The error of a retriever, without paths of this machine."""
+    if type(error) not in (ConfigError, DataError):
+        return error
+    text = error.text.replace(version.searcher.corpus.source, f"the corpus of {version.name}")
+    return type(error)(text.replace(str(version.searcher.folder), version.name))
+
+
+async def while_there(request: Request | None, awaited: Awaitable[_Result], seconds: float) -> _Result:
+    """The result of an awaitable, which is cancelled if the client goes or the time is up.
+
+    None is a client that does not go.
+
+    Raises:
+        ClientGoneError: The client is gone.
+        RefusalError: The time is up.
+    """
+    work = asyncio.ensure_future(awaited)
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if request is not None:
+        gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((work, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise ClientGoneError if gone.done() else late(seconds)
+    finally:
+        work.cancel()
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

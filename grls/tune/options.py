@@ -24,6 +24,11 @@ _POSITIVE = (
     "hops",
     "hop_temperatures",
 )
+_NEVER_EMPTY = {
+    "prior_temperatures": "[1.0] is the usual temperature alone",
+    "cross_encoder_passages": "give one number of passages, or more",
+    "choose": "give likeliest, expected-f1, or both",
+}
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,11 @@ class TuneOptions:
             values = getattr(self, name) or ()
             if not all(0 < value < math.inf for value in values):
                 raise ConfigError(f"{Option(f'grid.{name}')} must be above 0, got {list(values)}.")
-        if not self.prior_temperatures:
-            raise ConfigError(
-                f"{Option('grid.prior_temperatures')} is empty; [1.0] is the usual temperature alone."
-            )
-        if not self.cross_encoder_passages:
-            raise ConfigError(
-                f"{Option('grid.cross_encoder_passages')} is empty: give one number of passages, or more."
-            )
+        list_texts(self, "choose")
+        for name, remedy in _NEVER_EMPTY.items():
+            values = getattr(self, name)
+            if values is not None and not values:
+                raise ConfigError(f"{Option(f'grid.{name}')} is empty: {remedy}.")
         if not self.hop_temperatures or 1 not in self.hops:
             raise ConfigError(
                 f"{Option('grid.hops')} must hold 1, a single step, and {Option('grid.hop_temperatures')} a "
@@ -95,9 +97,6 @@ class TuneOptions:
             raise ConfigError(
                 f"{Option('grid.done_biases')} must be finite numbers, at least one; got {list(biases)}."
             )
-        list_texts(self, "choose")
-        if self.choose is not None and not self.choose:
-            raise ConfigError(f"{Option('grid.choose')} is empty: give likeliest, expected-f1, or both.")
 
     def biases_of(self, stop: StopRule) -> Sequence[float]:
         """The biases on DONE that are tried with a stop rule."""

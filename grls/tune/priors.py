@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -384,32 +384,20 @@ def shown_weights(weights: Sequence[float] | None) -> str:
     return " ".join(f"{weight:g}" for weight in weights or ())
 
 
-class CutRun(NamedTuple):
-    """A run whose rankings end.
-
-    Attributes:
-        run: The run, dynamic: its rankings are chains that are done.
-        mean: Passages a query.
-        fitted: Set F1 on the development queries that the cut was fitted to.
-        known: Set F1 on them with the known number of gold passages.
-    """
-
-    run: Run
-    mean: float
-    fitted: float
-    known: float
-
-
 def refuse_uncuttable(run: Run) -> None:
     """Refuse (ConfigError) a run whose chains end already."""
     if run.steps == "dynamic":
         raise ConfigError(f"{run.path} is dynamic: its chains end by themselves. Cut a single or fixed run.")
 
 
-def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
+def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float, float, float]:
     """Fit a cut to the run of the same system for development queries, and cut a run with it.
 
     ``name`` is what reports call the result; None: the name of the run, cut.
+
+    Returns:
+        The run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
+        development queries that the cut was fitted to; that with the known number of gold passages.
 
     Raises:
         ConfigError: Queries of the run are among those for development.
@@ -437,4 +425,4 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
         options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
         files={},
     )
-    return CutRun(Run(cut, chains, info.score_mode, info), mean, fitted, known)
+    return Run(cut, chains, info.score_mode, info), mean, fitted, known

@@ -56,7 +56,10 @@ def tune_folder(
         changes = dict(options or {})
         spec = read_spec(path) | changes
         search = spec.get("search", {})
-        if RESCORING in _steps_of(spec, path):
+        kind = class_of(spec.get("kind", "generative"), path / MANIFEST)
+        named = [target.partition(":") for target in getattr(kind, "tuned_by", ())]
+        of_kind: list[Step] = [getattr(import_module(module), name) for module, _, name in named]
+        if RESCORING in of_kind:
             search = {name: value for name, value in search.items() if not name.startswith("rescore")}
         settings = {  # what all measurements depend on
             "retriever": fingerprint,
@@ -68,7 +71,7 @@ def tune_folder(
         }
         journal = Journal(f"{path}.tune.jsonl", settings)
         tuning = Tuning(path, spec, dev, grid, opening, journal, {} if memory is None else memory)
-        steps = [step for step in _steps_of(spec, path) if step.applies(tuning)]
+        steps = [step for step in of_kind if step.applies(tuning)]
         by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
         steps += [] if single else by_hops
         if not steps:
@@ -90,10 +93,3 @@ def tune_folder(
         update_spec(path, changes)
         journal.remove()
         return chosen
-
-
-def _steps_of(spec: dict[str, Any], path: Path) -> list[Step]:
-    """The steps that the class of a kind names."""
-    kind = class_of(spec.get("kind", "generative"), path / MANIFEST)
-    named = [target.partition(":") for target in getattr(kind, "tuned_by", ())]
-    return [getattr(import_module(module), name) for module, _, name in named]

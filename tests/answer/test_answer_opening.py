@@ -10,7 +10,7 @@ from failing import fails, raises
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
-from grls.answer.opening import open_for_reading, retrieval_settings, score_mode_of
+from grls.answer.opening import description_of, open_for_reading, retrieval_settings
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
@@ -67,7 +67,7 @@ def test_a_reader_gets_what_the_folder_retrieves(folder: Path, kind: str) -> Non
     alone = load_named("bm25" if kind == "bm25" else str(folder / kind), corpus, Opening("cpu"))
     assert found.retrieve(asked(folder), 4) == alone.retrieve(asked(folder), 4)
     assert has_log_probabilities(found) == (kind == "generative")
-    assert score_mode_of(found) == ("pooled" if kind == "hops" else alone.describe().score_mode)
+    assert description_of(found).score_mode == ("pooled" if kind == "hops" else alone.describe().score_mode)
     assert retrieval_settings(kind, found)["retriever_options"] == found.describe().options
     others = [opened(folder, other).fingerprint() for other in KINDS if other != kind]
     assert found.fingerprint() not in others
@@ -100,7 +100,7 @@ def test_hop_by_hop(folder: Path) -> None:
         found = opened(folder, "generative", hops)
         plain = HopsRetriever(generator, hops)
         assert found.retrieve(queries, 4) == [pooled_ranking(c, 4) for c in plain.retrieve_chains(queries)]
-        assert (score_mode_of(found), has_log_probabilities(found)) == ("pooled", False)
+        assert (description_of(found).score_mode, has_log_probabilities(found)) == ("pooled", False)
     assert opened(folder, "generative", HopOptions("fixed", 3)).describe().name == "generator in 3 hops"
     filled = opened(folder, "dense", HopOptions("fixed", 2)).retrieve(queries, 5)
     assert {len(hits) for hits in filled} == {5}
@@ -118,7 +118,7 @@ def test_a_single_step_that_is_asked_for_replaces_hops_of_the_folder(folder: Pat
     single = opened(folder, "hops", HopOptions("single"))
     assert single.describe().name == "biencoder"
     ranked = opened(folder, "hops", HopOptions("ranked", 2))
-    assert score_mode_of(ranked) == "probability in chains"
+    assert description_of(ranked).score_mode == "probability in chains"
     assert single.retrieve(asked(folder), 3) == opened(folder, "dense").retrieve(asked(folder), 3)
 
 

@@ -18,7 +18,7 @@ from grls.answer.opening import FinishedRun
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.portions import RunInfo, read_info, write_info
+from grls.runs.portions import RunInfo, write_info
 
 CORPUS = Corpus.from_passages(
     [
@@ -34,10 +34,12 @@ def hits(*ids: str) -> list[Hit]:
     return [Hit(passage, -float(n)) for n, passage in enumerate(ids)]
 
 
+FINDS = ScriptedRetriever({WHO.text: hits("m", "o", "b"), WHAT.text: hits("b"), "what": hits("b")})
+
+
 def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
     writer = ScriptedWriter(lambda text: "yes" if "Orla" in text else "no")
-    rankings = [hits("m", "o", "b"), hits("b")]
-    first, second = DirectReader(writer, CORPUS).answer([WHO, WHAT], rankings, 2)
+    first, second = DirectReader(writer, FINDS, CORPUS, 2, depth=3).answer([WHO, WHAT])
     assert writer.prompts == [
         [
             "passage: Mill: The mill was built in 1820.\npassage: Orla Finn owned the mill.\n"
@@ -45,13 +47,14 @@ def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
             "passage: Barn: The barn burned down.\nquestion: what burned\nanswer:",
         ]
     ]
-    assert (first.answer, first.read, first.ranking, first.cut) == ("yes", ("m", "o"), tuple(rankings[0]), 0)
+    assert (first.answer, first.read, first.cut) == ("yes", ("m", "o"), 0)
+    assert first.ranking == tuple(hits("m", "o", "b"))
     assert (second.answer, second.read) == ("no", ("b",))
 
 
 def test_without_retrieval_the_question_stands_alone(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "so")
-    read = DirectReader(writer, CORPUS).answer([WHO], [[]], 0)[0]
+    read = DirectReader(writer, None, CORPUS).answer([WHO])[0]
     assert writer.prompts == [["question: who owned it\nanswer:"]]
     assert (read.answer, read.read, read.ranking) == ("so", (), ())
     assert not caplog.records
@@ -60,13 +63,13 @@ def test_without_retrieval_the_question_stands_alone(caplog: Caplog) -> None:
 def test_an_empty_retrieval_is_told(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "so")
     with caplog.at_level(logging.WARNING):
-        DirectReader(writer, CORPUS).answer([WHO, WHAT], [[], hits("b")], 2)
+        DirectReader(writer, ScriptedRetriever({WHAT.text: hits("b")}), CORPUS).answer([WHO, WHAT])
     assert "nothing was retrieved: 1 of 2 queries" in caplog.text
     assert writer.prompts[0][0] == "question: who owned it\nanswer:"
 
 
 def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None:
-    reader = DirectReader(ScriptedWriter(lambda text: "so"), CORPUS)
+    reader = DirectReader(ScriptedWriter(lambda text: "so"), None, CORPUS)
     lengths = [
         len(reader._prompt(WHO, CORPUS.passages(CORPUS.numbers(ids)))) for ids in ([], ["m"], ["m", "o"])
     ]
@@ -77,15 +80,14 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None
     ):
         caplog.clear()
         writer = ScriptedWriter(lambda text: "so", room)
-        read = DirectReader(writer, CORPUS).answer([WHO], [hits("m", "o")], 2)[0]
+        read = DirectReader(writer, FINDS, CORPUS, 2).answer([WHO])[0]
         assert (read.read, read.cut) == (kept, cut)
         assert ("left out, for the model has no room" in caplog.text) == bool(cut)
     shorter = Query("q0", "what")
     writer = ScriptedWriter(lambda text: "so", lengths[0] - 1)
     done: list[int] = []
-    rankings = [hits("m"), hits("b")]
-    first, second = DirectReader(writer, CORPUS).answer([WHO, shorter], rankings, 2, done.append)
-    assert (first.answer, first.ended, first.read, first.ranking) == ("", False, (), tuple(rankings[0]))
+    first, second = DirectReader(writer, FINDS, CORPUS, 1).answer([WHO, shorter], done.append)
+    assert (first.answer, first.ended, first.read, first.ranking) == ("", False, (), tuple(hits("m")))
     assert first.failed.startswith(f"its prompt takes {lengths[0]} tokens")
     assert (second.answer, second.ended, second.failed) == ("so", True, "")
     assert done == [1, 1]
@@ -95,7 +97,7 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None
     assert "failed" not in _record(shorter, second)
     bare = lengths[0] - len(WHO.text)
     with pytest.raises(ConfigError, match=rf"{bare} tokens before anything is asked.* beside 8 new"):
-        DirectReader(ScriptedWriter(lambda text: "so", bare - 1), CORPUS).answer([WHO], [[]], 0)
+        DirectReader(ScriptedWriter(lambda text: "so", bare - 1), None, CORPUS).answer([WHO])
 
 
 SCRIPT = {
@@ -206,12 +208,13 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     write_jsonl_run(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
     run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
-    assert (run.score_mode, run.info) == ("bm25", None)
+    described = run.describe()
+    assert (described.system, described.name, described.score_mode) == ("generator", "a finished run", "bm25")
     write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
-    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info is not None
+    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").describe().name == "n"
     first = RunInfo("bm25", "n", "single", corpus.fingerprint, "", "data", "test", "bm25", limit=1)
     write_info(tmp_path / "r", first)
-    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info == read_info(tmp_path / "r.jsonl")
+    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").describe().system == "bm25"
     with pytest.raises(
         MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
     ):

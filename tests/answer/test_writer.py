@@ -1,6 +1,7 @@
 """A model goes on from prompts: stops, lengths, batches."""
 
 import json
+import math
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +129,7 @@ def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(ConfigError, match="takes 251 tokens, but the model has room for 250 beside 6"):
         writer.write([[5] * 251])
     raises(ConfigError, "no token", writer.write, [[END]])
-    assert TextWriter(small_t5(), words()).room is None
+    assert TextWriter(small_t5(), words()).room == math.inf
 
 
 EXAMPLES = [(("q1", "f1"), ("e1", "a1")), (("q2", "a2"),)]

@@ -5,11 +5,7 @@ import gc
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-import pytest
-
-import grls
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
@@ -18,7 +14,6 @@ from grls.errors import DataError
 from grls.retrieve.queries import queries_of
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
-TEXTS = [f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")]
 
 
 class Slow:
@@ -123,19 +118,3 @@ def test_the_thread_starts_late_and_ends_with_the_searcher() -> None:
     gc.collect()
     thread.join(5)
     assert not thread.is_alive()
-
-
-@pytest.mark.parametrize("name", ["dense", "hybrid", "hops"])
-def test_results_are_those_of_search(kinds: Path, name: str) -> None:
-    searcher = grls.load(kinds / name, device="cpu")
-
-    async def run() -> list[list[Hit]]:
-        return await asyncio.gather(*(searcher.asearch(text, 4) for text in TEXTS))
-
-    assert_equal(asyncio.run(run()), [searcher.search(text, 4) for text in TEXTS])
-
-
-def assert_equal(found: list[list[Hit]], expected: list[list[Hit]]) -> None:
-    assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in expected]
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs], abs=1e-4)

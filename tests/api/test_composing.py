@@ -65,19 +65,6 @@ def test_what_is_rescored_is_that_of_its_folder(kinds: Path) -> None:
     assert "fingerprint" in read_spec(made.folder)
 
 
-def test_a_folder_is_temporary_or_where_the_user_says(kinds: Path, tmp_path: Path) -> None:
-    dense = load(kinds / "dense")
-    kept = dense.hops(max=2, output=tmp_path / "kept")
-    assert kept.folder == tmp_path / "kept"
-    gone = dense.hops(max=2)
-    folder = gone.folder
-    assert folder.is_dir()
-    del kept, gone
-    gc.collect()
-    assert (tmp_path / "kept" / "grls.json").is_file()
-    assert not folder.exists()
-
-
 def test_temporary_members_live_as_long_as_what_names_them(kinds: Path) -> None:
     dense, bm25 = load(kinds / "dense"), load(kinds / "bm25")
     inner = grls.fuse([dense, bm25], method="rrf")

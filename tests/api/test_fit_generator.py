@@ -182,19 +182,14 @@ def test_every_layer_of_a_recipe_is_there() -> None:
             assert recipe_values(stage.layers)["model"]
 
 
+@pytest.fixture
+def bert(root: Path) -> Path:
+    return root / "bert"
+
+
 QUICK: dict[str, Any] = {
     "epochs": 1, "batch_size": 4, "max_steps": 3, "device": "cpu", "precision": "float32",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bert(tmp_path_factory.mktemp("fit-biencoder") / "bert")
-
-
-@pytest.fixture(scope="module")
-def data(bert: Path) -> Path:
-    return write_small(bert.parent / "data")
 
 
 def test_from_dicts_to_hits(bert: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,9 +25,12 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     class Client:
         def create_repo(self, name: str, private: bool, exist_ok: bool) -> None:
-            pass
+            assert exist_ok
+            self.made = name, private
 
         def upload_folder(self, repo_id: str, folder_path: str, **how: Any) -> str:
+            assert self.made == (repo_id, repo_id == "user/hidden")
+            assert how["delete_patterns"] == "*"
             shutil.copytree(folder_path, tmp_path / "sent" / repo_id, dirs_exist_ok=True)
             return f"https://hub/{repo_id}"
 
@@ -103,8 +106,8 @@ def test_a_card_is_written_and_its_header_is_valid(kinds: Path, sent: Path, tmp_
 def test_a_card_in_the_folder_is_kept(kinds: Path, sent: Path, tmp_path: Path) -> None:
     shutil.copytree(kinds / "dense", tmp_path / "dense")
     (tmp_path / "dense" / "README.md").write_text("---\nlicense: mit\n---\nmine")
-    grls.load(tmp_path / "dense", device="cpu").push_to_hub("user/mine")
-    assert (sent / "user" / "mine" / "README.md").read_text().endswith("mine")
+    grls.load(tmp_path / "dense", device="cpu").push_to_hub("user/hidden", private=True)
+    assert (sent / "user" / "hidden" / "README.md").read_text().endswith("mine")
 
 
 def test_every_file_is_compared(kinds: Path, sent: Path, cache: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
-from small_data import tiny_bert
+from small_data import contents, tiny_bert
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.cluster.plan import shards_folder
@@ -19,22 +19,12 @@ from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
 @pytest.fixture(scope="module")
-def data(kinds: Path) -> Path:
-    return kinds / "data"
-
-
-@pytest.fixture(scope="module")
 def model(kinds: Path) -> str:
     return str(kinds / "generative" / "model")
 
 
 def here(shard: int) -> Workers:
     return Workers(None, WorkerOptions(shard=shard))
-
-
-def contents(retriever: Path) -> dict[str, bytes]:
-    files = sorted(file for file in retriever.rglob("*") if file.is_file())
-    return {str(file.relative_to(retriever)): file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from small_data import tiny_bert
-from writing_models import writing_model
+from llama_small import writing_model
+from small_data import contents, tiny_bert
 
 from grls.answer.riches import propositions
 from grls.cli import main
@@ -45,18 +45,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def data(kinds: Path) -> Path:
-    return kinds / "data"
-
-
-@pytest.fixture(scope="module")
 def made(kinds: Path) -> Path:
     return kinds / "generative"
-
-
-def contents(retriever: Path) -> dict[str, bytes]:
-    files = sorted(file for file in retriever.rglob("*") if file.is_file())
-    return {str(file.relative_to(retriever)): file.read_bytes() for file in files}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from encoder_models import tiny_splade
 from failing import fails
-from writing_models import writing_model
+from llama_small import writing_model
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import held_shards, shards_folder

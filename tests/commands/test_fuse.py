@@ -157,11 +157,14 @@ def test_runs_of_other_data_are_refused(place, capsys):
     message = refused(capsys, write("a"), write("b", split="dev"))
     assert "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')" in message
     message = refused(capsys, "a.jsonl", write("c", 1), "--split=dev")
-    assert "a.jsonl (data, split test) answers other queries than data, split dev, holds" in message
+    assert (
+        "a.jsonl was made with other queries than data, split dev, holds (it is of data, split test)"
+        in message
+    )
     asked, qrels = read_split("data", "test")
     write_dataset("other", reversed(passages()), asked, {"test": qrels})
     message = refused(capsys, "a.jsonl", "c.jsonl", "--data", "other", "--split", "test")
-    assert "a.jsonl is a run over another corpus (of data) than other has" in message
+    assert "a.jsonl was made with another corpus than other holds (it is of data, split test)" in message
 
 
 def test_a_query_that_a_run_lacks_is_never_dropped(place, capsys, caplog):

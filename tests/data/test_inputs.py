@@ -17,8 +17,7 @@ from tables import TABLES
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split
 from grls.data.inputs.entries import corpus_of, queries_from
-from grls.data.inputs.folders import write_splits
-from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
+from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold, write_splits
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 

@@ -2,7 +2,7 @@ import json
 import shutil
 
 import pytest
-from prep_helpers import contents, fails, load, real, write_lines
+from prep_helpers import fails, load, prepared, real, write_lines
 
 from data_prep import common
 from data_prep.entailmentbank import options_of, prepare
@@ -97,14 +97,11 @@ def test_leaves_are_evidence_in_the_order_of_the_file(raw, tmp_path, capsys):
 
 
 def test_worldtree_gives_training_pairs_and_leaks_nothing(raw, worldtree, tmp_path):
-    prepare(raw, tmp_path / "out", worldtree=worldtree)
-    texts, splits = load(tmp_path / "out")
+    texts, splits = prepared(prepare, tmp_path / "out", raw=raw, worldtree=worldtree)
     extra = [q for q in splits["train"] if json.loads(q.metadata)["source"] == "worldtree"]
     assert [(q.id, q.text) for q in extra] == [("worldtree-w1", "What is fog made of? Water")]
     assert [texts[p] for p in extra[0].evidence] == ["a tree is a plant", "snow is white"]
     assert len(texts) == 10
-    prepare(raw, tmp_path / "again", worldtree=worldtree)
-    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     assert [len(splits[n]) for n in ("train", "dev", "test")] == [3, 1, 1]
 
 

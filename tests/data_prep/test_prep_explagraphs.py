@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from prep_helpers import contents, fails, load, real
+from prep_helpers import fails, load, prepared, real
 
 from data_prep.explagraphs import prepare
 
@@ -21,15 +21,12 @@ def raw(tmp_path):
 
 
 def test_units_are_paths_in_file_order(raw, tmp_path):
-    prepare(raw, tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
+    texts, splits = prepared(prepare, tmp_path / "out", raw=raw)
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 36, "dev": 4, "test": 5}
     query = splits["test"][0]
     assert query.text == "Belief 50 holds. Argument 50 says so."
     assert [texts[p] for p in query.evidence] == ["tea 50; is a; drink", "drink; capable of; warming"]
     assert len(texts) == 46
-    prepare(raw, tmp_path / "again")
-    assert contents(tmp_path / "out") == contents(tmp_path / "again")
 
 
 def test_queries_in_the_form_of_the_paper(raw, tmp_path):

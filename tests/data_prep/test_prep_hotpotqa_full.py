@@ -5,7 +5,7 @@ import json
 import unicodedata
 
 import pytest
-from prep_helpers import contents, fails, load
+from prep_helpers import contents, fails, load, prepared
 
 from data_prep.hotpotqa_full import ABSTRACTS, prepare
 from grls.data.corpus import Corpus
@@ -49,8 +49,7 @@ def options(raw, tmp_path, *more):
 
 
 def test_corpus_evidence_and_answers(raw, tmp_path, capsys):
-    prepare(raw, tmp_path / "out", dev_share=0.1)
-    _, splits = load(tmp_path / "out")
+    _, splits = prepared(prepare, tmp_path / "out", raw=raw, dev_share=0.1)
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 18, "dev": 2, "test": 2}
     bridge, compared = splits["test"]
     assert (bridge.id, bridge.evidence, bridge.answers) == ("b", ("1", "2"), ("100",))
@@ -65,8 +64,6 @@ def test_corpus_evidence_and_answers(raw, tmp_path, capsys):
         ("4", "", unicodedata.normalize("NFD", "Café")),
     ]  # fmt: skip
     printed = capsys.readouterr().out
-    prepare(raw, tmp_path / "again", dev_share=0.1)
-    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     prepare(raw, tmp_path / "other", dev_share=0.1, seed=2)
     assert contents(tmp_path / "out") != contents(tmp_path / "other")
     assert "corpus size          4 passages" in printed

@@ -2,7 +2,7 @@ import gzip
 import json
 
 import pytest
-from prep_helpers import contents, fails, load, real
+from prep_helpers import fails, load, prepared, real
 
 from data_prep.nq import FILE, prepare
 from grls.data.corpus import Corpus
@@ -26,14 +26,11 @@ def raw(tmp_path):
 
 
 def test_corpus_is_the_gold_passages(raw, tmp_path):
-    prepare(raw, tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
+    texts, splits = prepared(prepare, tmp_path / "out", raw=raw)
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 32, "dev": 2, "test": 6}
     assert len(texts) == 35
     assert {p.title for p in Corpus.read(tmp_path / "out")} == {"Numbers"}
     query = next(q for queries in splits.values() for q in queries if q.id == "nq-4")
-    prepare(raw, tmp_path / "again")
-    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     assert query.text == "what is 3"
     assert query.answers == ("number 3", "3")
     assert [texts[p] for p in query.evidence] == ["The number 3 is a number."]

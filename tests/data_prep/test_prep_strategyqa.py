@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from prep_helpers import contents, fails, load, real
+from prep_helpers import fails, load, prepared, real
 
 from data_prep.strategyqa import prepare
 
@@ -22,15 +22,12 @@ def raw(tmp_path):
 
 
 def test_split_and_corpus(raw, tmp_path):
-    prepare(raw, tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
+    texts, splits = prepared(prepare, tmp_path / "out", raw=raw)
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 30, "dev": 2, "test": 8}
     assert len(texts) == 41
     query = next(q for queries in splits.values() for q in queries if q.id == "s7")
     assert [texts[p] for p in query.evidence] == ["fact 7 of a kind", "a shared fact"]
     assert json.loads(query.metadata)["answer"] is True
-    prepare(raw, tmp_path / "again")
-    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     assert query.answers == ("yes",)
     assert next(q for queries in splits.values() for q in queries if q.id == "s8").answers == ("no",)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_helpers import passage, plain, queries, trees
+from decode_helpers import plain, queries, searches, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
@@ -23,17 +23,9 @@ LLAMA = small_llama()
 
 
 @st.composite
-def searches(draw: Any) -> dict[str, Any]:
-    rows = draw(st.lists(passage(), min_size=1, max_size=30))
-    count = draw(st.integers(1, 9))
-    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+def beside_priors(draw: Any) -> dict[str, Any]:
     return {
-        "rows": rows,
-        "inputs": queries(count, draw(st.integers(0, 99))),
-        "beams": draw(st.integers(1, 8)),
-        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
-        "slots": draw(st.integers(1, 9)),
-        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
+        **draw(searches()),
         "weights": draw(st.lists(st.sampled_from([0.7, 2.0, -0.3]), max_size=2)),
         "normalized": draw(st.booleans()),
         "seed": draw(st.integers(0, 9)),
@@ -61,7 +53,7 @@ def prior_of(search: dict[str, Any]) -> Prior | None:
     ],
 )
 @settings(max_examples=75, deadline=None)
-@given(search=searches())
+@given(search=beside_priors())
 def test_leaves_divide_what_may_be_found_and_its_probability(
     kind: Any, model: Any, planted: Any, search: dict[str, Any]
 ) -> None:

@@ -1,12 +1,11 @@
 """Queries that join a search while it runs get what they get in a search of their own."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from decode_helpers import passage, queries, ranking, trees
+from decode_helpers import Arrivals, passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
@@ -21,38 +20,6 @@ TREES = trees(small_t5(0, scale=2.0))
 KINDS = pytest.mark.parametrize(
     ("kind", "planted"), [(FastDecoder, TREES), (DeviceDecoder, TREES), (DeviceDecoder, trees(small_llama()))]
 )
-
-
-class Arrivals:
-    """Queries that come in at given turns, and leave at others."""
-
-    def __init__(self, queries: Sequence[JoiningQuery], arrive: Sequence[int], leave: dict[int, int]):
-        self.later = sorted(zip(arrive, range(len(queries)), queries, strict=True), key=lambda one: one[:2])
-        self.leave, self.turn = leave, 0
-        self.answers: dict[int, list[ScoredPassage]] = {}
-        self.taken: list[int] = []
-
-    def waiting(self) -> int:
-        self.turn += 1
-        if self.later and not self.busy():
-            self.turn = max(self.turn, self.later[0][0])
-        return sum(turn <= self.turn for turn, _, _ in self.later)
-
-    def busy(self) -> bool:
-        return any(n not in self.answers and not self.gone(n) for n in self.taken)
-
-    def take(self, most: int) -> list[JoiningQuery]:
-        ready = [one for one in self.later if one[0] <= self.turn][:most]
-        self.later = self.later[len(ready) :]
-        self.taken += [n for _, n, _ in ready]
-        return [query for _, _, query in ready]
-
-    def gone(self, owner: int) -> bool:
-        return self.leave.get(owner, 1000) <= self.turn
-
-    def answer(self, owner: int, passages: list[ScoredPassage]) -> None:
-        assert owner not in self.answers
-        self.answers[owner] = passages
 
 
 @st.composite

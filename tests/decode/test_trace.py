@@ -13,7 +13,6 @@ from models_small import END, small_t5
 from grls.decode import Decoder
 from grls.decode.score_all import score_all
 from grls.decode.trace import beaten, follow, score_passages, trace
-from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
@@ -179,9 +178,3 @@ def test_beaten_candidates_are_those_that_k_results_stopped() -> None:
     for step, c in stopped:
         assert step.scores[c] <= step.worst[0]
         assert c not in step.live
-
-
-def test_more_passages_than_beams_are_refused() -> None:
-    decoder = Decoder(generator(), index_sequences([np.array([3, END])], END), 2)
-    with pytest.raises(ConfigError, match="k must be between 1 and the beam width 2, got 3"):
-        trace(decoder, INPUT, 3)

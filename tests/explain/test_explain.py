@@ -15,7 +15,7 @@ import torch
 from composite_specs import written
 from failing import fails, raises
 from fixture_types import Caplog, Capsys
-from small_data import passages, scratch, small_retriever, write_small
+from small_data import passages, scratch, small_retriever
 
 import grls
 from grls.cli import main
@@ -62,23 +62,23 @@ EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm
 
 
 @pytest.fixture(scope="module")
-def folder(kinds: Path) -> Path:
+def data(kinds: Path) -> Path:
     """The small data set."""
     return kinds / "data"
 
 
 @cache
-def assembled(folder: Path, seed: int, limits: Limits | None) -> GenerativeRetriever:
+def assembled(data: Path, seed: int, limits: Limits | None) -> GenerativeRetriever:
     torch.manual_seed(seed)
-    model, tokenizer = scratch(folder).load()
+    model, tokenizer = scratch(data).load()
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(6.0)
     corpus = Corpus.from_passages([*passages(), *EXTRA])
     return GenerativeRetriever.assemble(model.eval(), tokenizer, corpus, limits)
 
 
-def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
-    made = copy(assembled(folder, seed, limits))
+def build(data: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
+    made = copy(assembled(data, seed, limits))
     made.options = SearchOptions(**options)
     return made
 
@@ -90,10 +90,10 @@ def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_verdicts_agree_with_exhaustive_scores(folder: Path, mode: Any) -> None:
+def test_verdicts_agree_with_exhaustive_scores(data: Path, mode: Any) -> None:
     seen = set()
     for seed, k in ((0, 1), (1, 1), (0, 2)):
-        retriever = build(folder, seed, beams=k, mode=mode)
+        retriever = build(data, seed, beams=k, mode=mode)
         for query in QUERIES:
             model_input = retriever.codec.model_input(retriever.encode([query])[0])
             decoder = retriever.decoder(k)
@@ -111,7 +111,7 @@ def test_verdicts_agree_with_exhaustive_scores(folder: Path, mode: Any) -> None:
                 # A wider beam may find what passages it still misses outrank: only `exhaustive` knows.
                 assert e.verdict == "pruned" if rank <= k else e.verdict in ("pruned", "scored worse")
                 if e.verdict == "pruned":
-                    wider = build(folder, seed, beams=e.judgement.sufficient, mode=mode)
+                    wider = build(data, seed, beams=e.judgement.sufficient, mode=mode)
                     assert e.gold in [hit.id for hit in wider.retrieve([query], k)[0]]
                     assert f"A beam of {e.judgement.sufficient} finds it" in why(e)
                 assert truth.judgement.true_rank == rank
@@ -120,8 +120,8 @@ def test_verdicts_agree_with_exhaustive_scores(folder: Path, mode: Any) -> None:
     assert mode == "renormalized" or "pruned" in seen
 
 
-def test_a_pruned_passage_leaves_where_its_path_says(folder: Path) -> None:
-    retriever = build(folder, 1, beams=1)
+def test_a_pruned_passage_leaves_where_its_path_says(data: Path) -> None:
+    retriever = build(data, 1, beams=1)
     lost = [e for q in QUERIES for e in every(retriever, q, 1) if e.left]
     assert lost
     for e in lost:
@@ -136,8 +136,8 @@ def test_a_pruned_passage_leaves_where_its_path_says(folder: Path) -> None:
         assert f"step {e.left.step}" in why(e)
 
 
-def test_the_tree_ends_in_the_results(folder: Path) -> None:
-    e = every(build(folder, beams=4), QUERIES[0], 4)[0]
+def test_the_tree_ends_in_the_results(data: Path) -> None:
+    e = every(build(data, beams=4), QUERIES[0], 4)[0]
     ranks = {node.rank: node for node in e.tree.nodes if node.rank}
     for result in e.results:
         node = next(n for n in e.tree.nodes if result.id in n.passages)
@@ -148,18 +148,18 @@ def test_the_tree_ends_in_the_results(folder: Path) -> None:
         assert node.step == before + 1
 
 
-def test_a_duplicate_is_found_under_another_id(folder: Path) -> None:
-    retriever = build(folder, beams=12)
+def test_a_duplicate_is_found_under_another_id(data: Path) -> None:
+    retriever = build(data, beams=12)
     order = [r.id for r in every(retriever, QUERIES[0], 12)[0].results]
     first = min(order.index("otter-calm"), order.index("twin"))
     cut, other = order[first + 1], order[first]
-    e = Explainer(build(folder, beams=12), first + 1).explain(QUERIES[0], [cut])[0]
+    e = Explainer(build(data, beams=12), first + 1).explain(QUERIES[0], [cut])[0]
     assert (e.verdict, e.rank, e.twins) == ("duplicate", None, (other,))
     assert f"equal those of {other}" in why(e)
 
 
-def test_evidence_is_not_found_again(folder: Path) -> None:
-    explainer = Explainer(build(folder, beams=4), 4)
+def test_evidence_is_not_found_again(data: Path) -> None:
+    explainer = Explainer(build(data, beams=4), 4)
     e, twin = explainer.explain(QUERIES[0], ["otter-calm", "twin"], evidence=["otter-calm"])
     assert (e.verdict, e.score, e.path, e.hop) == ("excluded", None, (), 2)
     assert "among the evidence" in why(e)
@@ -168,8 +168,8 @@ def test_evidence_is_not_found_again(folder: Path) -> None:
     assert "excluded" in format_explanation(e).lower()
 
 
-def test_done_that_scores_higher_ends_the_chain(folder: Path) -> None:
-    retriever = build(folder, beams=6)
+def test_done_that_scores_higher_ends_the_chain(data: Path) -> None:
+    retriever = build(data, beams=6)
     with torch.no_grad():  # DONE's logit follows its row of the head; make it win or lose
         row = retriever.model.get_output_embeddings().weight[retriever.codec.done]
         kept = row.clone()
@@ -192,8 +192,8 @@ def test_done_that_scores_higher_ends_the_chain(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("beams", [2, 6])
-def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: int) -> None:
-    retriever = build(folder, beams=beams)
+def test_a_bias_of_done_means_what_it_means_to_retrieval(data: Path, beams: int) -> None:
+    retriever = build(data, beams=beams)
     ends, verdicts = [], set()
     for bias in (-20.0, -1.5, 0.0, 1.5, 20.0):
         search = HopsRetriever(retriever, HopOptions("dynamic", 2, chains=1, branch=2, done_bias=bias))
@@ -220,17 +220,17 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
     assert beams == 2 or {"found", "done first"} <= verdicts
 
 
-def test_done_itself_can_be_asked_about(folder: Path) -> None:
-    explainer = Explainer(build(folder, beams=12), 12, stop=DoneByLogOdds())
+def test_done_itself_can_be_asked_about(data: Path) -> None:
+    explainer = Explainer(build(data, beams=12), 12, stop=DoneByLogOdds())
     e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"])[0]
     assert (e.gold, e.verdict, e.done) == ("DONE", "found", None)
     assert explainer.explain(QUERIES[0], ["DONE"])[0].verdict == "excluded"
 
 
-def test_stopping_early_under_full_scores_is_named(folder: Path) -> None:
+def test_stopping_early_under_full_scores_is_named(data: Path) -> None:
     causes = set()
     for seed in range(4):
-        retriever = build(folder, seed, beams=12, mode="full", early_stop=True)
+        retriever = build(data, seed, beams=12, mode="full", early_stop=True)
         for query in QUERIES:
             for e in every(retriever, query, 3):
                 worst = min(r.complete for r in e.results)
@@ -241,15 +241,15 @@ def test_stopping_early_under_full_scores_is_named(folder: Path) -> None:
     assert causes == {"early stop", "scored worse"}
 
 
-def test_a_cut_passage_says_so(folder: Path) -> None:
-    whole = len(build(folder).codec.texts([EXTRA[1].text])[0])
-    e = Explainer(build(folder, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
+def test_a_cut_passage_says_so(data: Path) -> None:
+    whole = len(build(data).codec.texts([EXTRA[1].text])[0])
+    e = Explainer(build(data, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
     assert (e.cut_tokens, e.tokens) == (whole - 5, 6)
     assert f"cut {whole - 5} tokens at its end" in why(e)
 
 
-def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
-    retriever = build(folder)
+def test_unknown_ids_and_counts_are_refused(data: Path) -> None:
+    retriever = build(data)
     with pytest.raises(
         DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
     ):
@@ -258,8 +258,8 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
     raises(ConfigError, "k must be at least 1, got 0", Explainer, retriever, 0)
 
 
-def test_a_summary_counts_what_explain_says(folder: Path) -> None:
-    retriever = build(folder, 1, beams=2)
+def test_a_summary_counts_what_explain_says(data: Path) -> None:
+    retriever = build(data, 1, beams=2)
     ids = [p.id for p in passages()]
     said = [e for q in QUERIES for e in Explainer(retriever, 2).explain(q, ids)]
     s = summarise(Explainer(retriever, 2), [(q, ids, ()) for q in QUERIES])
@@ -277,9 +277,9 @@ def test_a_summary_counts_what_explain_says(folder: Path) -> None:
 @pytest.mark.parametrize(("mode", "normalized"), [("renormalized", False), ("full", False), ("full", True)])
 @pytest.mark.parametrize("beams", [2, 12])
 def test_scores_with_priors_are_those_of_the_hybrid(
-    folder: Path, mode: Any, normalized: bool, beams: int
+    data: Path, mode: Any, normalized: bool, beams: int
 ) -> None:
-    generator = build(folder, beams=beams, mode=mode)
+    generator = build(data, beams=beams, mode=mode)
     words = BM25Retriever(generator.corpus)
     priors = [WeightedSource(RetrieverPrior(words), 2.0)]
     hybrid = HybridRetriever(generator, priors, normalized=normalized)
@@ -310,11 +310,6 @@ def test_scores_with_priors_are_those_of_the_hybrid(
 
 
 QUERY = "is the otter kind ?"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("show") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -450,10 +445,8 @@ def test_what_cannot_be_traced(data: Path, generator: GenerativeRetriever) -> No
 
 
 @pytest.fixture(scope="module")
-def retriever(data: Path) -> Path:
-    folder = data.parent / "retriever"
-    small_retriever(data).save_pretrained(folder)
-    return folder
+def retriever(kinds: Path) -> Path:
+    return kinds / "generative"
 
 
 def tree() -> Tree:
@@ -781,7 +774,7 @@ WRITTEN = {  # query -> answer, quoted sentence, failure
 
 
 def test_wrong_answers_fail_by_index_search_or_attribution(
-    folder: Path, tmp_path: Path, capsys: Capsys
+    kinds: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     data = tmp_path / "data"
     write_dataset(data, [GOOSE], ASKED, {"test": {query.id: {"goose": 1} for query in ASKED}})
@@ -821,7 +814,7 @@ def test_wrong_answers_fail_by_index_search_or_attribution(
     )
     assert "but for --case.propositions" in refused(capsys, "all", *ours, "--k=3")
     assert "are of the kind sentence" in refused(capsys, "all", *ours, "--case.propositions=x")
-    assert "from another corpus than" in refused(capsys, "all", *ours[:1], f"--data={folder}")
+    assert "from another corpus than" in refused(capsys, "all", *ours[:1], f"--data={kinds / 'data'}")
     other = tmp_path / "other"
     write_dataset(other, [GOOSE], [ASKED[0]._replace(id="new")], {"test": {"new": {"goose": 1}}})
     assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={other}")

@@ -12,10 +12,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.index import BACKENDS, index_sequences, save_index
 from grls.index.options import Form
-from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
-from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.rescored.retriever import RescoredRetriever
@@ -41,14 +38,7 @@ def write_every_kind(place: Path) -> dict[str, Path]:
 
 def write_usual_kinds(place: Path) -> dict[str, Path]:
     """The folders of :func:`composite_specs.write_kinds` over passages with metadata, and all composites."""
-    write_kinds(place)
-    corpus, data = Corpus.read(place / "data"), place / "data"
-    years = [{"year": 2000 + number} for number in range(len(corpus))]
-    Corpus.from_passages(list(corpus), metadata=years).write(data / "corpus.jsonl")
-    BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
-    small_retriever(data, beams=20).save_pretrained(place / "generative")
-    biencoder = BiEncoderModel.load(str(place / "bert"), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
+    write_kinds(place, years=True)
     for name, spec in COMPOSITES.items():
         write_spec(place / name, spec["kind"], {key: spec[key] for key in spec if key != "kind"})
     return {name: place / name for name in ("bm25", "dense", "generative", *COMPOSITES)}

@@ -13,6 +13,7 @@ from subprocess import Popen
 
 import pytest
 from serve_process import GRLS, started
+from small_data import contents
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 import httpx
@@ -43,16 +44,12 @@ def reload(address: str) -> int:
     return 0
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_server_that_is_killed_while_it_loads_a_folder_again(kinds: Path, tmp_path: Path) -> None:
     kind = "bm25" if KILLS == 1 else "generative"  # which takes seconds to import
     folder = Path(shutil.copytree(kinds / kind, tmp_path / "kinds" / kind))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    before, rng = files(folder), random.Random(0)
+    before, rng = contents(folder), random.Random(0)
     expected = None
     for _ in range(KILLS):
         with server(folder, scratch) as (begun, address):
@@ -63,7 +60,7 @@ def test_a_server_that_is_killed_while_it_loads_a_folder_again(kinds: Path, tmp_
             time.sleep(rng.uniform(0, 0.3))
             begun.kill()
             loading.join()
-        assert files(folder) == before
+        assert contents(folder) == before
     with server(folder, scratch) as (begun, address):
         assert answer(address) == expected
         assert reload(address) == 200

@@ -43,9 +43,15 @@ def options(place: Path) -> FitOptions:
     return fit_options(**write_fit_models(place, place / "data"))
 
 
+def fitted(data: Path, output: Path, options: FitOptions | None = None, **more: Any) -> Fitted:
+    """A run that prints nothing; without options of BM25 alone."""
+    given = fit_options(**(WORDS_ALONE if options is None else vars(options)) | more)
+    return fit_dataset(str(data), output, given, shown=False)
+
+
 @pytest.fixture(scope="module")
 def whole(place: Path, options: FitOptions) -> Fitted:
-    return fit_dataset(str(place / "data"), place / "whole", options, shown=False)
+    return fitted(place / "data", place / "whole", options)
 
 
 def without_times(output: Path) -> Any:
@@ -174,7 +180,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
         with pytest.MonkeyPatch.context() as patch:
             for name in ("build", "tune_folder"):
                 patch.setattr(stages, name, None)  # it would fail
-            return fit_dataset(str(place / "data"), output, fit_options(**vars(options) | more), shown=False)
+            return fitted(place / "data", output, options, **more)
 
     assert again().metrics == whole.metrics
     assert again(budget="+10m").metrics == whole.metrics
@@ -195,7 +201,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert (output / "fit.jsonl").read_text().count('{"stage": "fusion 1"') == done + 1  # it sets weights
     data = write_fit_data(tmp_path / "other", "train", "dev")
     with pytest.raises(MismatchError, match="holds a run over other data"):
-        fit_dataset(str(data), output, options, shown=False)
+        fitted(data, output, options)
 
 
 def test_a_journal_of_another_version_is_named(
@@ -205,7 +211,7 @@ def test_a_journal_of_another_version_is_named(
     journal = output / "fit.jsonl"
     journal.write_text(journal.read_text().replace('"portions": ', '"parts of dev": '))
     with pytest.raises(DataError, match=r"fit\.jsonl: the record of bm25 is of another version"):
-        fit_dataset(str(place / "data"), output, options, shown=False)
+        fitted(place / "data", output, options)
 
 
 def test_what_hops_have_found_in_tuning_is_not_searched_again(
@@ -296,12 +302,12 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     for _ in range(len(names) + 1):
         opens = (output / "grls.json").is_file()
         with pytest.raises(Killed):
-            fit_dataset(str(place / "data"), output, options, shown=False)
+            fitted(place / "data", output, options)
         if opens:  # from the first candidate on
             assert grls.load(output, device="cpu").search("is the otter calm ?", 2)
     assert (output / "grls.json").is_file()
     assert resumed[:2] == [False, True]
-    ended = fit_dataset(str(place / "data"), output, options, shown=False)
+    ended = fitted(place / "data", output, options)
     assert without_times(output) == without_times(place / "whole")
     assert (ended.metrics, ended.kept) == (whole.metrics, whole.kept)
     members = sorted(file.name for file in (output / "members").iterdir())
@@ -313,16 +319,12 @@ def test_what_was_made_with_other_options_before_a_kill_is_not_taken(
 ) -> None:
     """The record of the first call was of files that the killed call had replaced."""
     data = write_fit_data(tmp_path / "data", "train", "test")  # each seed draws another dev query
-
-    def fitted(seed: int) -> Fitted:
-        return fit_dataset(str(data), tmp_path / "out", fit_options(**WORDS_ALONE, seed=seed), shown=False)
-
-    first = fitted(0)
+    first = fitted(data, tmp_path / "out", seed=0)
     with monkeypatch.context() as patch:
         killed_at(["bm25"], patch)
         with pytest.raises(Killed):
-            fitted(1)
-    assert fitted(0).metrics == first.metrics
+            fitted(data, tmp_path / "out", seed=1)
+    assert fitted(data, tmp_path / "out", seed=0).metrics == first.metrics
 
 
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
@@ -385,10 +387,9 @@ def test_a_stage_that_was_done_later_than_its_place_makes_no_earlier_one_stale(
     runs: list[str] = []
     monkeypatch.setattr(stages.FitStages, "all", stages_of("bm25", "late", "fusion 1", runs=runs))
     for _ in range(2):
-        hour = fit_options(**WORDS_ALONE, budget="1h")
-        fitted = fit_dataset(str(place / "data"), tmp_path / "out", hour, shown=False)
+        ended = fitted(place / "data", tmp_path / "out", budget="1h")
         assert runs == ["bm25", "fusion 1", "late"]
-        assert [what for what, _ in fitted.done] == ["bm25", "late", "fusion 1"]
+        assert [what for what, _ in ended.done] == ["bm25", "late", "fusion 1"]
 
 
 def test_a_stage_that_fails_after_its_first_queries_leaves_no_candidate(
@@ -397,10 +398,9 @@ def test_a_stage_that_fails_after_its_first_queries_leaves_no_candidate(
     """It was in the table, and said to be left out."""
     made = stages_of("bm25", "other", "fusion 1", runs=[], fail="other")
     monkeypatch.setattr(stages.FitStages, "all", made)
-    alone = fit_options(**WORDS_ALONE)
-    fitted = fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False)
-    assert [*fitted.metrics] == ["bm25"]
-    assert [(part.name, part.why) for part in fitted.skipped] == [
+    ended = fitted(place / "data", tmp_path / "out")
+    assert [*ended.metrics] == ["bm25"]
+    assert [(part.name, part.why) for part in ended.skipped] == [
         ("other", "left out: it failed: there is too little memory for it")
     ]
 
@@ -415,9 +415,8 @@ def test_with_more_time_more_dev_queries_are_ranked(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(stages.FitStages, "_ranked", first)
     with monkeypatch.context() as patch:
         patch.setattr(stages.FitStages, "_more_dev", lambda *_: None)
-        short = fit_dataset(str(tmp_path / "data"), tmp_path / "out", fit_options(**WORDS_ALONE), shown=False)
-    more = fit_options(**WORDS_ALONE, budget="+10m")
-    longer = fit_dataset(str(tmp_path / "data"), tmp_path / "out", more, shown=False)
+        short = fitted(tmp_path / "data", tmp_path / "out")
+    longer = fitted(tmp_path / "data", tmp_path / "out", budget="+10m")
     assert (short.queries, longer.queries) == ({"dev": 30}, {"dev": 60})
 
 
@@ -427,7 +426,7 @@ def test_a_run_that_has_spent_its_budget_keeps_what_there_is(
     output = Path(shutil.copytree(place / "whole", tmp_path / "out"))
     (output / CLOCK).write_text('{"seconds": 1000000}')
     for more in ({"budget": "1h"}, {"budget": "1h", "keep": "base"}, {"budget": "+1s"}):
-        again = fit_dataset(str(place / "data"), output, fit_options(**vars(options) | more), shown=False)
+        again = fitted(place / "data", output, options, **more)
         assert again.metrics == whole.metrics
         assert again.kept == more.get("keep", whole.kept)
 
@@ -439,18 +438,17 @@ def test_the_report_of_a_later_call_is_on_no_fewer_test_queries(
     ticks = count()
     monkeypatch.setattr("grls.fitting.candidates.perf_counter", lambda: 10.0 * next(ticks))  # 2.5 s a query
     late(monkeypatch, "none", 0.0)
-    short = fit_options(**WORDS_ALONE, budget="8s")
     for _ in range(2):
-        fitted = fit_dataset(str(place / "data"), tmp_path / "out", short, shown=False)
-        assert fitted.queries == {"dev": 4, "test": 2}
+        ended = fitted(place / "data", tmp_path / "out", budget="8s")
+        assert ended.queries == {"dev": 4, "test": 2}
         (tmp_path / "out" / CLOCK).write_text('{"seconds": 1000000}')
 
 
 def test_a_data_set_in_the_output_is_refused_and_stays(tmp_path: Path) -> None:
     data, output = write_fit_data(tmp_path / "data"), tmp_path / "out"
-    fit_dataset(str(data), output, fit_options(**WORDS_ALONE), shown=False)
+    fitted(data, output)
     with pytest.raises(DataError, match="the data set is in the output of this run: give another output"):
-        fit_dataset(str(output / "data"), output, fit_options(**WORDS_ALONE, seed=1), shown=False)
+        fitted(output / "data", output, seed=1)
     assert (output / "data" / "corpus.jsonl").is_file()
 
 
@@ -459,45 +457,43 @@ def test_what_can_be_no_candidate_is_refused_before_anything_is_made(
     place: Path, tmp_path: Path, keep: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"keep: there is no candidate .*; none is made yet"):
-        fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE, keep=keep), shown=False)
+        fitted(place / "data", tmp_path / "out", keep=keep)
     assert not (tmp_path / "out" / "members").exists()
 
 
 def test_models_that_came_later_are_taken_up_and_others_replace_what_was_made(
     place: Path, whole: Fitted, options: FitOptions, tmp_path: Path
 ) -> None:
-    def fitted(**more: Any) -> set[str]:
-        given = fit_options(**vars(options) | more)
-        return set(fit_dataset(str(place / "data"), tmp_path / "out", given, shown=False).metrics)
+    def made(**more: Any) -> set[str]:
+        return set(fitted(place / "data", tmp_path / "out", options, **more).metrics)
 
     base = tmp_path / "out" / "members" / "base" / "embeddings.npy"
-    assert not {"hybrid"} & fitted(generator=None)
+    assert not {"hybrid"} & made(generator=None)
     before = base.stat().st_mtime_ns
-    assert {"hybrid", "base", "dense"} <= fitted()
+    assert {"hybrid", "base", "dense"} <= made()
     assert base.stat().st_mtime_ns == before
     first = base.read_bytes()
     tiny_bert(tmp_path / "other", width=8)
-    fitted(biencoder=str(tmp_path / "other"), generator=None)
+    made(biencoder=str(tmp_path / "other"), generator=None)
     assert base.read_bytes() != first
     trained = tmp_path / "out" / "stages" / "biencoder"
     assert not (trained / "checkpoints").exists()
 
 
 def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
-    alone = fit_options(**WORDS_ALONE)
-    first = fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False)
+    first = fitted(place / "data", tmp_path / "out")
     (tmp_path / "out" / "runs" / "dev-1" / "bm25.jsonl").unlink()
     shutil.rmtree(tmp_path / "out" / "members" / "bm25")
-    assert fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False).metrics == first.metrics
+    assert fitted(place / "data", tmp_path / "out").metrics == first.metrics
 
 
 def test_without_models_there_is_bm25(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fitted = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
-    assert (fitted.kept, [*fitted.metrics]) == ("bm25", ["bm25"])
+    ended = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
+    assert (ended.kept, [*ended.metrics]) == ("bm25", ["bm25"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
-    assert "R@2 87.5 on 4 dev queries" in fitted.why
+    assert "R@2 87.5 on 4 dev queries" in ended.why
     captured = capsys.readouterr()
     assert "best so far: bm25, dev R@2 87.5 on 4" in captured.out
     assert "bm25-hops: one hop is best, which is bm25" in captured.out
@@ -515,7 +511,7 @@ def test_where_no_model_is_there_that_is_said_before_any_work(
     monkeypatch.setattr(models, "find_encoder", none)
     monkeypatch.setattr(models, "find_writer", none)
     with pytest.raises(ConfigError, match=r'`make models` installs two.*biencoder="none" generator="none"'):
-        fit_dataset(str(place / "data"), tmp_path / "out", fit_options(), shown=False)
+        fitted(place / "data", tmp_path / "out", fit_options())
     assert not (tmp_path / "out" / "members").exists()
 
 
@@ -524,8 +520,8 @@ def test_a_corpus_alone_is_fitted_with_pseudo_queries(
 ) -> None:
     data = write_fit_data(tmp_path / "data", "test")
     encoder = fit_options(**vars(options) | {"generator": "none"})
-    fitted = fit_dataset(str(data), tmp_path / "out", encoder)
-    assert {"bm25", "base", "dense"} <= fitted.metrics.keys()
+    ended = fit_dataset(str(data), tmp_path / "out", encoder)
+    assert {"bm25", "base", "dense"} <= ended.metrics.keys()
     assert "no training queries: 10 pseudo-queries" in capsys.readouterr().out
     content = json.loads((tmp_path / "out" / "fit.json").read_text())["data"]
     assert content["pseudo"] == ["train", "dev"]
@@ -549,11 +545,10 @@ def test_when_time_runs_out_the_best_so_far_is_kept(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late(monkeypatch, "dense", 3600)
-    hour = fit_options(**vars(options) | {"budget": "1h"})
-    fitted = fit_dataset(str(place / "data"), tmp_path / "out", hour, shown=False)
+    ended = fitted(place / "data", tmp_path / "out", options, budget="1h")
     assert not (tmp_path / "out" / "members" / "generator").exists()
-    assert "dense" in fitted.metrics
-    assert "hybrid" not in fitted.metrics
+    assert "dense" in ended.metrics
+    assert "hybrid" not in ended.metrics
     content = json.loads((tmp_path / "out" / "fit.json").read_text())
     assert content["data"]["compared"] == {"dev": 4, "test": 3}
     skipped = {one["name"]: one["why"] for one in content["account"]["skipped"]}
@@ -568,9 +563,9 @@ def test_a_training_that_fails_leaves_the_other_candidates(
         raise ConfigError("the training has diverged")
 
     monkeypatch.setattr(stages.FitStages, "_train_writer", fail)
-    fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    assert "dense" in fitted.metrics
-    assert "hybrid" not in fitted.metrics
+    ended = fitted(place / "data", tmp_path / "out", options)
+    assert "dense" in ended.metrics
+    assert "hybrid" not in ended.metrics
     account = json.loads((tmp_path / "out" / "fit.json").read_text())["account"]
     skipped = {one["name"]: one["why"] for one in account["skipped"]}
     assert skipped["generator"].startswith("left out: it failed: ")
@@ -658,7 +653,7 @@ def test_what_cannot_work_is_an_error_before_any_training(
     if change is not None:
         change(data)
     with pytest.raises(error, match=said):
-        fit_dataset(str(data), tmp_path / "out", fit_options(**vars(options) | more), shown=False)
+        fitted(data, tmp_path / "out", options, **more)
     assert not (tmp_path / "out" / "members").exists()
     assert not (tmp_path / "out" / "grls.json").exists()
 
@@ -666,8 +661,6 @@ def test_what_cannot_work_is_an_error_before_any_training(
 def test_a_budget_that_is_too_short_for_training_gives_the_best_without_it(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
-    fitted = fit_dataset(
-        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "1s"}), shown=False
-    )
-    assert "bm25" in fitted.metrics
-    assert "dense" not in fitted.metrics
+    ended = fitted(place / "data", tmp_path / "out", options, budget="1s")
+    assert "bm25" in ended.metrics
+    assert "dense" not in ended.metrics

@@ -48,9 +48,16 @@ COMPOSITES: dict[str, dict[str, Any]] = {
 """A specification of every composite kind, in a folder beside those of its members."""
 
 
-def write_kinds(place: Path) -> Path:
-    """Folders of the kinds that hold data of their own, a data set, and a cross-encoder."""
+def write_kinds(place: Path, years: bool = False) -> Path:
+    """Folders of the kinds that hold data of their own, a data set, and a cross-encoder.
+
+    ``years``: The passages have metadata.
+    """
     data = write_small(place / "data")
+    if years:
+        passages = list(Corpus.read(data))
+        metadata = [{"year": 2000 + number} for number in range(len(passages))]
+        Corpus.from_passages(passages, metadata=metadata).write(data / "corpus.jsonl")
     small_retriever(data, beams=20).save_pretrained(place / "generative")
     torch.manual_seed(0)
     biencoder = BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu")

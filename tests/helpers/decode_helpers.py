@@ -1,4 +1,4 @@
-"""Inputs and rankings of searches on the small random models."""
+"""Inputs and rankings of searches on the small random models, and what joins a search."""
 
 import copy
 import os
@@ -92,3 +92,40 @@ def finds_the_same(
     for expected, found in zip(Decoder(generator, *how).search(*what, prior=prior), outputs, strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
         assert ranking(found) == ranking(expected)
+
+
+class Arrivals:
+    """What comes in at given turns, to join a search; what ``leave`` numbers goes at its turn."""
+
+    def __init__(self, asked: Sequence[Any], arrive: Sequence[int], leave: dict[int, int]):
+        self.later = sorted(zip(arrive, range(len(asked)), asked, strict=True), key=lambda one: one[:2])
+        self.leave, self.turn = leave, 0
+        self.answers: dict[int, Any] = {}
+        self.errors: dict[int, Exception] = {}
+        self.taken: list[int] = []
+
+    def waiting(self) -> int:
+        self.turn += 1
+        busy = any(n not in self.answers | self.errors and not self.gone(n) for n in self.taken)
+        if self.later and not busy:
+            self.turn = max(self.turn, self.later[0][0])
+        return sum(turn <= self.turn for turn, *_ in self.later)
+
+    def take(self, most: int) -> list[Any]:
+        ready = [one for one in self.later if one[0] <= self.turn][:most]
+        self.later = self.later[len(ready) :]
+        self.taken += [n for _, n, _ in ready]
+        return [self.joining(n, one) for _, n, one in ready]
+
+    def joining(self, n: int, asked: Any) -> Any:
+        return asked
+
+    def gone(self, owner: int) -> bool:
+        return self.leave.get(owner, 10**9) <= self.turn
+
+    def answer(self, owner: int, result: Any) -> None:
+        assert owner not in self.answers
+        self.answers[owner] = result
+
+    def fail(self, owner: int, error: Exception) -> None:
+        self.errors[owner] = error

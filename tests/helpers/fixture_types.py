@@ -5,4 +5,3 @@ import pytest
 Caplog = pytest.LogCaptureFixture
 Capsys = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-Temp = pytest.TempPathFactory

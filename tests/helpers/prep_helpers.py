@@ -5,6 +5,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from small_data import contents as contents
 
 from data_prep import common
 from grls.cli import main
@@ -28,10 +29,6 @@ def write_lines(file: Path, records: list[object]) -> Path:
     return file
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
-
-
 def load(folder: Path):
     """Passage id -> text, and split -> queries, all references checked, no query text in two splits."""
     corpus = Corpus.read(folder)
@@ -43,6 +40,15 @@ def load(folder: Path):
     for queries, qrels in splits.values():
         assert all(set(q.evidence) == set(qrels[q.id]) for q in queries if q.evidence)
     return {p.id: p.text for p in corpus}, {name: queries for name, (queries, _) in splits.items()}
+
+
+def prepared(prepare, out: Path, **options: object):
+    """What :func:`load` reads of a prepared data set; prepared again, it is the same to the byte."""
+    again = out.with_name("again")
+    for folder in (out, again):
+        prepare(out=folder, **options)
+    assert contents(out) == contents(again)
+    return load(out)
 
 
 def run(prepare, *args: object) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from grls.answer.riches.prompts import Prompt
+from grls.answer.riches.options import PromptOptions
+from grls.answer.riches.prompts import prompted
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
@@ -54,8 +55,7 @@ WRITTEN = {"q1": "owner: « Orla Finn owned it. » answer: Orla Finn", "q2": "«
 def _learn(model: Any, tokenizer: Any) -> None:
     rows = []
     for query in QUERIES:
-        prompt = Prompt().inputs(tokenizer, [query.text])[0]
-        assert prompt.pop() == tokenizer.eos_token_id  # this tokenizer adds it, and the program takes it away
+        prompt = prompted(PromptOptions(), tokenizer, [query.text], causal=True)[0]
         target = tokenizer(WRITTEN[query.id], add_special_tokens=False)["input_ids"]
         rows.append((prompt, [*target, tokenizer.eos_token_id]))
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)

@@ -1,5 +1,6 @@
 """A language model that follows a script, and a retriever that follows another."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ class ScriptedWriter:
 
     max_new_tokens = 8
 
-    def __init__(self, reply: Callable[[str], str], room: int | None = None):
+    def __init__(self, reply: Callable[[str], str], room: float = math.inf):
         self.tokenizer = characters()
         self.reply = reply
         self.room = room
@@ -33,7 +34,7 @@ class ScriptedWriter:
         self, prompts: Sequence[Sequence[int]], decided: Callable[[int], object] | None = None
     ) -> list[Continuation]:
         texts = ["".join(self.tokenizer.convert_ids_to_tokens(list(row))) for row in prompts]
-        assert self.room is None or all(len(text) <= self.room for text in texts)
+        assert all(len(text) <= self.room for text in texts)
         asked = [text.split("\n\n")[-1] for text in texts]
         self.prompts.append(asked)
         if decided is not None:

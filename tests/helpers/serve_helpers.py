@@ -28,6 +28,7 @@ from grls.serve.options import (
     AccessOptions,
     AnswerOptions,
     RequestLimits,
+    ServerOptions,
 )
 from grls.serve.run import HttpServer, bound
 from grls.serve.served import Opened, Served, Version
@@ -107,8 +108,9 @@ def serving_of(
     answer: AnswerOptions = NO_ANSWERS,
     tracer: Any = None,
 ) -> Serving:
-    serving = Serving({}, limits, admin, answer, tracer=tracer)
-    how = Opened("cpu", "float32", limits, serving.metrics.batch, serving.metrics.parts)
+    options = ServerOptions(tuple(retrievers), limits, device="cpu", answer=answer)
+    serving = Serving(options, admin=admin, tracer=tracer)
+    how = Opened(options, serving.metrics.batch, serving.metrics.parts)
     if tracer is not None:
         from grls.serve.telemetry import job_trace
 
@@ -139,14 +141,16 @@ def events(text: str) -> list[tuple[str, str]]:
 
 
 def client_of(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> TestClient:
-    return TestClient(create_app(serving, access), raise_server_exceptions=False)
+    serving.options = serving.options._replace(access=access)
+    return TestClient(create_app(serving), raise_server_exceptions=False)
 
 
 @contextmanager
 def behind_socket(
     serving: Serving, access: AccessOptions = OPEN_ACCESS, tools: bool = False
 ) -> Iterator[str]:
-    with listening(create_app(serving, access, tools=tools), serving.limits) as (address, _):
+    serving.options = serving.options._replace(access=access, tools=tools)
+    with listening(create_app(serving), serving.limits) as (address, _):
         yield address
 
 

@@ -71,6 +71,11 @@ def write_small(folder: Path) -> Path:
     return folder
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of all files below a folder."""
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
 def write_jsonl(file: Path, lines: list[Any]) -> Path:
     """One line a record; strings and bytes are written as they are."""
     file.parent.mkdir(parents=True, exist_ok=True)

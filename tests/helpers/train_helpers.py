@@ -5,21 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import pytest
-import torch
 from llama_small import write_llama
 from small_data import tiny_bert, write_small
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.cli import main
-from grls.models.load.build import train_tokenizer
 from grls.models.load.language import CausalLM
 from grls.train.chains.data import ChainData
+from grls.train.chains.examples import Teacher
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 
@@ -87,21 +84,6 @@ def opened_chains(root: Path, prior: LearnBeside | None = None, **options: Any) 
     return data, module
 
 
-def write_untrained(folder: Path, data: Path, form: str, positions: int = 256) -> Path:
-    """A random causal model whose tokenizer has no padding, and can write a form."""
-    tokenizer = train_tokenizer(data, 120, [form])
-    tokenizer.pad_token = None
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def train(*given: Any, **named: Any) -> Path:
     """`grls train` in this process; returns the output folder."""
     options = arguments(*given, **named)
@@ -142,14 +124,9 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
-class Opinion:
+def always(weights: dict[int, float]) -> Teacher:
     """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: Sequence[Any]) -> list[Mapping[int, float]]:
-        return [self.weights for _ in hops]
+    return lambda hops: [weights for _ in hops]
 
 
 class KillAfter(L.Callback):

@@ -156,3 +156,9 @@ def test_every_fault_of_queries_and_qrels_has_its_line(tmp_path: Path, capsys: C
     assert f"{test}: {line - 1} judgements checked, 2 faults" in printed.out
     assert "6 faults in queries and qrels" in printed.err
     assert len(json.loads((tmp_path / "found.json").read_text())["faults"]) == 6
+    queries.write_text(f"{first}\n{{\n")
+    test.write_text("q-otter-calm\tr0\tone\n")
+    assert main(["check", str(data)]) == 1
+    printed = capsys.readouterr()
+    for place in (f"{queries}, line 2", f"{test}, line 1"):
+        assert f"\n{place}: expected" in printed.out, "a line that ends the reading has its number, and once"

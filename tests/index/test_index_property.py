@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from grls.index import BACKENDS, index_sequences, load_index, save_index
@@ -46,17 +46,14 @@ def walk(index, corpus):
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(corpus=corpora)
+@example(corpus=[(3, 4, END), (3, END), (3, 4, END), (DONE, END)])  # duplicates and prefixes
+@example(corpus=[(3, 4, END)])
+@example(corpus=[])
+@example(corpus=[(END,)])
+@example(corpus=[(DONE, END)])
 def test_backend_equals_the_naive_set(backend: str, corpus: list[tuple[int, ...]], tmp_path: Path) -> None:
     index = index_sequences([np.array(s) for s in corpus], END, backend)
     walk(index, corpus)
     assert [tuple(index.tokens(n)) for n in range(len(corpus))] == corpus
     save_index(index, tmp_path / "index")
     walk(load_index(tmp_path / "index"), corpus)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_named_cases(backend: str) -> None:
-    """The cases the property must never lose: duplicates, prefixes, one passage, none, DONE."""
-    duplicates = [(3, 4, END), (3, END), (3, 4, END), (DONE, END)]
-    for corpus in (duplicates, [(3, 4, END)], [], [(END,)], [(DONE, END)]):
-        walk(index_sequences([np.array(s) for s in corpus], END, backend), corpus)

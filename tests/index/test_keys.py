@@ -95,27 +95,25 @@ def test_what_cannot_be_indexed_is_refused() -> None:
     raises(DataError, "key 1 has no token", SubstringIndex.build, [np.array([3]), np.array([], int)])
 
 
-def test_keys_that_begin_their_span_come_back_from_disk(tmp_path: Path) -> None:
-    built = build([(5, 70_000, 5), (70_000,)], anywhere=False)
+@pytest.mark.parametrize(("kind", "anywhere"), [(PrefixKeys, False), (SubstringIndex, True)])
+def test_an_index_comes_back_from_disk(kind: Any, anywhere: bool, tmp_path: Path) -> None:
+    built = build([(5, 70_000, 5), (70_000,)], anywhere)
     built.save(tmp_path / "keys", "tok", "cor")
-    loaded = PrefixKeys.load(tmp_path / "keys", "tok", "cor")
+    loaded = kind.load(tmp_path / "keys", "tok", "cor")
     assert [loaded.tokens(n).tolist() for n in range(len(loaded))] == [[5, 70_000, 5], [70_000]]
     one, other = (index.follow(index.start()[None]) for index in (built, loaded))
     assert [part.tolist() for part in one] == [part.tolist() for part in other]
-    raises(MismatchError, "another corpus", PrefixKeys.load, tmp_path / "keys", "tok", "other")
+    raises(MismatchError, "another tokenizer", kind.load, tmp_path / "keys", "other", "cor")
+    raises(MismatchError, "another corpus", kind.load, tmp_path / "keys", "tok", "other")
+
+
+def test_keys_of_two_segments_are_not_saved(tmp_path: Path) -> None:
     pieces = [index_sequences([np.array([token, END])], END) for token in (5, 6)]
     raises(ConfigError, "one segment", PrefixKeys(UnionIndex(*pieces)).save, tmp_path / "two")
 
 
-def test_an_index_comes_back_from_disk(tmp_path: Path) -> None:
-    built = SubstringIndex.build([np.array([5, 70_000, 5]), np.array([70_000])])
-    built.save(tmp_path / "spans", "tok", "cor")
-    loaded = SubstringIndex.load(tmp_path / "spans", "tok", "cor")
-    assert [loaded.tokens(n).tolist() for n in range(len(loaded))] == [[5, 70_000, 5], [70_000]]
-    start = built.start()[None]
-    for a, b in zip(built.follow(start), loaded.follow(start), strict=True):
-        assert a.tolist() == b.tolist()
-    raises(MismatchError, "another tokenizer", SubstringIndex.load, tmp_path / "spans", "other")
+def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
+    build([(5, 70_000, 5), (70_000,)], anywhere=True).save(tmp_path / "spans", "tok", "cor")
     raises(IndexFormatError, r"substring\.json is missing", SubstringIndex.load, tmp_path)
     damaged = tmp_path / "spans" / "suffixes.npy"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")

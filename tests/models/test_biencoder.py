@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ from failing import raises
 from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from small_data import scratch, tiny_bert
-from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, T5Config
+from transformers import BertConfig, RobertaConfig, T5Config
 
 from grls.data.codec import LIMITS
 from grls.data.types import Passage
@@ -22,7 +20,7 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.option_names import Similarity
-from grls.models.sentence_model import TASKS, FirstDecoderOutput
+from grls.models.sentence_model import FirstDecoderOutput
 from grls.models.seq2seq.slots import start_token
 from grls.models.text_encoder import passage_text
 
@@ -83,21 +81,6 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
     for text, row in zip(TEXTS, found, strict=True):
         assert row == pytest.approx(first_output(loaded, text), abs=1e-5)
     assert found == pytest.approx(biencoder.encode(TEXTS, "query"), abs=1e-6)
-
-
-def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel) -> None:
-    model = sentence.model
-    model.prompts = {"query": "is the ", "document": "the "}
-    try:
-        for role in TASKS:
-            model.eval()
-            with torch.no_grad():
-                by_hand = model(sentence.features(TEXTS, role))["sentence_embedding"].numpy()
-            assert sentence.encode(TEXTS, role) == pytest.approx(by_hand, abs=1e-5)
-        assert sentence.encode(["otter"], "query") == pytest.approx(model.encode(["is the otter"]), abs=1e-5)
-        assert sentence.encode(["otter"], "passage") == pytest.approx(model.encode(["the otter"]), abs=1e-5)
-    finally:
-        model.prompts = {"query": "", "document": ""}
 
 
 def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoderModel, tmp_path: Path) -> None:
@@ -214,74 +197,20 @@ def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
     assert encoder_positions(T5Config()) is None
 
 
-def write_sentence_model(folder: Path, **settings: Any) -> Path:
-    """A model whose embeddings differ in length, saved by its own library."""
-    torch.manual_seed(1)
-    words = sorted({word for text in (*PASSAGES, "query passage : what who") for word in text.split()})
-    (folder / "bert").mkdir(parents=True)
-    (folder / "bert" / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
-    )
-    tokenizer = BertTokenizerFast(str(folder / "bert" / "vocab.txt"))
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=64, initializer_range=0.4,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder / "bert")
-    tokenizer.save_pretrained(folder / "bert")
-    network = Transformer(str(folder / "bert"), max_seq_length=8)
-    made = SentenceTransformer(modules=[network, Pooling(16, pooling_mode="mean")], device="cpu", **settings)
-    made.save(str(folder / "sentence"))
-    return folder / "sentence"
-
-
-PASSAGES = ["the owl hunts mice at night", "a bridge hangs from cables", "owl", "night night night", "copper"]
-
-
-@pytest.mark.parametrize("settings", [
-    {"similarity_fn_name": "cosine"},
-    {"similarity_fn_name": "dot"},
-    {"similarity_fn_name": "cosine", "truncate_dim": 5},
-    {"similarity_fn_name": "dot", "truncate_dim": 5},
-    {"similarity_fn_name": "cosine", "prompts": {"query": "query : ", "document": "passage : "}},
-    {"similarity_fn_name": "dot", "prompts": {"query": "query : "}, "default_prompt_name": "query"},
-])  # fmt: skip
-def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    source = write_sentence_model(tmp_path, **settings)
-    own = SentenceTransformer(str(source), device="cpu")
-    assert own.similarity_fn_name == settings["similarity_fn_name"]
-    assert own.truncate_dim == settings.get("truncate_dim")
-    asked = ["what hangs from the bridge", "who hunts mice at night the owl the owl"]  # the second one is cut
-    expected = own.similarity(own.encode_query(asked), own.encode_document(PASSAGES)).numpy()
-    encoder = BiEncoderModel.load(str(source), device="cpu")
-    for opened in (encoder, _again(encoder, tmp_path / "saved")):
-        found = opened.encode(asked, "query") @ opened.encode(PASSAGES, "passage").T
-        assert np.allclose(found, expected, atol=1e-5)
-        assert opened.similarity == settings["similarity_fn_name"]
-        assert opened.dimension == settings.get("truncate_dim", 16)
-        with torch.no_grad():  # as training sees it
-            parts = [
-                opened.model(opened.features(*some))["sentence_embedding"]
-                for some in ((asked, "query"), (PASSAGES, "passage"))
-            ]
-        assert np.allclose(opened.scores(*parts).numpy(), expected, atol=1e-5)
-
-
 def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
     encoder.save(folder)
     return BiEncoderModel.load(str(folder), device="cpu")
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
-def test_a_similarity_that_was_chosen_is_kept(tmp_path: Path, similarity: Similarity, caplog: Caplog) -> None:
-    write_sentence_model(tmp_path)
-    plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
+def test_a_similarity_that_was_chosen_is_kept(
+    bert: str, tmp_path: Path, similarity: Similarity, caplog: Caplog
+) -> None:
+    plain = BiEncoderModel.load(bert, device="cpu")
     assert plain.similarity == "cosine"
     assert "names no similarity, so embeddings are compared by the cosine" in caplog.text
     caplog.clear()
-    chosen = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu", similarity=similarity)
+    chosen = BiEncoderModel.load(bert, device="cpu", similarity=similarity)
     again = _again(chosen, tmp_path / "saved")
     assert (again.similarity, caplog.records) == (similarity, [])
     assert (again.fingerprint() == plain.fingerprint()) is (similarity == "cosine")

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from cross_encoders import cross_encoder, plain_classifier
 from failing import raises
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from small_data import passages, queries, tiny_bert
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification
-from unigram import END, FORGED, PAD, unigram
 
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.cross_encoder import PairScorer
@@ -53,35 +50,6 @@ def test_logits_are_the_librarys_before_its_activation(folder: Path, batch_size:
         library.predict(PAIRS, show_progress_bar=False), abs=1e-5
     )
     assert scorer.logits([]).shape == (0,)
-
-
-def test_the_prompt_of_a_model_stands_before_the_query(folder: Path, tmp_path: Path) -> None:
-    other = copied(folder, tmp_path / "m")
-    changed(
-        other / "config_sentence_transformers.json", prompts={"find": "otter "}, default_prompt_name="find"
-    )
-    found = PairScorer.load(str(other), "cpu").logits(PAIRS)
-    library = CrossEncoder(str(other), device="cpu", trust_remote_code=False)
-    expected = library.predict(PAIRS, activation_fn=nn.Identity(), show_progress_bar=False)
-    assert found == pytest.approx(expected, abs=1e-5)
-    assert np.abs(found - PairScorer.load(str(folder), "cpu").logits(PAIRS)).max() > 1e-3
-
-
-def test_no_text_of_a_pair_is_a_special_token(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=64, initializer_range=0.4, num_labels=1,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(tmp_path)
-    unigram().save_pretrained(tmp_path)
-    scorer, seen = PairScorer.load(str(tmp_path), "cpu"), []
-    scorer.model.register_forward_pre_hook(lambda _, given: seen.extend(given[0]["input_ids"].tolist()))
-    plain = "fox  dog  fox"
-    found = scorer.logits([(FORGED, FORGED), ("fox", "a</s>")], 1)
-    assert found == pytest.approx(scorer.logits([(plain, plain), ("fox", "a")], 1), abs=1e-6)
-    assert [row.count(END) for row in seen] == [2] * 4
-    assert not any(PAD in row for row in seen)
 
 
 def test_a_query_is_cut_where_it_has_more_than_half_the_room(folder: Path) -> None:

@@ -8,6 +8,7 @@ from failing import raises
 from llama_small import write_llama
 from models_small import small_llama, small_t5
 from small_data import write_small
+from train_helpers import chain_options
 
 from grls.cli import main
 from grls.errors import ConfigError
@@ -44,15 +45,8 @@ def test_adapters_are_all_that_is_trained_and_merge_into_the_same_function(kind:
 
 def test_a_fit_saves_a_plain_model_that_differs_by_its_adapters(tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    data = write_small(tmp_path / "data")
-    llama = write_llama(tmp_path / "llama", data)
-    options = [
-        "train", "chains", "--config=configs/chains.yaml",
-        f"--output={tmp_path / 'run'}", f"--data.data={data}",
-        f"--model.generator.name_or_path={llama}", "--model.lora_rank=4", "--trainer.max_epochs=1",
-        "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
-    ]  # fmt: skip
-    assert main(options) == 0
+    llama = write_llama(tmp_path / "llama", write_small(tmp_path / "data"))
+    assert main(chain_options(tmp_path, tmp_path / "run", "--model.lora_rank=4")) == 0
     before = Pretrained(str(llama)).load().model.state_dict()
     after = Pretrained(str(tmp_path / "run" / "model")).load().model.state_dict()
     assert set(after) == set(before)

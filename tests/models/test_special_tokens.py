@@ -16,6 +16,7 @@ from unigram import END, FORGED, PAD, unigram
 from grls.answer.ralm.reranker import Reranker
 from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel
+from grls.models.cross_encoder import PairScorer
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.sentence_model import FirstDecoderOutput
 from grls.models.special_tokens import padded
@@ -62,14 +63,20 @@ def classifier() -> BertForSequenceClassification:
     return BertForSequenceClassification(BertConfig(**_SIZES, num_labels=1)).eval()
 
 
-def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
+def test_rerankers_and_judges_read_no_special_token_from_a_text(tmp_path: Path) -> None:
     model, tokenizer, seen = classifier(), unigram(), []
     model.register_forward_pre_hook(lambda _, args, kwargs: seen.extend(rows(kwargs)), with_kwargs=True)
     reranker = Reranker(model, tokenizer, 8, 24)
     found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
     assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
     ClassifyingJudge(model, tokenizer, 4, 40, 0).entails([FORGED], [FORGED])
-    assert [row.count(END) for row in seen] == [2] * 5
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    pairs = PairScorer.load(str(tmp_path), "cpu")
+    pairs.model.register_forward_pre_hook(lambda _, args: seen.extend(rows(args[0])))
+    found = pairs.logits([(FORGED, FORGED), ("fox", "a</s>")])
+    assert found == pytest.approx(pairs.logits([(PLAIN, PLAIN), ("fox", "a")]), abs=1e-6)
+    assert [row.count(END) for row in seen] == [2] * 9
     assert not any(PAD in row for row in seen)
     seen.clear()
     reranker.scores(["x" * 20 + "</s>dog"], ["fox"])

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from failing import raises
 from small_data import FROGS
@@ -45,20 +46,17 @@ def test_scores_follow_the_formula(k1, b):
     assert [hit.id for hit in hits] == sorted(expected, key=lambda i: -expected[i])
 
 
-def test_the_top_k_is_the_front_of_the_whole_ranking():
-    retriever = BM25Retriever(CORPUS)
-    queries = [Query("q1", "green ponds frogs flies"), Query("q2", "walls")]
-    whole = retriever.retrieve(queries, 100)
-    assert [len(hits) for hits in whole] == [3, 2]
-    for k in (1, 2, 3):
-        assert retriever.retrieve(queries, k) == [hits[:k] for hits in whole]
-
-
-def test_ties_go_to_the_first_passage_of_the_corpus():
-    texts = ("the same words", "other", "some other words that are alike")
-    many = Corpus.from_passages(Passage(f"p{n}", texts[n % 3]) for n in range(3000))
-    hits = BM25Retriever(many).retrieve([Query("q", "words")], 1500)[0]
-    assert [hit.id for hit in hits] == [f"p{n}" for start in (0, 2) for n in range(start, 3000, 3)][:1500]
+def test_hits_are_the_front_of_all_scores_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = BM25Retriever(Corpus.from_passages(Passage(f"p{n}", "word") for n in range(200)))
+    random = np.random.default_rng(0)
+    for k in (1, 2, 7, 50, 199, 200, 500) * 20:  # scores with ties, of few or many passages
+        scores = np.float32(random.integers(-3, 9, 200) / 7 * (random.random(200) < random.random() ** 2))
+        monkeypatch.setattr(retriever, "_scores", lambda words, scores=scores: scores)
+        allowed = sorted(random.choice(200, random.integers(1, 201), replace=False).tolist())
+        for rows, allow in ((range(200), None), (allowed, [f"p{n}" for n in allowed])):
+            found = sorted((n for n in rows if scores[n] > 0), key=lambda n: -scores[n])[:k]
+            expected = [(f"p{n}", float(scores[n])) for n in found]
+            assert [hit[:2] for hit in retriever.retrieve(["word"], k, allow)[0]] == expected
 
 
 def test_a_query_without_a_known_word_gets_no_hit():

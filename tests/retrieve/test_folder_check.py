@@ -1,17 +1,16 @@
-"""Whole folders: `grls check --index`, the faults that no checksum shows, changed texts, and the hub."""
+"""Whole folders: `grls check --index`, the faults that no checksum shows, and changed texts."""
 
 import json
 import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from failing import fails, raises
 from fixture_types import Capsys
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import tiny_bert, write_small
 
 import grls
 from grls.cli import main
@@ -21,13 +20,9 @@ from grls.index.array import describe_arrays
 from grls.index.corpus_check import check_index
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve import hub
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hub import card_of
-from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec
 
@@ -175,27 +170,3 @@ def test_one_changed_character_is_refused(
     load_retriever(tmp_path / kind, CPU)
     with pytest.raises(MismatchError, match=f"{kind}.*{what}.*grls index"):
         load_retriever(changed(tmp_path / kind, before, after), CPU)
-
-
-def test_a_whole_retriever_is_saved_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    class Recorder:
-        def create_repo(self, name: str, private: bool, exist_ok: bool) -> None:
-            calls.append((name, private, exist_ok))
-
-        def upload_folder(self, repo_id: str, folder_path: str, **how: Any) -> str:
-            shutil.copytree(folder_path, tmp_path / "hub" / repo_id)
-            calls.append(how["delete_patterns"])
-            return f"hub/{repo_id}"
-
-    monkeypatch.setattr(hub, "HfApi", Recorder)
-    retriever = small_retriever(write_small(tmp_path / "data"))
-    folder = tmp_path / "retriever"
-    retriever.save_pretrained(folder)
-    card = card_of(retriever, folder, "someone/mine", CardOptions())
-    assert hub.upload(folder, "someone/mine", True, card) == "hub/someone/mine"
-    assert calls == [("someone/mine", True, True), "*"]
-    assert "someone/mine" in (tmp_path / "hub" / "someone" / "mine" / "README.md").read_text()
-    for place in (folder, tmp_path / "hub" / "someone" / "mine"):
-        assert len(GenerativeRetriever.from_pretrained(place, device="cpu").corpus) == len(retriever.corpus)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from cross_encoders import cross_encoder
+from decode_helpers import Arrivals
 from small_data import small_retriever, tiny_bert
 
 from grls.api.streaming import StreamedHop, plan_hops, stream_hops
@@ -51,45 +52,18 @@ class Asked(NamedTuple):
     streamed: bool
 
 
-class Arrivals:
-    """Retrievals that come in at given turns; those of ``leave`` go at theirs."""
+class Retrievals(Arrivals):
+    """Retrievals that come in; ``hops`` holds what the streamed ones have found."""
 
     def __init__(self, asked: Sequence[Asked], arrive: Sequence[int], leave: dict[int, int]):
-        self.later = sorted(zip(arrive, range(len(asked)), asked, strict=True), key=lambda one: one[:2])
-        self.leave, self.turn = leave, 0
-        self.results: dict[int, Any] = {}
+        super().__init__(asked, arrive, leave)
         self.hops: dict[int, list[StreamedHop]] = {}
-        self.errors: dict[int, Exception] = {}
-        self.taken: list[int] = []
 
-    def waiting(self) -> int:
-        self.turn += 1
-        busy = any(n not in self.results | self.errors and not self.gone(n) for n in self.taken)
-        if self.later and not busy:
-            self.turn = max(self.turn, self.later[0][0])
-        return sum(turn <= self.turn for turn, *_ in self.later)
-
-    def take(self, most: int) -> list[JoiningPlan]:
-        ready = [one for one in self.later if one[0] <= self.turn][:most]
-        self.later = self.later[len(ready) :]
-        self.taken += [n for _, n, _ in ready]
-        return [JoiningPlan(self.plan(n, one), n) for _, n, one in ready]
-
-    def plan(self, n: int, asked: Asked) -> Any:
+    def joining(self, n: int, asked: Asked) -> JoiningPlan:
         if not asked.streamed:
-            return asked.retriever.plan(asked.query, asked.k, asked.allow)
+            return JoiningPlan(asked.retriever.plan(asked.query, asked.k, asked.allow), n)
         self.hops[n] = []
-        return plan_hops(asked.retriever, asked.query, asked.allow, self.hops[n].append)
-
-    def gone(self, owner: int) -> bool:
-        return self.leave.get(owner, 10**9) <= self.turn
-
-    def answer(self, owner: int, result: Any) -> None:
-        assert owner not in self.results
-        self.results[owner] = result
-
-    def fail(self, owner: int, error: Exception) -> None:
-        self.errors[owner] = error
+        return JoiningPlan(plan_hops(asked.retriever, asked.query, asked.allow, self.hops[n].append), n)
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +122,9 @@ def same(hits: Sequence[Hit], expected: Sequence[Hit]) -> None:
     assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
 
 
-def check(source: Arrivals, n: int, asked: Asked) -> None:
+def check(source: Retrievals, n: int, asked: Asked) -> None:
     if not asked.streamed:
-        same(source.results[n], asked.retriever.retrieve([asked.query], asked.k, asked.allow)[0])
+        same(source.answers[n], asked.retriever.retrieve([asked.query], asked.k, asked.allow)[0])
         return
     expected = list(stream_hops(asked.retriever, asked.query, asked.allow, RLock()))
     assert [hop[0] for hop in source.hops[n]] == [hop.number for hop in expected]
@@ -174,14 +148,14 @@ def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
     one = MADE[kind](generator, tmp_path)
     asked = mixed(one, rng, count)
     leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}
-    source = Arrivals(asked, [rng.randrange(25) for _ in range(count)], leave)
+    source = Retrievals(asked, [rng.randrange(25) for _ in range(count)], leave)
     assert runner_of(one) is one
     one.run_plans(source)
     assert not source.errors
-    assert {*source.results} | {*leave} == {*range(count)}
+    assert {*source.answers} | {*leave} == {*range(count)}
     assert generator_within(one).searched_by == f"{'device' if device else 'fast'} on cpu"
     monkeypatch.undo()
-    for n in source.results:
+    for n in source.answers:
         check(source, n, asked[n])
 
 
@@ -204,10 +178,10 @@ def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
     monkeypatch.setattr(DeviceDecoder, "join", seen)
     monkeypatch.setattr(DeviceDecoder, "search", refused)
     asked = [Asked(generator, Query(str(n), TEXTS[n % 4]), 7 if n == 2 else 3, None, False) for n in range(8)]
-    source = Arrivals(asked, [0, 0, 1, 2, 3, 4, 5, 6], {})
+    source = Retrievals(asked, [0, 0, 1, 2, 3, 4, 5, 6], {})
     generator.run_plans(source)
     assert widths == [5, 7]
-    assert list(source.results)[-1] != 2  # those that come later do not keep it waiting
+    assert list(source.answers)[-1] != 2  # those that come later do not keep it waiting
     assert len(indexes) == 1  # it is on the device once
     monkeypatch.undo()
     for n, query in enumerate(asked):
@@ -242,13 +216,13 @@ def test_the_first_retrievals_of_a_cross_encoder_join(generator: GenerativeRetri
     one = over(generator, encoder, Rereading(3, 0.5))
     assert runner_of(one) is generator
     asked = [Asked(one, Query(str(n), text), 2, None, n % 2 == 1) for n, text in enumerate(TEXTS)]
-    source = Arrivals(asked, [0] * len(asked), {})
+    source = Retrievals(asked, [0] * len(asked), {})
     generator.run_plans(source)
     for n, query in enumerate(asked):
         check(source, n, query)
 
 
-class Leaves(Arrivals):
+class Leaves(Retrievals):
     def gone(self, owner: int) -> bool:
         return owner == 0 and len(self.hops[0]) > 0
 
@@ -259,11 +233,11 @@ def test_what_nobody_waits_for_makes_no_further_hop(generator: GenerativeRetriev
     source = Leaves(asked, [0, 0], {})
     generator.run_plans(source)
     assert (len(source.hops[0]), len(source.hops[1])) == (1, 3)
-    assert {*source.results} == {1}
+    assert {*source.answers} == {1}
     check(source, 1, asked[1])
 
 
-class Hurries(Arrivals):
+class Hurries(Retrievals):
     def waiting(self) -> int:
         most = len(self.taken) + len(self.later) - 1
         return len(self.later) - (not all(self.hops.get(n) for n in range(most)))
@@ -278,7 +252,7 @@ def test_a_single_step_does_not_wait_for_the_later_hops_of_others(generator: Gen
     asked.append(Asked(generator, Query("0", TEXTS[4]), 3, None, False))
     source = Hurries(asked, [0] * 5, {})
     generator.run_plans(source)
-    assert next(iter(source.results)) == 4
+    assert next(iter(source.answers)) == 4
     for n, one in enumerate(asked):
         check(source, n, one)
 
@@ -287,7 +261,7 @@ def test_a_retrieval_that_cannot_be_done_fails_alone(generator: GenerativeRetrie
     texts = [TEXTS[0], "word " * 400, TEXTS[1]]
     asked = [Asked(generator, Query(str(n), text), 2, None, False) for n, text in enumerate(texts)]
     asked.append(Asked(generator, Query("3", TEXTS[2]), 2, Only(frozenset(["nowhere"])), False))
-    source = Arrivals(asked, [0] * 4, {})
+    source = Retrievals(asked, [0] * 4, {})
     generator.run_plans(source)
     assert {*source.errors} == {1, 3}
     assert all(isinstance(error, DataError) for error in source.errors.values())

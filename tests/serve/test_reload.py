@@ -18,7 +18,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
 from grls.serve.app import create_app
 from grls.serve.guards import read_admin_token
-from grls.serve.options import USUAL_LIMITS, RequestLimits
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.served import Opened, open_served
 from grls.serve.start import named_folders
 
@@ -157,7 +157,8 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     """A full collection of garbage stops every thread: for 0.3 s, with torch and transformers loaded."""
     monkeypatch.setattr(served, "_GRACE", 0.0)
     try:
-        (one,) = open_served([str(kinds / "generative")], Opened("cpu", "float32", USUAL_LIMITS)).values()
+        options = ServerOptions((str(kinds / "generative"),), device="cpu")
+        (one,) = open_served(Opened(options)).values()
         until(_set_aside)  # versions of other tests may end now, which looks at everything again
         old = weakref.ref(one.version.searcher.retriever)
         one.reload()

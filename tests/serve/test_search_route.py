@@ -13,6 +13,8 @@ from serve_helpers import HOSTILE, LETTERS, Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
 import grls
+from grls.api.streaming import StreamedHop
+from grls.serve.bodies import HopBody
 
 JSON = {"Content-Type": "application/json"}
 
@@ -85,7 +87,7 @@ def test_a_limit_of_hops_keeps_what_a_retriever_takes_without_a_number(client: T
     taken = {}
     for most, name in ((3, "bm25"), (1, "bm25"), (3, "generative"), (9, "generative")):
         body, limited = SearchBody(query="otter", retriever=name), copy.copy(state)
-        object.__setattr__(limited, "limits", RequestLimits(hops=most))
+        limited.options = state.options._replace(limits=RequestLimits(hops=most))
         made = retrieval_of(limited, body, hops)[1].hops  # type: ignore[attr-defined]
         taken[most, name] = made.count, made.onward == UNLABELLED
     assert taken == {
@@ -279,6 +281,9 @@ def test_a_score_that_is_no_number(slow: Callable[..., tuple[TestClient, Slow]])
     answer = client.post("/v1/search", json={"query": "f"})
     (hit,) = json.loads(answer.text, parse_constant=lambda name: math.nan)["results"][0]["hits"]
     assert hit["score"] is None
+    hop = StreamedHop(1, None, (), -math.inf, False, True)._asdict()  # events are no JSON of pydantic
+    sent = HopBody.of(hop | {"scores": [-math.inf]})
+    assert (sent.score, sent.scores) == (None, [None])
 
 
 def test_metadata_come_where_they_are_asked_for(client: TestClient) -> None:

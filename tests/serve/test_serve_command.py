@@ -117,7 +117,7 @@ def test_addresses_while_it_loads(hostile: Path) -> None:
         assert {answer.status_code for answer in loading} == {503}
         assert all("the server is loading one;" in answer.text for answer in loading)
         assert client.get("/").status_code == client.get("/metrics").status_code == 200
-        serving.load(options)
+        serving.load()
         assert client.get("/ready").json()["status"] == "ok"
         assert client.post("/v1/search", json={"query": "alert"}).json()["results"][0]["hits"]
 
@@ -156,7 +156,7 @@ from grls.serve.options import ServerOptions
 from grls.serve.serving import serving_to_load
 options = ServerOptions((sys.argv[1],))
 serving = serving_to_load(options)
-serving.load(options)
+serving.load()
 with TestClient(create_app(serving)) as client:
     assert client.get("/v1/retrievers").json()
     assert client.post("/v1/search", json={"query": "alert"}).json()["results"]

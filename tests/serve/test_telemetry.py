@@ -196,7 +196,7 @@ def test_spans_are_sent(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         options = ServerOptions((f"one={hostile}",), device="cpu", telemetry="otlp")
         serving = serving_to_load(options)
-        serving.load(options)
+        serving.load()
         with client_of(serving) as client:
             assert client.post("/v1/search", json={"query": "alert"}).status_code == 200
         serving.tracer.span_processor.force_flush()

@@ -24,7 +24,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.serve.options import USUAL_LIMITS, AccessOptions, RequestLimits, ServerOptions
+from grls.serve.options import AccessOptions, RequestLimits, ServerOptions
 from grls.serve.serving import Serving
 from grls.serve.tools.server import message_of, tool_server
 from grls.serve.tools.stdio import HANDSHAKES, STATELESS, first_answer
@@ -97,8 +97,8 @@ def test_metadata_and_addresses(tmp_path: Path) -> None:
     metadata = [{"url": "http://elsewhere", "link": link} for link in links]
     BM25Retriever(Corpus.from_passages(passages, metadata=metadata)).save_pretrained(tmp_path)
     options = ServerOptions((f"one={tmp_path}",), url_field="link")
-    serving = Serving({}, USUAL_LIMITS, url_field="link")
-    serving.load(options)
+    serving = Serving(options)
+    serving.load()
     results = found(called(tool_server(serving), "search", query="otter", metadata=True))["results"]
     assert [(passage["title"], passage["url"]) for passage in results] == [
         ("p0", links[0]), ("Otters", ""), ("Otters", ""), ("Otters", ""), ("Otters", "")
@@ -110,7 +110,7 @@ def test_metadata_and_addresses(tmp_path: Path) -> None:
     assert found(result) == result.structured_content == whole
     serving.close()
     with pytest.raises(ConfigError, match="no passage has this field of metadata; there are link, url"):
-        Serving({}, USUAL_LIMITS, url_field="lnk").load(options._replace(url_field="lnk"))
+        Serving(options._replace(url_field="lnk")).load()
 
 
 def test_passages_of_all_retrievers_are_fetched(serving: Serving) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from grls.cli import VERBS, Command, main
+from grls.cli import VERBS, Command
 from grls.data.preparers import PREPARERS
 from grls.evaluation.measures import REGISTERED
 from grls.index import BACKENDS
@@ -87,7 +87,7 @@ def commands(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
 def test_commands_are_there_with_their_options(page: Path) -> None:
-    """Trainings parse their options by Lightning: tests/test_configs.py runs them."""
+    """Trainings parse their options by Lightning: tests/test_configs.py runs them, and all of the guides."""
     for words in commands(page):
         if words[0].startswith("--"):
             continue
@@ -100,49 +100,3 @@ def test_commands_are_there_with_their_options(page: Path) -> None:
         known = {option for action in actions for option in action.option_strings} | {"--help"}
         given = {word.partition("=")[0] for word in rest if word.startswith("--")}
         assert given <= known, (words, given - known)
-
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands of the guides begin with: a data set ``mine``, two retrievers, lists of passages."""
-    from composite_specs import DenseRetriever, small_retriever, tiny_bert, write_small
-
-    from grls.data.corpus import Corpus
-    from grls.models.biencoder import BiEncoderModel
-
-    place = tmp_path_factory.mktemp("guides")
-    data = write_small(place / "data" / "mine")
-    texts = (data / "corpus.jsonl").read_text(encoding="utf-8")
-    described = texts.replace('"metadata": {}', '"metadata": {"year": 2001, "lang": "de"}')
-    (data / "corpus.jsonl").write_text(described, encoding="utf-8")
-    small_retriever(data, beams=5).save_pretrained(place / "runs" / "mine" / "retriever")
-    biencoder = BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "runs" / "mine" / "dense")
-    (place / "candidates.tsv").write_text("otter-calm\nr0\n")
-    (place / "old-ids.txt").write_text("r0\n")
-    (place / "new").mkdir()
-    (place / "new" / "corpus.jsonl").write_text('{"_id": "new", "text": "the toad is calm ."}\n')
-    return place
-
-
-GUIDES = {"compare": 7, "explain": 2, "filters": 4, "fusion": 9, "hybrid": 3, "multi-hop": 8, "train": 4}
-"""Guides, in an order in which each finds what those before have made -> how many commands are run."""
-
-
-def test_commands_of_guides_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As written, but those that train, name a model of a hub, or need what a training would have left."""
-    monkeypatch.chdir(workplace)
-    judged = (workplace / "data" / "mine" / "qrels" / "test.tsv").read_text(encoding="utf-8").split()
-    left, run = {"PATH/OR/HUB", "google-t5", "scores"}, dict.fromkeys(GUIDES, 0)
-    for guide in GUIDES:
-        for words in commands(DOCS / "guides" / f"{guide}.md"):
-            output = words[words.index("--output") + 1] if "--output" in words else ""
-            lacking = tuple(f"{name}{end}" for name in left for end in "/.")
-            given = [f"{word}/" for word in words if word != output]
-            if words[0] == "train" or any(word.startswith(lacking) for word in given):
-                left |= set() if not output or (workplace / output).exists() else {output}
-                continue
-            asked = [judged[3] if word == "QUERY-ID" else word for word in words]
-            assert main(asked) == 0, words
-            run[guide] += 1
-    assert run == GUIDES

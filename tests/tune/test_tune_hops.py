@@ -305,16 +305,16 @@ def test_what_has_no_weights_to_find_or_cannot_be_cut_is_refused() -> None:
     raises(ConfigError, r"q0.*are queries of the runs to tune on and of what is given", cut_run, GOOD, dev)
     with pytest.raises(DataError, match="answers no query"):
         cut_run(Run({}, path="e"), dev)
-    ended = cut_run(Run({"t": GOOD.rankings["q0"]}), dev).run
+    ended, *_ = cut_run(Run({"t": GOOD.rankings["q0"]}), dev)
     raises(ConfigError, "its chains end by themselves", refuse_uncuttable, replace(ended, path="e"))
 
 
 def test_rankings_end_behind_what_looks_gold() -> None:
     run = Run({"t": [Hit("a", 9.0), Hit("b", 1.0), Hit("c", 0.5)]}, score_mode="bm25", path="t.trec")
-    cut = cut_run(run, DevRuns([GOOD], GOLD_OF, "dev"))
-    assert [hit.id for hit in cut.run.rankings["t"]] == ["a"]
-    assert cut.run.chains["t"].done
-    assert (cut.mean, cut.fitted) == (1.0, 1.0)
-    assert cut.run.info is not None
-    assert (cut.run.info.name, cut.run.info.score_mode, cut.run.steps) == ("t, cut", "bm25, cut", "dynamic")
-    assert cut.run.info.options == {"cut": "t.trec", "tune": "good"}
+    cut, *figures = cut_run(run, DevRuns([GOOD], GOLD_OF, "dev"))
+    assert [hit.id for hit in cut.rankings["t"]] == ["a"]
+    assert cut.chains["t"].done
+    assert figures[:2] == [1.0, 1.0]
+    assert cut.info is not None
+    assert (cut.info.name, cut.info.score_mode, cut.steps) == ("t, cut", "bm25, cut", "dynamic")
+    assert cut.info.options == {"cut": "t.trec", "tune": "good"}

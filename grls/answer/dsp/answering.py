@@ -16,7 +16,7 @@ from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.kept import save_readings
-from grls.answer.opening import retrieval_settings, score_mode_of
+from grls.answer.opening import description_of, retrieval_settings
 from grls.answer.writer import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit, Query
@@ -84,18 +84,18 @@ def answer_with_program(
         records = programs.answer_in_order(questions.queries, answer) if own else answer(inputs)
 
     queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
-    mode = "none" if opened is None else score_mode_of(opened)
+    described = description_of(opened)
+    mode = described.score_mode
     if program in ("multihop", "self-ask"):
         mode = "interleave"
     elif program in ("openqa", "conversational") and queries > 1:
         mode = "comb_sum"
     seconds = [r.get("seconds", 0.0) for r in file.records if r["query_id"] in inputs]  # of failed tries, too
-    described = None if opened is None else opened.describe()
     costs = [record["cost"] for record in records]
     spent = {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
     info = questions.info(
-        "generator" if described is None else described.system,
-        name or (program if described is None else f"{program}, {described.name}, k={k}"),
+        described.system,
+        name or (program if opened is None else f"{program}, {described.name}, k={k}"),
         mode,
         float(sum(seconds)),
         {**settings, "cost": spent},

@@ -1,5 +1,12 @@
 """The calls of a program: those of several threads gathered into batches, and a trace of all steps.
 
+A trace has the steps of one query, in order. They are JSON values, each with a ``kind``: ``lm``,
+``retrieval``, ``branch``, ``majority``, ``choice``, ``stop``. A step ``lm`` asks for one output: it has
+``signature``, ``inputs``, ``outputs`` or ``failed`` (why), and all ``calls`` that the model answered, in
+order: ``prompt`` (the text of a single message, else a list of role and text), ``output`` as it came,
+``tokens_read`` and ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the
+output.
+
 The module knows no model and is light to import.
 """
 
@@ -10,46 +17,27 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-
-@dataclass
-class ProgramTrace:
-    """The steps of one query, in order.
-
-    Attributes:
-        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
-            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
-            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
-            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
-            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
-    """
-
-    steps: list[dict[str, Any]] = field(default_factory=list)
-
-    def calls(self) -> list[dict[str, Any]]:
-        """Every call that the model answered."""
-        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
-
-    def cost(self) -> dict[str, int]:
-        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
-        calls = self.calls()
-        return {
-            "calls": len(calls),
-            "tokens_read": sum(call["tokens_read"] for call in calls),
-            "tokens_written": sum(call["tokens_written"] for call in calls),
-            "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
-        }
+Trace = list[dict[str, Any]]
+_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
-_current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
+def cost_of(trace: Trace) -> dict[str, int]:
+    """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
+    calls = [call for step in trace for call in step.get("calls", ())]
+    return {
+        "calls": len(calls),
+        "tokens_read": sum(call["tokens_read"] for call in calls),
+        "tokens_written": sum(call["tokens_written"] for call in calls),
+        "retrievals": sum(step["kind"] == "retrieval" for step in trace),
+    }
 
 
 @contextmanager
-def recorded_calls() -> Iterator[ProgramTrace]:
+def recorded_calls() -> Iterator[Trace]:
     """Within this block, the steps of this thread are noted in the trace that it yields."""
-    trace = ProgramTrace()
+    trace: Trace = []
     before = _current.set(trace)
     try:
         yield trace
@@ -61,7 +49,7 @@ def note(kind: str, **fields: Any) -> None:
     """Note a step, if a trace is recorded."""
     trace = _current.get()
     if trace is not None:
-        trace.steps.append({"kind": kind, **fields})
+        trace.append({"kind": kind, **fields})
 
 
 Request = TypeVar("Request")

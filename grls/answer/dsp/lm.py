@@ -83,7 +83,7 @@ class LocalEngine:
             text = "\n\n".join(turn["content"] for turn in turns)
             prompt = foreign_ids(self.tokenizer, [text], wrapped=True)[0]
         room = self._writer((), limit).room
-        if not prompt or (room is not None and len(prompt) > room):
+        if not prompt or len(prompt) > room:
             raise dspy.lm15.ContextLengthError(
                 f"the prompt takes {len(prompt)} tokens; expected from 1 to {room}, the room of the model "
                 f"beside {limit} new ones."
@@ -363,7 +363,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of :class:`ProgramTrace` from an entry of DSPy's history."""
+    """A call of a trace (:mod:`grls.answer.dsp.calls`) from an entry of DSPy's history."""
     turns = [[message["role"], message["content"]] for message in entry["messages"]]
     response = entry["response"]
     usage = entry["usage"]

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.dsp.calls import note, recorded_calls
+from grls.answer.dsp.calls import cost_of, note, recorded_calls
 from grls.answer.dsp.lm import LIKELIHOOD, error_line
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.options import USUAL_PROGRAM, DemonstrationOptions, Keep, ProgramOptions
@@ -579,8 +579,7 @@ def answer_in_order(
         behind = {q.id for q in these if any(asked[q.id][:n] in failed for n in range(1, length))}
         for record in answer({q.id: inputs_of(q, True, replies) for q in these if q.id not in behind}):
             records[record["query_id"]] = record
-        with recorded_calls() as trace:
-            nothing = {"answer": "", "found": [], "read": [], "trace": trace.steps, "cost": trace.cost()}
+        nothing = {"answer": "", "found": [], "read": [], "trace": [], "cost": cost_of([])}
         why = "an earlier question of its conversation failed"
         records |= {name: {"query_id": name, **nothing, "failed": why} for name in behind}
         failed |= {asked[query.id] for query in these if "failed" in records[query.id]}
@@ -766,17 +765,17 @@ def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adap
                 f"the language model cannot be asked at all ({error_line(error)}); mend that and call again."
             ) from None
         except dspy.DSPyError as error:
-            why = trace.steps[-1].get("failed") if trace.steps else None  # this also says whether it was cut
-            record |= {"failed": why or error_line(error), "found": _so_far(trace.steps)}
+            why = trace[-1].get("failed") if trace else None  # this also says whether it was cut
+            record |= {"failed": why or error_line(error), "found": _so_far(trace)}
         else:
             answer = str(prediction.answer)
             # A file holds UTF-8, and models write lone surrogates, which become `?`.
             record |= {"answer": answer.strip().encode("utf-8", "replace").decode()}
             record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
             # If several calls wrote the answer, it is cut if the length limit cut all of them.
-            wrote = [s["calls"] for s in trace.steps if s.get("outputs", {}).get("answer") == answer]
+            wrote = [s["calls"] for s in trace if s.get("outputs", {}).get("answer") == answer]
             record |= {"ended": not wrote or not all("cut" in calls[-1] for calls in wrote if calls)}
-        return record | {"trace": trace.steps, "cost": trace.cost()}
+        return record | {"trace": trace, "cost": cost_of(trace)}
 
 
 def _pairs(passages: Sequence[RetrievedPassage]) -> list[list[Any]]:

@@ -464,6 +464,10 @@ class InContextRalm:
             self._documents[number] = self.tokens(text)[:room] + self._end[:limit]
         return self._documents[number]
 
+    def ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Ids of passages."""
+        return () if self.corpus is None else tuple(self.corpus.ids(numbers))
+
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
         """Score the strides of a text, block by block, so that a run can be kept as it goes.
 
@@ -478,8 +482,7 @@ class InContextRalm:
             values = self.scorer.log_probabilities(text, stretches)
             scored = []
             for stride, numbers, scores in zip(block, documents, values, strict=True):
-                passages = () if self.corpus is None else tuple(self.corpus.ids(numbers))
-                scored.append(ScoredStride(*stride, passages, float(scores.sum()), len(scores)))
+                scored.append(ScoredStride(*stride, self.ids(numbers), float(scores.sum()), len(scores)))
             yield scored
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:

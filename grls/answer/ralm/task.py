@@ -228,6 +228,10 @@ def measure(
     )
 
 
+_BLOCK = 64
+"""Strides whose candidates are scored together."""
+
+
 def collect_examples(
     reader: InContextRalm,
     texts: Sequence[TokenizedText],
@@ -236,27 +240,36 @@ def collect_examples(
     every: int,
     prefix_tokens: int,
 ) -> None:
-    """Collect training examples of a reranker, a line a stride in OUTPUT.examples.jsonl.
+    """Collect examples for :mod:`grls.train.reranker`, a line a stride in OUTPUT.examples.jsonl.
 
-    ``every`` and ``prefix_tokens`` are those of :func:`collect`.
+    An example has the candidates of a stride, as many as the chooser of ``reader`` says; it is empty if
+    nothing was retrieved. One stride out of ``every`` is taken.
+
+    Raises:
+        ConfigError: Fewer than two candidates are asked for.
     """
-    due = [
-        (text.name, stride.first)
-        for text in texts
-        for stride in strides(len(text.tokens), reader.options)[1::every]
-    ]
+    if reader.chooser.candidates < 2:
+        raise ConfigError(f"examples need candidates >= 2, got {reader.chooser.candidates}.")
+    taken = [(text, strides(len(text.tokens), reader.options)[1::every]) for text in texts]
+    due = [(text.name, stride.first) for text, some in taken for stride in some]
     file = _opened_file(f"{output}.examples.jsonl", settings, ("text", "first"), due)
     with Progress(len(due), "examples", "strides", file.count) as bar:
-        for text in texts:
-            done = sum(record["text"] == text.name for record in file.records)
-            for block in collect(reader, text.tokens, prefix_tokens, every, done):
-                firsts = due[file.count : file.count + len(block)]
-                file.add(
-                    [
-                        {"text": name, "first": first, **example._asdict()}
-                        for (name, first), example in zip(firsts, block, strict=True)
-                    ]
-                )
+        for text, some in taken:
+            todo = some[sum(record["text"] == text.name for record in file.records) :]
+            for n in range(0, len(todo), _BLOCK):
+                block = todo[n : n + _BLOCK]
+                candidates = reader.candidates_for(text.tokens, block)
+                spans = [(stride.first, stride.last) for stride in block]
+                scores = likelihoods(reader.scorer, text.tokens, block, candidates, spans)
+                prefixes = prefixes_of(reader.tokenizer, text.tokens, block, prefix_tokens)
+                records = []
+                columns = block, prefixes, candidates, scores
+                for stride, prefix, numbers, values in zip(*columns, strict=True):
+                    example = RerankExample("", (), ())
+                    if numbers:
+                        example = RerankExample(prefix, reader.ids(numbers), tuple(values.tolist()))
+                    records.append({"text": text.name, "first": stride.first, **example._asdict()})
+                file.add(records)
                 bar.update(len(block))
     usable = sum(bool(record["passages"]) for record in file.records)
     print(f"{counted(usable, 'example')} in {output}.examples.jsonl")
@@ -293,42 +306,6 @@ def _opened_file(
     return file
 
 
-_BLOCK = 64
-
-
-def collect(
-    ralm: InContextRalm, text: Sequence[int], prefix_tokens: int = 64, every: int = 1, begin: int = 0
-) -> Iterator[list[RerankExample]]:
-    """Score the candidates of the strides of a text, block by block: examples for :mod:`grls.train.reranker`.
-
-    The chooser of ``ralm`` sets the number of candidates. One stride out of ``every`` is taken, without the
-    first ``begin`` ones, which an earlier run has done.
-
-    Yields:
-        An example for each stride of a block; an empty one if nothing was retrieved.
-
-    Raises:
-        ConfigError: Fewer than two candidates are asked for, or ``every`` is not positive.
-    """
-    if ralm.chooser.candidates < 2 or every < 1:
-        raise ConfigError(
-            f"examples need candidates >= 2 and every >= 1, got {ralm.chooser.candidates} and {every}."
-        )
-    todo = strides(len(text), ralm.options)[1::every][begin:]
-    for n in range(0, len(todo), _BLOCK):
-        block = todo[n : n + _BLOCK]
-        candidates = ralm.candidates_for(text, block)
-        spans = [(stride.first, stride.last) for stride in block]
-        scores = likelihoods(ralm.scorer, text, block, candidates, spans)
-        prefixes = prefixes_of(ralm.tokenizer, text, block, prefix_tokens)
-        yield [
-            RerankExample(prefix, tuple(ralm.corpus.ids(numbers)), tuple(values.tolist()))
-            if numbers and ralm.corpus is not None
-            else RerankExample("", (), ())
-            for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True)
-        ]
-
-
 class RalmContinuation(NamedTuple):
     """The continuation of a prompt.
 
@@ -343,13 +320,12 @@ class RalmContinuation(NamedTuple):
 
 
 def continue_texts(
-    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int
+    ralm: InContextRalm, prompts: Sequence[Sequence[int]], max_new_tokens: int
 ) -> list[RalmContinuation]:
-    """Continue several prompts together, greedily, with a new retrieval every s tokens.
+    """Continue several prompts (token ids) together, greedily, with a new retrieval every s tokens.
 
     Within a stride the model continues from its cache. For the next stride the documents before the text may
-    change, and then everything behind them is computed again. A prompt may be token ids: a text that was cut
-    at a token may end within a character.
+    change, and then everything behind them is computed again.
 
     Raises:
         ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
@@ -357,7 +333,7 @@ def continue_texts(
     at_least(1, max_new_tokens=max_new_tokens)
     if isinstance(ralm.chooser, Oracle):
         raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
-    written = [ralm.tokens(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
+    written = [list(prompt) for prompt in prompts]
     if not all(written):
         raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to continue.")
     begins = [len(tokens) for tokens in written]
@@ -373,7 +349,7 @@ def continue_texts(
         for n in live:
             stride = Stride(len(written[n]), len(written[n]) + count)
             names = ralm.documents_for(written[n], [stride])[0]
-            passages_of[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
+            passages_of[n].append(ralm.ids(names))
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
         for n, tokens in zip(live, _write(ralm, inputs, count, ends), strict=True):

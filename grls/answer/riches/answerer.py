@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -22,8 +23,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
-from grls.answer.riches.options import KeyOptions, PromptOptions
-from grls.answer.riches.prompts import Prompt, common, open_ended, split_answer
+from grls.answer.riches.options import USUAL_PROMPT, KeyOptions, PromptOptions
+from grls.answer.riches.prompts import common, prompted, split_answer
 from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
@@ -52,10 +53,6 @@ log = logging.getLogger(__name__)
 
 _CHECKED = 10
 """Most passages of a quoted key to check: a title may stand for thousands."""
-
-
-class InventedError(RuntimeError):
-    """A quote is not in the key or passage that it names: a fault of the decoder or of a stored index."""
 
 
 class Quote(NamedTuple):
@@ -168,7 +165,7 @@ class Riches:
     tokenizer: Any
     corpus: Corpus
     keys: Keys
-    prompt: Prompt = field(default_factory=Prompt)
+    prompt: PromptOptions = USUAL_PROMPT
     options: InterleaveOptions = USUAL_INTERLEAVE
 
     def __post_init__(self) -> None:
@@ -201,38 +198,36 @@ class Riches:
             ConfigError: The model cannot be driven by trees of tokens, or has too few positions for any
                 question.
         """
-        inputs = self._inputs([query.text for query in queries])
+        causal = not self.model.config.is_encoder_decoder
+        ask = partial(prompted, self.prompt, self.tokenizer, causal=causal)
+        inputs = ask([query.text for query in queries])
         names = [f"the query {query.id!r}" for query in queries]
         new = self.options.max_new_tokens
         room = room_of(self.model, new)
-        failed = too_long(names, inputs, room, new, lambda: self._inputs([""])[0], decided)
+        failed = too_long(names, inputs, room, new, lambda: ask([""])[0], decided)
         written = {index: Written((), (), "", 0.0, False, why) for index, why in failed.items()}
         answerable = [index for index in range(len(inputs)) if index not in failed]
         rows = [inputs[index] for index in answerable]
         if rows:
             with exclusive(self.model):
                 refuse_larger_tokenizer(self.model, self.tokenizer)
-                if self.model.config.is_encoder_decoder:
-                    trees: SlotModel = plant(Seq2SeqGenerator(self.model))
-                else:  # the prefix that all share is read once
+                if causal:  # the prefix that all share is read once
                     shared = common(rows)
-                    trees = plant_causal(self.model, rows[0][:shared])
+                    trees: SlotModel = plant_causal(self.model, rows[0][:shared])
                     rows = [tokens[shared:] for tokens in rows]
+                else:
+                    trees = plant(Seq2SeqGenerator(self.model))
             ends = end_tokens(self.model, self.tokenizer)
             writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
             for index, outputs in zip(answerable, writer.write(rows, 1, decided), strict=True):
-                try:
-                    written[index] = self._read(outputs[0], queries[index].text)
-                except InventedError as error:
-                    name = queries[index].id
-                    log.error("query %r has no answer: %s. Make the keys again (build_keys).", name, error)
-                    written[index] = Written((), (), "", outputs[0].score, False, str(error))
+                query, output = queries[index], outputs[0]
+                fault = self._invented(output)
+                if not fault:
+                    written[index] = self._read(output, query.text)
+                    continue
+                log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, fault)
+                written[index] = Written((), (), "", output.score, False, fault)
         return [written[index] for index in range(len(inputs))]
-
-    def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
-        """Token ids that the model reads for each question."""
-        inputs = self.prompt.inputs(self.tokenizer, questions)
-        return inputs if self.model.config.is_encoder_decoder else open_ended(self.tokenizer, inputs)
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
         """Whether the line of the answer is complete; a quote is no answer."""
@@ -258,7 +253,6 @@ class Riches:
 
     def _read(self, output: Interlaced, query: str = "") -> Written:
         """The output as texts."""
-        self._refuse_invented(output)
         free = self._free(output.tokens, output.spans)
         quotes: list[Quote] = []
         before = query  # the query and the output before the quote
@@ -291,10 +285,11 @@ class Riches:
                 pieces.append(Piece("quote", quotes[n].text, n))
         return Written(tuple(pieces), tuple(quotes), answer, output.score, output.ended)
 
-    def _refuse_invented(self, output: Interlaced) -> None:
-        """Refuse (InventedError) an output whose quotes are not in the keys they name, as tokens and as text.
+    def _invented(self, output: Interlaced) -> str:
+        """What says that a quote is not in the keys it names, as tokens and as text; empty if all are.
 
-        A key made from passages must be part of each of them, except for white space.
+        A key made from passages must be part of each of them, except for white space. An invented quote is a
+        fault of the decoder or of a stored index.
         """
         of_passages = self.keys.origin.kind in ("sentence", "paragraph", "titled", "title")
         for span in output.spans:
@@ -304,15 +299,20 @@ class Riches:
                 tokens, text = self.keys.index.tokens(key).tolist(), self.keys.texts[key]
                 stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
                 if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
-                    raise InventedError(f"a quote is not in the key it names: {text!r}")
+                    return f"a quote is not in the key it names: {text!r}"
                 numbers = self.keys.passages[key][:_CHECKED]
                 for passage in self.corpus.passages(numbers) if of_passages else ():
                     if text not in " ".join(f"{passage.title}: {passage.text}".split()):
-                        raise InventedError(f"the key {text!r} is not in its passage {passage.id!r}")
+                        return f"the key {text!r} is not in its passage {passage.id!r}"
+        return ""
 
 
 def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
+
+
+_PORTION = 8
+"""Batches between two points where a run can go on."""
 
 
 def run_riches(
@@ -324,20 +324,18 @@ def run_riches(
     device: str,
     output: str,
     name: str | None,
-    portion: int,
 ) -> None:
     """Answer questions with quotes; save the answers, their page and the run, and print the scores.
 
     Answers are written to a file as they come, so that a killed run goes on where it stopped. All of them may
     not fit into memory, so they are read from the file one at a time.
 
-    The arguments are the options of ``grls answer riches``; ``portion`` is the number of batches between two
-    points where a run can go on.
+    The arguments are the options of ``grls answer riches``.
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
     corpus_keys = build_keys(corpus, tokenizer, keys, prompt.markers)
-    program = Riches(loaded, tokenizer, corpus, corpus_keys, Prompt(**asdict(prompt)), search)
+    program = Riches(loaded, tokenizer, corpus, corpus_keys, prompt, search)
     names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
     options = {
         "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
@@ -352,7 +350,7 @@ def run_riches(
 
     file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
-    size = portion * search.batch_size
+    size = _PORTION * search.batch_size
     with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             batch = queries[first : first + size]

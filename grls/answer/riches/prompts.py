@@ -7,7 +7,6 @@ A fine-tuned model needs neither task nor examples: its prompt is the question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
@@ -77,32 +76,35 @@ _MULTI = (
 _EXAMPLES: dict[str, tuple[SolvedQuestion, ...]] = {"single": _SINGLE, "multi": _MULTI, "none": ()}
 
 
-@dataclass(frozen=True)
-class Prompt(PromptOptions):
-    """Writes the prompt before an answer."""
+def solution(prompt: PromptOptions, example: SolvedQuestion) -> str:
+    """The solved answer of an example, with its quotes."""
+    opening, closing = prompt.markers
+    lines = [
+        (f"{sought}: " if prompt.keywords else "") + f"{opening} {quote} {closing}"
+        for sought, quote in example.steps
+    ]
+    return "\n".join([*lines, f"{ANSWER} {example.answer}"])
 
-    def solution(self, example: SolvedQuestion) -> str:
-        """The solved answer of an example, with its quotes."""
-        opening, closing = self.markers
-        lines = [
-            (f"{sought}: " if self.keywords else "") + f"{opening} {quote} {closing}"
-            for sought, quote in example.steps
-        ]
-        return "\n".join([*lines, f"{ANSWER} {example.answer}"])
 
-    def inputs(self, tokenizer: Any, questions: Sequence[str]) -> list[list[int]]:
-        """Token ids of the whole prompt with each question.
+def prompted(
+    prompt: PromptOptions, tokenizer: Any, questions: Sequence[str], causal: bool
+) -> list[list[int]]:
+    """Token ids of the whole prompt with each question.
 
-        Raises:
-            ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
-                prompt; or the kind is unknown.
-        """
-        one_of(_EXAMPLES, "prompt.", kind=self.kind)
-        task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
-        examples = _EXAMPLES[self.kind]
-        solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]
-        dialogues = [Dialogue(f"question: {question}") for question in questions]
-        return few_shot(tokenizer, task if examples else "", solved, dialogues, self.chat)
+    An end token that the tokenizer adds is left out for a causal model: it would write nothing behind it.
+
+    Raises:
+        ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
+            prompt; or the kind is unknown.
+    """
+    one_of(_EXAMPLES, "prompt.", kind=prompt.kind)
+    task = _TASK.format(opening=prompt.markers[0], closing=prompt.markers[1])
+    examples = _EXAMPLES[prompt.kind]
+    solved = [((f"question: {e.question}", solution(prompt, e)),) for e in examples]
+    dialogues = [Dialogue(f"question: {question}") for question in questions]
+    rows = few_shot(tokenizer, task if examples else "", solved, dialogues, prompt.chat)
+    end = tokenizer.eos_token_id
+    return [row[:-1] if causal and row[-1] == end else row for row in rows]
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
@@ -110,12 +112,6 @@ def common(rows: Sequence[Sequence[int]]) -> int:
     shortest = min(len(row) for row in rows)
     same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
     return next(same, shortest - 1)
-
-
-def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
-    """Inputs without the end token that some tokenizers add: a causal model would write nothing behind it."""
-    end = tokenizer.eos_token_id
-    return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:

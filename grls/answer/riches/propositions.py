@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -177,26 +177,19 @@ class PropositionPrompt(NamedTuple):
         return rows[0][: common(rows)]
 
 
-class Parsed(NamedTuple):
-    """A parsed output.
-
-    Attributes:
-        texts: The propositions, each once.
-        dropped: Reason -> number of lines that were left out: ``cut`` (the length limit cut the line),
-            ``twice``, ``long``, ``copied`` (from the examples), ``invented`` (with a number that the passage
-            lacks), ``other`` (no statement, such as only the title).
-    """
-
-    texts: tuple[str, ...]
-    dropped: dict[str, int]
-
-
-def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 300) -> Parsed:
+def parse_propositions(
+    text: str, ended: bool, passage: Passage, longest: int = 300
+) -> tuple[tuple[str, ...], dict[str, int]]:
     """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
     If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
     propositions. If the output has not ended, the last line is left out. A longer proposition than
     ``longest`` characters is left out, too.
+
+    Returns:
+        The propositions, each once; reason -> number of lines that were left out: ``cut`` (the length limit
+        cut the line), ``twice``, ``long``, ``copied`` (from the examples), ``invented`` (with a number that
+        the passage lacks), ``other`` (no statement, such as only the title).
     """
     stripped = text.strip()
     lines = stripped.split("\n")
@@ -239,7 +232,7 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
             dropped["other"] += 1
         else:
             texts[plain] = None
-    return Parsed(tuple(texts), dict(dropped))
+    return tuple(texts), dict(dropped)
 
 
 _TAIL = 8
@@ -252,7 +245,7 @@ class Propositions(NamedTuple):
     Attributes:
         by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
         dropped: Reason -> number of lines of the model that were left out (see
-            :class:`Parsed`); ``unread`` if the passage is too long.
+            :func:`parse_propositions`); ``unread`` if the passage is too long.
     """
 
     passage: str
@@ -405,33 +398,6 @@ FORMAT = 1
 _REMEDY = f"give the options it was begun with, or another {Option('output')}"
 
 
-@dataclass
-class Tally:
-    """Counts of a file.
-
-    Attributes:
-        passages: Ids of the complete passages.
-        propositions: Number of lines with a text.
-        sentences: Number of passages whose propositions are their sentences.
-        none: Number of passages without propositions.
-        dropped: Reason -> number of lines of the model that were left out.
-    """
-
-    passages: set[str] = field(default_factory=set)
-    propositions: int = 0
-    sentences: int = 0
-    none: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-
-    def add(self, unit: list[dict[str, Any]]) -> None:
-        """Count the lines of one passage."""
-        self.passages.add(unit[0]["passage"])
-        self.propositions += unit[0]["parts"]
-        self.none += unit[0]["parts"] == 0
-        self.sentences += unit[0]["by"] == "sentences" and unit[0]["parts"] > 0
-        self.dropped.update(unit[0]["dropped"])
-
-
 class PropositionFile:
     """A file of propositions, written passage by passage; a killed run goes on where it stopped.
 
@@ -444,6 +410,13 @@ class PropositionFile:
         path: The file; its manifest is beside it, and holds the origin.
         origin: The data and options that the propositions are made from, as JSON values.
 
+    Attributes:
+        passages: Ids of the complete passages.
+        propositions: Number of lines with a text.
+        sentences: Number of passages whose propositions are their sentences.
+        none: Number of passages without propositions.
+        dropped: Reason -> number of lines of the model that were left out.
+
     Raises:
         DataError: The file exists without a manifest, or a line before the last passage is damaged.
         MismatchError: The file was begun with another origin.
@@ -452,7 +425,9 @@ class PropositionFile:
 
     def __init__(self, path: str | Path, origin: dict[str, Any]):
         self.path = Path(path)
-        self.tally = Tally()
+        self.passages: set[str] = set()
+        self.propositions = self.sentences = self.none = 0
+        self.dropped: Counter[str] = Counter()
         manifest = self.path.with_name(f"{self.path.name}.manifest.json")
         refuse_unwritable(self.path)
         if manifest.is_file():
@@ -484,7 +459,7 @@ class PropositionFile:
         """
         units: list[list[dict[str, Any]]] = []
         for passage, texts, by, dropped in new:
-            if passage not in self.tally.passages:
+            if passage not in self.passages:
                 numbered: Iterable[tuple[int, str | None]] = list(enumerate(texts, 1)) or [(0, None)]
                 lines: list[dict[str, Any]] = [
                     {"passage": passage, "text": text, "part": part, "parts": len(texts), "by": by}
@@ -495,7 +470,15 @@ class PropositionFile:
         written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for unit in units for line in unit)
         self._file.append(written.encode("utf-8", "backslashreplace"))
         for unit in units:
-            self.tally.add(unit)
+            self._count(unit)
+
+    def _count(self, unit: list[dict[str, Any]]) -> None:
+        """Count the lines of one passage."""
+        self.passages.add(unit[0]["passage"])
+        self.propositions += unit[0]["parts"]
+        self.none += unit[0]["parts"] == 0
+        self.sentences += unit[0]["by"] == "sentences" and unit[0]["parts"] > 0
+        self.dropped.update(unit[0]["dropped"])
 
     def close(self) -> None:
         """Let other processes write the file."""
@@ -514,7 +497,7 @@ class PropositionFile:
                     line: dict[str, Any] = json.loads(raw)
                     part, parts = line["part"], line["parts"]
                     fits = part == (len(unit) + 1 if parts else 0) and ("dropped" in line) == (not unit)
-                    fits &= line["passage"] not in self.tally.passages
+                    fits &= line["passage"] not in self.passages
                     if unit:
                         fits &= (line["passage"], parts) == (unit[0]["passage"], unit[0]["parts"])
                 except (ValueError, TypeError, KeyError):
@@ -528,7 +511,7 @@ class PropositionFile:
                     )
                 unit.append(line)
                 if unit[-1]["part"] == unit[-1]["parts"]:
-                    self.tally.add(unit)
+                    self._count(unit)
                     unit, complete = [], position
         if complete < self._file.size:
             self._file.cut(complete)
@@ -569,7 +552,7 @@ class OpenedPropositions(NamedTuple):
     ) -> None:
         """Write batches to a file, which skips complete passages."""
         for numbers in batches:
-            missing = set(self.corpus.ids(numbers)) - file.tally.passages
+            missing = set(self.corpus.ids(numbers)) - file.passages
             if missing:
                 file.append(self.writer.write(self.corpus.passages(numbers)))
                 report(len(missing))
@@ -654,7 +637,7 @@ def propositions_by_workers(
         MismatchError: There are shards of other work.
     """
     settings = {"what": "propositions", "batch_size": options.batch_size, **opened.origin}
-    done, size = len(file.tally.passages), workers.options.shard or SHARD
+    done, size = len(file.passages), workers.options.shard or SHARD
     with held_shards(file.path) as folder:
         plan = ShardPlan.of_rest(folder, settings, opened.passages, done, size, options.batch_size)
         if done < opened.passages:

@@ -68,7 +68,43 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
         DataError: It is something else; it is empty; a column or a text is missing; an id is used twice; or
             only some entries have an id.
     """
-    pairs = _pairs(value, form)
+    if isinstance(value, str | bytes):
+        raise DataError(
+            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
+            form.source,
+        )
+    alone = isinstance(value, Passage | Query)
+    if isinstance(value, Mapping):
+        alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
+        refuse_dict_of_tables(value, form.source)
+    if alone:
+        raise DataError(
+            f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
+        )
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # of frame.itertuples(), such as (id, text)
+        raise DataError(
+            f"this is a single row, {short_repr(value)}; write it as a dict in a list: [row._asdict()].",
+            form.source,
+        )
+    pairs: list[tuple[Any, Any]]  # id or None, and content
+    if (table := table_from(value, form.source)) is not None:
+        required_column(table.columns, form.texts, f"the texts of {form.noun} entries", form.source)
+        refuse_unnamed_index(value, table, form.ids, form.source)
+        pairs = [(None, row) for row in table.rows]
+    elif isinstance(value, Mapping) or (
+        hasattr(value, "items") and hasattr(value, "index")
+    ):  # pandas' series
+        pairs = list(value.items())
+    elif (values := list_from(value)) is not None:
+        pairs = [(None, content) for content in values]
+    else:
+        number = form is _QUERY_FORM and isinstance(value, int)
+        text = f"; a query is a text: {str(value)!r}" if number else ""
+        raise DataError(
+            "expected a list of texts or objects, a dict from ids to texts, a data frame, a data set or a "
+            f"path; got {type(value).__name__} {short_repr(value)}{text}.",
+            form.source,
+        )
     if not pairs:
         raise DataError(f"there is no {form.noun}; expected at least one.", form.source)
     parts = [entry_parts(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
@@ -125,47 +161,6 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
             form.source,
         ) from None
     return {**metadata, **fields}
-
-
-def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
-    """(id or None, content) of every entry.
-
-    A single entry is refused where several are expected, and a dict of data sets.
-    """
-    if isinstance(value, str | bytes):
-        raise DataError(
-            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
-            form.source,
-        )
-    alone = isinstance(value, Passage | Query)
-    if isinstance(value, Mapping):
-        alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
-        refuse_dict_of_tables(value, form.source)
-    if alone:
-        raise DataError(
-            f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
-        )
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # of frame.itertuples(), such as (id, text)
-        raise DataError(
-            f"this is a single row, {short_repr(value)}; write it as a dict in a list: [row._asdict()].",
-            form.source,
-        )
-    table = table_from(value, form.source)
-    if table is not None:
-        required_column(table.columns, form.texts, f"the texts of {form.noun} entries", form.source)
-        refuse_unnamed_index(value, table, form.ids, form.source)
-        return [(None, row) for row in table.rows]
-    if isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index")):  # a pandas series
-        return list(value.items())
-    values = list_from(value)
-    if values is not None:
-        return [(None, content) for content in values]
-    text = f"; a query is a text: {str(value)!r}" if form is _QUERY_FORM and isinstance(value, int) else ""
-    raise DataError(
-        f"expected a list of texts or objects, a dict from ids to texts, a data frame, a data set or a path; "
-        f"got {type(value).__name__} {short_repr(value)}{text}.",
-        form.source,
-    )
 
 
 def entry_parts(

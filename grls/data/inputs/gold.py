@@ -1,17 +1,26 @@
-"""Queries with their gold passages, from Python objects. All is checked before anything else happens."""
+"""Queries with their gold passages from Python objects, all checked first, and the data set that they are."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import HIGHEST_GRADE, Qrels, evidence_hint, proofs_of, read_qrels, relevant
+from grls.data.dataset import (
+    HIGHEST_GRADE,
+    Qrels,
+    evidence_hint,
+    proofs_of,
+    read_qrels,
+    relevant,
+    write_dataset,
+)
 from grls.data.inputs.entries import queries_from
 from grls.data.inputs.tables import (
     column_of,
@@ -28,7 +37,7 @@ from grls.data.inputs.tables import (
     table_from,
 )
 from grls.data.types import Query
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
 
 log = logging.getLogger(__name__)
@@ -386,6 +395,39 @@ def _add(grades: dict[str, int], passage: str, grade: Any, label: str) -> None:
             "keep one of them.",
             SOURCE,
         )
+
+
+_SPLIT = re.compile(r"\w[\w.-]*")
+
+
+def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold]) -> None:
+    """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced.
+
+    ``splits``: ``train``, ``dev``, ``test`` -> its queries and their gold passages.
+
+    Raises:
+        ConfigError: The name of a split is no file name, or the folder holds something else.
+        DataError: A split has no query, a gold passage is not in the corpus, two different queries have one
+            id, or qrels cannot hold an id.
+        WriteError: The folder cannot be written.
+    """
+    queries: dict[str, Query] = {}
+    for split, gold in splits.items():
+        if not _SPLIT.fullmatch(split):
+            raise ConfigError(f"expected a split such as train, dev or test, got {split!r}.")
+        if not gold.queries:
+            raise DataError(
+                f"the split {split!r} holds no query; add queries or leave the split out.", folder
+            )
+        refuse_unknown_gold(gold, [corpus])
+        for query in gold.queries:
+            if queries.setdefault(query.id, query) != query:
+                raise DataError(
+                    f"the query {query.id!r} of the split {split!r} differs from the query of that id in "
+                    "another split; rename one.",
+                    folder,
+                )
+    write_dataset(folder, corpus, queries.values(), {split: gold.qrels for split, gold in splits.items()})
 
 
 _SHARE, _MOST = 0.1, 200

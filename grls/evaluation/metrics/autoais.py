@@ -49,13 +49,6 @@ def attributed(
     return [follows.get(n, False) for n in range(len(triples))]
 
 
-def autoais(
-    questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
-) -> dict[str, float]:
-    """The mean of :func:`attributed` over queries, ``{"autoais": …}``, with the same arguments."""
-    return {"autoais": mean(attributed(questions, answers, evidence, judge))}
-
-
 def _of_records(
     answers: Sequence[str],
     references: Sequence[Mapping[str, Any]],
@@ -65,7 +58,8 @@ def _of_records(
 ) -> dict[str, float]:
     """AutoAIS by a folder or hub name of a model of entailment, of ``{"question", "evidence"}`` a query."""
     questions, evidence = ([reference[key] for reference in references] for key in ("question", "evidence"))
-    return autoais(questions, answers, evidence, load_entailment(nli, device, batch_size))
+    judge = load_entailment(nli, device, batch_size)
+    return {"autoais": mean(attributed(questions, answers, evidence, judge))}
 
 
 AutoAIS = metric_class(

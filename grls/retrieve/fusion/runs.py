@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
@@ -153,33 +153,20 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
     Raises:
         ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
     """
-    dynamic = [run for run in runs if run.steps == "dynamic"]
-    rest = [run for run in runs if run.steps != "dynamic"]
-    if dynamic and rest:
+    steps = {run.steps for run in runs}
+    if "dynamic" not in steps:
+        return "fixed" if steps == {"fixed"} else "ranked" if "ranked" in steps else "single"
+    if len(steps) > 1:
+        dynamic = next(run for run in runs if run.steps == "dynamic")
+        other = next(run for run in runs if run.steps != "dynamic")
         raise ConfigError(
-            f"{dynamic[0].path} is dynamic and {rest[0].path} is {rest[0].steps}; a chain that ends by "
-            f"itself cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
+            f"{dynamic.path} is dynamic and {other.path} is {other.steps}; a chain that ends by itself "
+            f"cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
         )
-    for run in dynamic:
+    for run in runs:
         if not run.chains and run.rankings:
             raise ConfigError(f"{run.path} is dynamic, and its chains stand in JSONL alone; give that file.")
-    if dynamic:
-        return "dynamic"
-    if all(run.steps == "fixed" for run in runs):
-        return "fixed"
-    return "ranked" if any(run.steps == "ranked" for run in runs) else "single"
-
-
-class Size(NamedTuple):
-    """The cut of a ranking.
-
-    Attributes:
-        k: Number of passages before the cut.
-        expected_f1: Their expected F1, in [0, 1].
-    """
-
-    k: int
-    expected_f1: float
+    return "dynamic"
 
 
 @dataclass(frozen=True)
@@ -269,9 +256,9 @@ class SetSize:
         the ranking is empty.
         """
         probabilities = self.probabilities(hits)
-        size = best_size(probabilities, np.array(self.missing))
-        pairs = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
-        score = math.log(max(size.expected_f1, _LEAST))
+        k, expected_f1 = best_size(probabilities, np.array(self.missing))
+        pairs = zip(hits[:k], np.log(probabilities).tolist(), strict=False)
+        score = math.log(max(expected_f1, _LEAST))
         return Chain(tuple(Hit(hit.id, log) for hit, log in pairs), score, True)
 
 
@@ -376,26 +363,26 @@ class CutRetriever:
         return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
 
 
-def best_size(probabilities: Floats, missing: Floats) -> Size:
-    """The smallest k whose expected F1 is highest, at least 1 where there is a passage.
+def best_size(probabilities: Floats, missing: Floats) -> tuple[int, float]:
+    """The smallest k whose expected F1 is highest, at least 1 where there is a passage, and that F1.
 
     Args:
         probabilities: ``[n]`` that each passage of a ranking is gold, in its order.
         missing: ``[M + 1]`` that the ranking lacks 0, 1, … gold passages.
     """
     if not len(probabilities):
-        return Size(0, 0.0)
+        return 0, 0.0
     behind = [missing]  # of the last 0, 1, … passages: the distribution of gold and missing ones
     for p in probabilities[::-1]:
         behind.append(np.convolve(behind[-1], [1 - p, p]))
-    best, before = Size(0, -math.inf), np.array([1.0])
+    best, before = (0, -math.inf), np.array([1.0])
     for k, p in enumerate(probabilities, 1):
         before = np.convolve(before, [1 - p, p])
         after = behind[len(probabilities) - k]
         right, left = np.arange(len(before))[:, None], np.arange(len(after))[None]
         value = float(before @ (2 * right / (k + right + left)) @ after)
-        if value > best.expected_f1 + 1e-12:
-            best = Size(k, value)
+        if value > best[1] + 1e-12:
+            best = k, value
     return best
 
 

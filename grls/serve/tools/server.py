@@ -23,14 +23,13 @@ import grls
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
-from grls.serve.bodies import Body, Filtered, HopsBody, QueryText
+from grls.serve.bodies import Body, Filtered, HopsBody, QueryText, Score
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
-from grls.serve.routes import describe_retrievers, json_score, passage_of
-from grls.serve.serving import Serving, check_limit, check_queries, retrieval_of
+from grls.serve.routes import describe_retrievers, passage_of
+from grls.serve.serving import Serving, check_limit, check_queries, outcome, retrieval_of
 from grls.serve.tools.stdio import LineClient, aside, instructions
-from grls.serve.waiting import outcome
 from grls.serve.worker import BatchKey, SearchJob
 
 with needing("mcp", "the tools of an agent"):
@@ -77,9 +76,9 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
     """
 
     def opened() -> Serving:
-        serving = Serving({}, options.limits, url_field=options.url_field)
+        serving = Serving(options)
         try:
-            serving.load(options, say=aside)
+            serving.load(say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
             aside(f"error: {error}")
             raise
@@ -266,7 +265,7 @@ class FoundPassage(Body):
     title: str
     url: str = Field(description="Its address, to cite; empty: it has none.")
     text: str = Field(description="Its text, or the beginning.")
-    score: float | None = Field(None, description="Higher is better; missing where it is no finite number.")
+    score: Score = Field(None, description="Higher is better; missing where it is no finite number.")
     hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
     metadata: dict[str, Any] | None = None
 
@@ -329,7 +328,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
             title=hit.title or hit.id,
             url=_url(serving, hit.metadata),
             text=hit.text if len(hit.text) <= _SHOWN else f"{hit.text[:_SHOWN].rstrip()}…",
-            score=json_score(hit.score),
+            score=hit.score,
             hop=hit.hop,
             metadata=dict(hit.metadata) if call.metadata else None,
         )
@@ -340,7 +339,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
 
 def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
     """The address of a passage that a reader can open; empty: it has none."""
-    url = metadata.get(serving.url_field)
+    url = metadata.get(serving.options.url_field)
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
 
 

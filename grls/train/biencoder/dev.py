@@ -57,16 +57,11 @@ class HopEvaluator(InformationRetrievalEvaluator):
         ).reshape(-1, 2)
         self._scored = 0
 
-    def compute_all_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The library's measures."""
-        self._scored = 0
-        measures: dict[str, Any] = super().compute_all_metrics(*args, **kwargs)
-        return measures
-
     def _scores(self, queries: Tensor, passages: Tensor) -> Tensor:
         """The scores of all queries with the next passages; those of the evidence are the least."""
         scores = self._compare(queries, passages)
-        first, self._scored = self._scored, self._scored + len(passages)
+        first = self._scored % len(self.corpus_ids)  # of a further measurement: from the first passage on
+        self._scored = first + len(passages)
         rows, columns = self._hidden.T
         in_chunk = (columns >= first) & (columns < self._scored)
         scores[rows[in_chunk], columns[in_chunk] - first] = -torch.inf

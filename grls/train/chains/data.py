@@ -128,9 +128,9 @@ class ChainData(RetrieveData):
         done, share, teacher, prior, proposals = len(self.corpus), 0.0, None, None, None
         if self.teacher is not None:
             teacher_options = (self.teacher_temperature, self.teacher_passages, self._device)
-            teacher = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
-            share = self.teacher_share
-            self._prints["the retriever of data.teacher"] = teacher.fingerprint()
+            opened = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
+            teacher, share = opened.opinions, self.teacher_share
+            self._prints["the retriever of data.teacher"] = opened.fingerprint()
         teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
         if self.prior is not None:
             prior = self.priors = self.prior.open(self.corpus, self._device, self.spans)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,12 +118,8 @@ class MemoriseChains(MemoriseExamples):
         return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
 
 
-class Teacher(Protocol):
-    """Gives passages for a hop, with weights."""
-
-    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """For each hop, weights of passages by number; empty: no opinion."""
-        ...
+Teacher = Callable[[Sequence[HopExample]], list[Mapping[int, float]]]
+"""Gives for each hop weights of passages by number; empty: no opinion."""
 
 
 @dataclass(eq=False)
@@ -194,7 +190,7 @@ class Teaching:
         opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
             numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
-            for n, opinion in zip(numbers, self.teacher.opinions([hops[n] for n in numbers]), strict=True):
+            for n, opinion in zip(numbers, self.teacher([hops[n] for n in numbers]), strict=True):
                 taken = {text(passage) for passage in hops[n].evidence}
                 remaining = {
                     passage: value for passage, value in opinion.items() if text(passage) not in taken

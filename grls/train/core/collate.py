@@ -67,13 +67,16 @@ class Batch(NamedTuple):
 class Collator:
     """Pads examples into a batch.
 
+    A causal model reads the target after the input. A label stands where it is predicted, one position before
+    its token; input and padding have no label.
+
     Args:
-        start_token: First token of the decoder.
-        index: The constraint index for the ``allowed`` loss; None for the full loss.
+        start_token: First token of the decoder; None for a causal model.
+        index: The constraint index for the ``allowed`` loss, of encoder-decoders alone; None: the full loss.
     """
 
     pad_token: int
-    start_token: int
+    start_token: int | None
     index: ConstraintIndex | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
@@ -83,9 +86,15 @@ class Collator:
         if self.index is not None:
             choices, lengths = allowed_choices(self.index, targets)
             targets = [target[:length] for target, length in zip(targets, lengths, strict=True)]
-        inputs, mask = pad([example.source for example in examples], self.pad_token)
-        labels, _ = pad(targets, IGNORED)
-        shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
+        pairs = [(example.source, target) for example, target in zip(examples, targets, strict=True)]
+        if self.start_token is None:
+            inputs, mask = pad([[*source, *target[:-1]] for source, target in pairs], self.pad_token)
+            labels, _ = pad([[IGNORED] * (len(source) - 1) + target for source, target in pairs], IGNORED)
+            shifted = None
+        else:
+            inputs, mask = pad([source for source, _ in pairs], self.pad_token)
+            labels, _ = pad(targets, IGNORED)
+            shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
         if choices is not None:
             row, column = choices.labels.T
             choices = choices._replace(labels=row * labels.shape[1] + column)

@@ -17,10 +17,10 @@ from grls.data.types import Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
+from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 from grls.train.doc2query.generate import FORM, PassagesRead, QueryForm, QueryPrompt
-from grls.train.riches.collate import InterlacedCollator
 from grls.train.stages.callbacks import refuse_unmeasured
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class QueryData(FitData):
         dev = queries[: self.dev_size], qrels
         self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, self.dev_split)
         start = None if causal else start_token(module.model)
-        self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)
+        self.collator = Collator(int(tokenizer.pad_token_id), start)
 
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""

@@ -71,17 +71,21 @@ class QueryForm(NamedTuple):
 
     @classmethod
     def read(cls, model: str | Path) -> QueryForm:
-        """The form of a trained query generator.
+        """The form of a query generator that was trained here, or of another encoder-decoder.
 
         Raises:
-            ConfigError: The folder holds no query generator.
+            ConfigError: There is no such model, or it is a language model that was not trained to write
+                queries.
             DataError: The file is damaged.
         """
-        file = Path(model) / FORM
+        file = Path(model).expanduser() / FORM
         if not file.is_file():
-            raise ConfigError(
-                f"{model} is no query generator ({FORM} is missing); train one with `grls train doc2query`."
-            )
+            if find_writer(str(model)).causal:
+                raise ConfigError(
+                    f"{model} is a language model that was not trained to write queries ({FORM} is missing): "
+                    "train one with `grls train doc2query`, or give an encoder-decoder of doc2query."
+                )
+            return cls(passage_tokens=384, plain=True)
         content = read_json(file)
         try:
             form = cls(**content)
@@ -95,24 +99,6 @@ class QueryForm(NamedTuple):
                 f"expected the form of a query generator ({error}); train it again.", file
             ) from None
         return form
-
-    @classmethod
-    def of(cls, model: str) -> QueryForm:
-        """The form of a query generator that was trained here, or of another encoder-decoder.
-
-        Raises:
-            ConfigError: There is no such model, or it is a language model that was not trained to write
-                queries.
-            DataError: The file is damaged.
-        """
-        if (Path(model).expanduser() / FORM).is_file():
-            return cls.read(Path(model).expanduser())
-        if find_writer(model).causal:
-            raise ConfigError(
-                f"{model} is a language model that was not trained to write queries ({FORM} is missing): "
-                "train one with `grls train doc2query`, or give an encoder-decoder of doc2query."
-            )
-        return cls(passage_tokens=384, plain=True)
 
 
 class QueryPrompt:
@@ -309,7 +295,7 @@ class QueryWork:
             DataError: The corpus or the links cannot be read.
         """
         corpus = Corpus.read(self.data)
-        form = QueryForm.of(self.model)
+        form = QueryForm.read(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
         neighbours = None if self.links is None else Neighbours.read(self.links, corpus)
         numbers: Sequence[int] = range(len(corpus))

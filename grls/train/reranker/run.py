@@ -1,4 +1,4 @@
-"""Trains a reranker of documents from files of examples, or on hops of a data set: reads them, and fits."""
+"""The examples that a reranker is trained on: those of files, or the hops of a data set."""
 
 from __future__ import annotations
 
@@ -7,85 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import torch
-
-from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
-from grls.data.codec import tokenizer_fingerprint
+from grls.answer.ralm.reranker import RerankExample, example_settings, read_examples
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.ending import needing, quiet
-from grls.io.files import refuse_foreign, sha256
+from grls.io.files import sha256
+from grls.train.core.datamodule import digest, read_named_split
 from grls.train.reranker.module import RerankHops
-from grls.train.reranker.options import (
-    USUAL_RERANK_HOPS,
-    USUAL_RERANKER,
-    RerankerOptions,
-    RerankHopOptions,
-)
-
-with needing("train", "training a reranker"):
-    from grls.train.core.checkpoints import RunState
-    from grls.train.core.datamodule import digest, read_named_split
-    from grls.train.core.processes import only_training
-    from grls.train.reranker.module import fit_reranker
+from grls.train.reranker.options import USUAL_RERANK_HOPS, RerankHopOptions
 
 PREFIX = 64
 """Tokens before a stride, where the examples do not record it."""
 
 
-def run_reranker(
-    *,
-    train: str | None = None,
-    dev: str | None = None,
-    data: str,
-    output: str,
-    encoder: str = "all-MiniLM-L6-v2",
-    prefix_tokens: int | None = None,
-    max_tokens: int = 256,
-    fit: RerankerOptions = USUAL_RERANKER,
-    hops: RerankHopOptions = USUAL_RERANK_HOPS,
-    resume: bool = False,
-    device: str = "auto",
-) -> float:
-    """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9), or one of hops.
-
-    Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
-
-    The arguments are the options of `grls train reranker` (:func:`grls.commands.train.train_reranker`); null
-    is None.
-
-    Returns:
-        The best dev loss (nats a stride, or a hop).
-
-    Raises:
-        ConfigError: An option cannot work, or the training has diverged.
-        DataError: A file is malformed, or a passage of an example is not in the corpus.
-        MismatchError: The files do not belong together, or the run to resume had other options.
-        WriteError: The output cannot be written, or another training writes it.
-    """
-    quiet()
-    refuse_foreign(f"{output}/model", "config.json")
-    with only_training(output):
-        corpus = Corpus.read(data)
-        of_hops = train is None and dev is None
-        read = (corpus, data, prefix_tokens, hops)
-        examples = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
-        torch.manual_seed(fit.seed)  # for the new head of an encoder without one
-        reading = examples.prefix_tokens, max_tokens, device
-        reranker = Reranker.load(encoder, *reading, evidence_words=examples.evidence_words)
-        settings = {"encoder": encoder, "prefix_tokens": examples.prefix_tokens, "max_tokens": max_tokens}
-        files = {
-            "the corpus": corpus.fingerprint,
-            "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
-        }
-        options = {name: f"fit.{name}" for name in vars(fit)}
-        state = RunState({**settings, **examples.settings, **vars(fit)}, {**files, **examples.files}, options)
-        return fit_reranker(
-            reranker, None if of_hops else corpus, examples.train, examples.dev, output, fit, resume, state
-        )
-
-
-class _Examples(NamedTuple):
+class RunExamples(NamedTuple):
     """The examples of a run.
 
     Attributes:
@@ -105,10 +39,16 @@ class _Examples(NamedTuple):
     evidence_words: int | None = None
 
 
-def _of_files(
+def examples_of_files(
     train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
-) -> _Examples:
-    """Examples of files; MismatchError if they have another length of prefixes than ``wanted``."""
+) -> RunExamples:
+    """Examples of files; if a length of prefixes is ``wanted``, theirs must be that.
+
+    Raises:
+        ConfigError: A file is missing, or there are options of hops.
+        DataError: A file is malformed.
+        MismatchError: The files do not belong together, or have another length of prefixes.
+    """
     if train is None or dev is None:
         raise ConfigError(
             f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
@@ -144,11 +84,19 @@ def _of_files(
         )
     prefix_tokens = next(iter(lengths.values()), PREFIX if wanted is None else wanted)
     files = {"the file of training examples": sha256(train), "the file of dev examples": sha256(dev)}
-    return _Examples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
+    return RunExamples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
 
 
-def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Examples:
-    """The hops of a data set, which have no length of prefixes that could be ``wanted``."""
+def examples_of_hops(
+    corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int
+) -> RunExamples:
+    """The hops of a data set, which have no length of prefixes that could be ``wanted``.
+
+    Raises:
+        ConfigError: A length is wanted.
+        DataError: The data set is missing or malformed.
+        MismatchError: The retriever of hard negatives is over another corpus.
+    """
     if wanted is not None:
         raise ConfigError(
             f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "
@@ -162,4 +110,4 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
     files = dict(zip(("the split of train", "the split of dev"), map(digest, splits), strict=True))
     files[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}
-    return _Examples(train, dev, files, settings, evidence_words=hops.evidence_words)
+    return RunExamples(train, dev, files, settings, evidence_words=hops.evidence_words)

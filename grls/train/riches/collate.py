@@ -3,9 +3,6 @@
 Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a
 choice, A allowed tokens of these positions together.
 
-A causal model reads the target after the prompt. A label stands where it is predicted, one position before
-its token. Prompt and padding have no label.
-
 Under the ``allowed`` loss, the choices at a position within a key (and at its closing) are the tokens that
 the decoder allows there, and the position leaves the loss over the vocabulary. Keys that were quoted before
 in the same target stay allowed, though the decoder would bar them.
@@ -22,7 +19,7 @@ import torch
 
 from grls.index.keys import KeyIndex
 from grls.index.rows import Ints
-from grls.train.core.collate import IGNORED, Batch, Choices, pad
+from grls.train.core.collate import IGNORED, Batch, Choices, Collator
 from grls.train.core.examples import Example
 
 
@@ -39,40 +36,27 @@ class Constraint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InterlacedCollator:
+class InterlacedCollator(Collator):
     """Pads examples into a batch.
 
     Args:
-        start_token: First token of the decoder; None for a causal model.
         constraint: The constraint for the ``allowed`` loss; None for the full loss.
     """
 
-    pad_token: int
-    start_token: int | None
     constraint: Constraint | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Make one batch."""
-        start = self.start_token
-        before = [len(example.source) - 1 if start is None else 0 for example in examples]
-        read = [[*e.source, *e.target[:-1]] if start is None else e.source for e in examples]
-        inputs, mask = pad(read, self.pad_token)
-        labels, _ = pad([[IGNORED] * n + e.target for n, e in zip(before, examples, strict=True)], IGNORED)
-        decoder_input = None
-        if start is not None:
-            decoder_input, _ = pad([[start, *e.target[:-1]] for e in examples], self.pad_token)
-        choices = None
-        if self.constraint is not None:  # the labels within keys are removed
-            quotes = [
-                (row * labels.shape[1] + before[row] + first, example.target[first:last])
-                for row, example in enumerate(examples)
-                for first, last in example.spans
-            ]
-            flat = labels.view(-1)
-            for first, key in quotes:
-                flat[first : first + len(key) + 1] = IGNORED
-            choices = allowed_in_quotes(self.constraint, quotes)
-        return Batch(inputs, mask, decoder_input, labels, choices)
+        batch = super().__call__(examples)
+        if self.constraint is None:
+            return batch
+        quotes = []  # the labels within keys are removed
+        for row, example in enumerate(examples):
+            before = row * batch.labels.shape[1] + (self.start_token is None) * (len(example.source) - 1)
+            quotes += [(before + first, example.target[first:last]) for first, last in example.spans]
+        for first, key in quotes:
+            batch.labels.view(-1)[first : first + len(key) + 1] = IGNORED
+        return batch._replace(choices=allowed_in_quotes(self.constraint, quotes))
 
 
 def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:

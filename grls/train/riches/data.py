@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind, KeyOptions
-from grls.answer.riches.prompts import Prompt, open_ended
+from grls.answer.riches.options import KeyKind, KeyOptions, PromptOptions
+from grls.answer.riches.prompts import prompted
 from grls.answer.riches.targets import Targets, Thoughts
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
@@ -94,7 +94,7 @@ class InterlacedData(FitData):
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.keys = build_keys(self.corpus, tokenizer, self.key_options, self.markers)
-        self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
+        self.prompt = PromptOptions("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
         train = self.read_split(self.train_split, self.corpus)
         self.dev = self.read_split(self.dev_split, self.corpus)
@@ -105,14 +105,13 @@ class InterlacedData(FitData):
         self.collator = InterlacedCollator(
             int(tokenizer.pad_token_id),
             None if causal else start_token(module.model),
-            constraint if module.loss == "allowed" else None,
+            constraint=constraint if module.loss == "allowed" else None,
         )
 
     def _examples(
         self, tokenizer: Any, causal: bool, queries: Sequence[Query], qrels: Qrels, split: str
     ) -> InterlacedExamples:
-        prompts = self.prompt.inputs(tokenizer, [query.text for query in queries])
-        prompts = open_ended(tokenizer, prompts) if causal else prompts
+        prompts = prompted(self.prompt, tokenizer, [query.text for query in queries], causal)
         longest = (self.max_prompt_tokens, self.max_target_tokens)
         return InterlacedExamples(
             queries, qrels, prompts, self.targets, *longest, self.shuffle, self.seed, split

@@ -63,20 +63,10 @@ class Mix:
     epochs: int | None = None
 
 
-class MixturePart(NamedTuple):
-    """Examples with their share.
-
-    Attributes:
-        shares: Their share; see :data:`Shares`.
-    """
-
-    examples: Examples
-    shares: Shares
-
-    def share(self, progress: float) -> float:
-        """The share at a point between 0, the first epoch, and 1, the last one."""
-        first, last = self.shares if isinstance(self.shares, tuple) else (self.shares, self.shares)
-        return first + (last - first) * progress
+def share_at(shares: Shares, progress: float) -> float:
+    """The share at a point between 0, the first epoch, and 1, the last one."""
+    first, last = shares if isinstance(shares, tuple) else (shares, shares)
+    return first + (last - first) * progress
 
 
 class Mixture:
@@ -88,6 +78,7 @@ class Mixture:
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
+        parts: Other examples with their share.
         epochs: Number of epochs over which shares change from first to last; later epochs keep the last.
         size: Examples an epoch; None: as many as ``main`` has.
 
@@ -99,7 +90,7 @@ class Mixture:
     def __init__(
         self,
         main: Examples,
-        parts: Sequence[MixturePart],
+        parts: Sequence[tuple[Examples, Shares]],
         epochs: int = 1,
         size: int | None = None,
         seed: int = 0,
@@ -107,11 +98,11 @@ class Mixture:
         self.size = len(main) if size is None else size
         at_least(1, "data.mix.", size=self.size, epochs=epochs)
         for progress in (0, 1):
-            shares = [part.share(progress) for part in parts]
-            if min(shares, default=0) < 0 or sum(shares) > 1 + 1e-9:
-                raise ConfigError(f"expected shares of a mix from 0 to 1, together at most 1, got {shares}.")
-        self.parts = [*parts]
-        self.members: list[Examples] = [main, *(part.examples for part in parts)]
+            now = [share_at(shares, progress) for _, shares in parts]
+            if min(now, default=0) < 0 or sum(now) > 1 + 1e-9:
+                raise ConfigError(f"expected shares of a mix from 0 to 1, together at most 1, got {now}.")
+        self.shares = [shares for _, shares in parts]
+        self.members: list[Examples] = [main, *(examples for examples, _ in parts)]
         if not all(map(len, self.members)):
             raise ConfigError("a part of the mix has no example; leave it out.")
         self.epochs = epochs
@@ -126,7 +117,7 @@ class Mixture:
     def counts(self, epoch: int) -> list[int]:
         """Number of examples of each kind in an epoch, ``main`` first."""
         progress = min(epoch / (self.epochs - 1), 1) if self.epochs > 1 else 0
-        sums = np.cumsum([0, *(part.share(progress) for part in self.parts)])
+        sums = np.cumsum([0, *(share_at(shares, progress) for shares in self.shares)])
         ends = np.minimum(np.round(sums * self.size), self.size).astype(int)
         return [self.size - int(ends[-1]), *np.diff(ends).tolist()]
 
@@ -421,7 +412,7 @@ class RetrieveData(StageData):
             ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
             DataError: The pseudo-queries cannot be used.
         """
-        mix, parts = self.mix, []
+        mix, parts = self.mix, list[tuple[Examples, Shares]]()
         if mix.pseudo is not None:
             queries = read_queries(mix.pseudo)
             without = next((query.id for query in queries if not query.evidence), None)
@@ -429,13 +420,13 @@ class RetrieveData(StageData):
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
             # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
             options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
-            parts.append(MixturePart(self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
+            parts.append((self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
         if mix.memorise is not None:
-            parts.append(MixturePart(self._memorise_examples(mix.memorise), mix.memorise_share))
+            parts.append((self._memorise_examples(mix.memorise), mix.memorise_share))
         if not parts:
             return main
         epochs = mix.epochs or planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
-        if epochs is None and any(part.share(0) != part.share(1) for part in parts):
+        if epochs is None and any(share_at(shares, 0) != share_at(shares, 1) for _, shares in parts):
             raise ConfigError(
                 f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
                 f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."

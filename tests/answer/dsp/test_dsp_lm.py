@@ -20,7 +20,7 @@ import dspy
 from dsp_helpers import characters
 from models_small import small_llama
 
-from grls.answer.dsp.calls import recorded_calls
+from grls.answer.dsp.calls import cost_of, recorded_calls
 from grls.answer.dsp.lm import APART, LocalEngine, adapter_named, lm_named
 from grls.answer.dsp.options import CallOptions, ProgramOptions
 from grls.answer.dsp.programs import (
@@ -150,10 +150,10 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, 
     lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5))[0]
     with settings(lm, adapter_named("chat", 3)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
-    assert [step.get("failed", "").split(":")[0] for step in trace.steps] == ["AdapterParseError", ""]
-    assert "what?" in trace.steps[0]["failed"]
-    assert trace.cost() == {"calls": 2, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
-    (call,) = trace.steps[-1]["calls"]
+    assert [step.get("failed", "").split(":")[0] for step in trace] == ["AdapterParseError", ""]
+    assert "what?" in trace[0]["failed"]
+    assert cost_of(trace) == {"calls": 2, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
+    (call,) = trace[-1]["calls"]
     assert [role for role, _ in call["prompt"]] == ["system", "user"]
     assert "[[ ## question ## ]]\nwho" in call["prompt"][1][1]
     assert (call["output"], call["tokens_read"], call["tokens_written"]) == (GOOD, 7, 3)

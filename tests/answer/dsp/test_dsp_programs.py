@@ -44,7 +44,7 @@ P = {p: math.log(p) for p in (0.6, 0.5, 0.4, 0.3, 0.2, 0.1)}
 def ran(program: Any, lm: Any, **inputs: str) -> tuple[Any, list[dict[str, Any]]]:
     with settings(lm, patient()), recorded_calls() as trace:
         found = program(**inputs)
-    return found, trace.steps
+    return found, trace
 
 
 def ids(found: Any) -> list[str]:

@@ -17,7 +17,7 @@ from dsp_helpers import CORPUS, patient, retrieval, scripted
 from failing import raises
 from reader_helpers import ScriptedRetriever
 
-from grls.answer.dsp.calls import Gathered, note, recorded_calls
+from grls.answer.dsp.calls import Gathered, cost_of, note, recorded_calls
 from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, adapter_named
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
@@ -79,9 +79,9 @@ def test_nonsense_is_asked_again_at_a_temperature() -> None:
     with settings(lm, patient(3)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     assert asked == [(None, None), (0.7, APART), (0.7, 2 * APART)]
-    assert [step.get("failed", "").split(":")[0] for step in trace.steps] == [
+    assert [step.get("failed", "").split(":")[0] for step in trace] == [
         "AdapterParseError", "AdapterParseError", ""]  # fmt: skip
-    assert trace.cost() == {"calls": 3, "tokens_read": 30, "tokens_written": 6, "retrievals": 0}
+    assert cost_of(trace) == {"calls": 3, "tokens_read": 30, "tokens_written": 6, "retrievals": 0}
 
 
 def test_every_answered_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> None:
@@ -91,15 +91,15 @@ def test_every_answered_call_is_in_the_trace_with_what_it_served_and_what_it_cos
     program.load_state(program.dump_state())  # as with demonstrations of a file
     with settings(lm, patient(4)), recorded_calls() as trace:
         assert program(question="who").answer == "Ada"
-    steps = [step for step in trace.steps if step["kind"] == "lm"]
+    steps = [step for step in trace if step["kind"] == "lm"]
     assert [step["signature"] for step in steps] == ["SearchQuery", "NextQuery", "NextQuery", "Answer"]
     assert [len(step["calls"]) for step in steps] == [1, 1, 1, 1]
-    calls = trace.calls()
+    calls = [call for step in steps for call in step["calls"]]
     assert [call["prompt"] for call in calls] == script.prompts
     said = [call["output"] for call in calls]
     assert said == ["a is b", "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"]  # as it came
     assert [call["tokens_read"] for call in calls] == [10, 10, 10, 10]
-    assert trace.cost()["tokens_read"] == 40
+    assert cost_of(trace)["tokens_read"] == 40
     assert lm.history == dspy.clients.base_lm.GLOBAL_HISTORY == []  # the trace alone keeps them
 
 
@@ -128,7 +128,7 @@ def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPat
     with settings(lm, patient()), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     assert slept == [1, 2]
-    assert trace.cost()["calls"] == 1
+    assert cost_of(trace)["calls"] == 1
     for error in ("ContextLengthError", "AuthError", "InvalidRequestError"):
         lm, script = scripted(lambda text, config, error=error: getattr(dspy.lm15, error)("no"), retries=4)
         with settings(lm, patient(5)), pytest.raises(dspy.LMError):

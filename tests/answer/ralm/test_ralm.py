@@ -1,6 +1,8 @@
 """In-context RALM: strides, shared scoring against the plain loop, reranking, generation."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +31,9 @@ from grls.answer.ralm.reader import (
     perplexity,
     strides,
 )
-from grls.answer.ralm.task import collect, continue_texts
+from grls.answer.ralm.task import TokenizedText, collect_examples, continue_texts
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
-from grls.data.filters import Numbered
 from grls.data.types import Query
 from grls.data.words import count
 from grls.errors import ConfigError, DataError
@@ -51,15 +52,12 @@ SEEING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reader(
-    rerank: Any = None, nothing: str = "\0", allow: Any = None, begun: bool = False, **options: Any
-) -> InContextRalm:
+def reader(rerank: Any = None, nothing: str = "\0", begun: bool = False, **options: Any) -> InContextRalm:
     window = WindowOptions(**{**SMALL, **options})
     with_documents = window.documents > 0
     made = InContextRalm(
         BEGUN_MODEL if begun else MODEL, BEGUN if begun else TOKENIZER, window,
         Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None,
-        allow=allow,
     )  # fmt: skip
     if rerank is not None:
         made.chooser = rerank(made.scorer)
@@ -107,14 +105,6 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
         assert row.log_probability == pytest.approx(
             plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
         )
-
-
-def test_a_stride_is_asked_for_by_the_tokens_before_it() -> None:
-    made = reader(stride=4)
-    text = made.tokens(TEXT)[:20]
-    list(made.score(text))
-    assert isinstance(made.retriever, Scripted)
-    assert made.retriever.queries == [TOKENIZER.decode(text[max(0, n - 6) : n]) for n in (4, 8, 12, 16)]
 
 
 def test_documents_are_cut_and_end_their_line() -> None:
@@ -170,23 +160,9 @@ def test_writing_sees_the_tokenizers_token() -> None:
     hook = BEGUN_MODEL.register_forward_pre_hook(
         lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
     )
-    continue_texts(made, ["the mill was"], 2)
+    continue_texts(made, [made.tokens("the mill was")], 2)
     hook.remove()
     assert int(seen[0][0, 0]) == 300
-
-
-def test_nothing_found_is_read_without_a_document_and_counted() -> None:
-    made = reader(nothing="e")
-    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
-    assert any(not row.passages for row in rows[1:])
-    found = perplexity(rows, 10)
-    assert found.without == sum(not row.passages for row in rows) < len(rows)
-
-
-def test_an_excluded_passage_is_never_found() -> None:
-    made = reader(allow=Numbered(np.array([1, 3])))
-    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
-    assert {name for row in rows for name in row.passages} == {"b", "d"}
 
 
 def test_perplexity_by_hand() -> None:
@@ -221,28 +197,35 @@ def test_the_oracle_is_never_worse() -> None:
     assert sum(a.passages != b.passages for a, b in zip(found, retrieved, strict=True)) > 5
 
 
-def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> None:
+def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_path: Path) -> None:
     made = reader(lambda scorer: Oracle(scorer, 3), stride=4)
     text = made.tokens(TEXT)[:60]
-    blocks = [row for block in collect(made, text, prefix_tokens=10, every=2) for row in block]
+    run = [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"), 2, 10
+    collect_examples(made, *run)
+    file = tmp_path / "x.examples.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    blocks = [json.loads(line) for line in lines[1:]]
     places = [some.first for some in strides(len(text), made.options)][1::2]
     assert len(blocks) == len(places)
     for example, first in zip(blocks, places, strict=True):
-        assert example.prefix == TOKENIZER.decode(text[max(0, first - 10) : first])
-        for name, score in zip(example.passages, example.scores, strict=True):
+        assert example["prefix"] == TOKENIZER.decode(text[max(0, first - 10) : first])
+        for name, score in zip(example["passages"], example["scores"], strict=True):
             number = CORPUS.numbers([name])[0]
             assert number is not None
             before = made.document(number)
             start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
-    later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
-    assert later == blocks[3:]
+    file.write_text("".join(lines[:4]))
+    collect_examples(made, *run)
+    assert file.read_text() == "".join(lines)
+    few = reader(lambda scorer: Oracle(scorer, 1))
+    raises(ConfigError, "examples need candidates >= 2, got 1", collect_examples, few, *run)
 
 
 def test_writing_retrieves_anew_every_stride() -> None:
     made = reader(stride=3)
     prompts = ["the mill was", "rain fell on monday, and the river rose, and the mill"]
-    found = continue_texts(made, prompts, 8)
+    found = continue_texts(made, [made.tokens(prompt) for prompt in prompts], 8)
     for prompt, continuation in zip(prompts, found, strict=True):
         tokens = made.tokens(prompt)
         expected: list[tuple[str, ...]] = []
@@ -287,7 +270,7 @@ def test_bad_windows_are_refused(options: dict[str, int], message: str) -> None:
 
 
 def test_the_oracle_cannot_write() -> None:
-    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), ["the"], 3)
+    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), [[5]], 3)
 
 
 def test_a_stretch_with_nothing_before_it_is_refused() -> None:
@@ -319,7 +302,7 @@ def test_a_model_without_a_limit_of_positions_is_judged_by_what_it_sees() -> Non
     assert config.max_position_embeddings == -1
     assert positions_in(config) is None
     model = XLNetLMHeadModel(config).eval()
-    assert room_of(model, 10) is None
+    assert room_of(model, 10) == math.inf
     with pytest.raises(ConfigError, match="XLNetLMHeadModel sees later tokens"):
         InContextRalm(model, TOKENIZER, WindowOptions(documents=0, window=512))
 

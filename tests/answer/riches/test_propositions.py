@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from failing import raises
+from llama_small import writing_model
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
-from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions
@@ -198,10 +198,10 @@ def test_every_cut_is_taken_up_to_the_same_file(tmp_path: Path) -> None:
 
 def test_a_file_is_counted(tmp_path: Path) -> None:
     written(tmp_path / "p.jsonl")
-    tally = PropositionFile(tmp_path / "p.jsonl", ORIGIN).tally
-    assert tally.passages == {"a", "b", "c"}
-    assert (tally.propositions, tally.sentences, tally.none) == (3, 1, 1)
-    assert tally.dropped == {"twice": 2, "unread": 1}
+    file = PropositionFile(tmp_path / "p.jsonl", ORIGIN)
+    assert file.passages == {"a", "b", "c"}
+    assert (file.propositions, file.sentences, file.none) == (3, 1, 1)
+    assert file.dropped == {"twice": 2, "unread": 1}
 
 
 def test_a_file_of_another_origin_is_refused(tmp_path: Path) -> None:

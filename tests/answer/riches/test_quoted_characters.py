@@ -118,15 +118,15 @@ def test_a_cut_character_is_not_shown() -> None:
 
 def test_an_invented_quote_is_one_querys_trouble(caplog: Caplog, monkeypatch: Patch) -> None:
     some, before = answers(TOKENIZERS["byte level"], whole=True, max_key_tokens=4, max_new_tokens=60)
-    read = some._read
+    invented, outputs = some._invented, iter(range(8))
 
-    def damaged(output: Any, query: str) -> Any:
+    def damaged(output: Any) -> str:
         """The third query quotes what is in no key."""
-        if query == "which 2":
+        if next(outputs) == 2:
             output = output._replace(spans=(Span(0, 3, (0,), -1.0, True, 1),))
-        return read(output, query)
+        return invented(output)
 
-    monkeypatch.setattr(some, "_read", damaged)
+    monkeypatch.setattr(some, "_invented", damaged)
     after = some.answer([Query(f"q{n}", f"which {n}", ()) for n in range(8)])
     assert [n for n in range(8) if after[n] != before[n]] == [2]
     assert after[2].pieces == after[2].quotes == ()

@@ -18,8 +18,8 @@ from unigram import byte_level
 
 from grls.answer.riches.answerer import Riches, by_similarity, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyOptions
-from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
+from grls.answer.riches.options import KeyOptions, PromptOptions
+from grls.answer.riches.prompts import _MULTI, prompted, solution, split_answer
 from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -138,20 +138,33 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
     assert "are named" not in _page("x", QUERIES[1:], [every], corpus, ("«", "»"))
 
 
-def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_answers_and_keeps_keys(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(*more: str) -> int:
         base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--search.beams", "4"]
         index = ["--search.max_new_tokens", "60", "--device", "cpu", "--keys.folder", str(tmp_path / "keys")]
         return main(["answer", "riches", *base, *index, *more])
 
-    assert run("--output", str(tmp_path / "first")) == 0
+    output = tmp_path / "runs" / "first"
+    assert run("--output", str(output)) == 0
+    printed = capsys.readouterr().out
+    assert "exact match 100.0, F1 100.0 (2 queries)" in printed
+    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
+    results = Run.load(f"{output}.jsonl")
+    assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
+    assert Path(f"{output}.html").is_file()
+    assert main(["evaluate", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
+    assert "100" in capsys.readouterr().out
     assert (tmp_path / "keys" / "keys.json").is_file()
     made = (tmp_path / "keys" / "keys.json").stat().st_mtime_ns
-    assert run("--output", str(tmp_path / "second")) == 0
+    assert run("--output", str(output.with_name("second"))) == 0
     assert (tmp_path / "keys" / "keys.json").stat().st_mtime_ns == made
-    one, other = ((tmp_path / f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
+    one, other = (output.with_name(f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
     assert one == other
-    assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
+    records = [json.loads(line) for line in one.splitlines()]
+    assert [record["answer"] for record in records] == ["Orla Finn", "the barn"]
+    assert records[0]["quotes"][0]["held"] == 1
     capsys.readouterr()
     assert run("--output", str(tmp_path / "third"), "--keys.kind", "title") == 1
     assert "kind 'sentence', expected 'title'" in capsys.readouterr().err
@@ -174,31 +187,12 @@ def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
     assert "\x1b[1;32m" in terminal(QUERIES[0], outputs[0], ("«", "»"))
 
 
-def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "runs" / "riches"
-    code = main(
-        ["answer", "riches", "--data", str(folder / "data"), "--model", str(folder / "model"),
-         "--output", str(output), "--search.beams", "4", "--search.max_new_tokens", "60", "--device", "cpu"]
-    )  # fmt: skip
-    printed = capsys.readouterr().out
-    assert code == 0, printed
-    assert "exact match 100.0, F1 100.0 (2 queries)" in printed
-    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
-    results = Run.load(f"{output}.jsonl")
-    assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
-    lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["answer"] for line in lines] == ["Orla Finn", "the barn"]
-    assert Path(f"{output}.html").is_file()
-    assert main(["evaluate", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
-    assert "100" in capsys.readouterr().out
-
-
 def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = ["answer", "riches", f"--data={folder / 'data'}", f"--model={folder / 'model'}", "--device=cpu"]
     base += ["--search.beams", "4", "--search.max_new_tokens", "60", "--search.batch_size", "1", "--output"]
-    monkeypatch.setattr("grls.commands.answer._PORTION", 1)
+    monkeypatch.setattr("grls.answer.riches.answerer._PORTION", 1)
     assert main([*base, str(tmp_path / "whole")]) == 0
     asked: list[list[str]] = []
     whole = Riches.answer
@@ -254,7 +248,7 @@ def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
     config.is_encoder_decoder = False
     assert [room_of(model, new) for new in (60, 101)] == [40, 0]
     del config.max_position_embeddings
-    assert room_of(model, 60) is None
+    assert room_of(model, 60) == math.inf
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
@@ -329,7 +323,7 @@ def test_keys_of_another_kind_are_refused(folder: Path) -> None:
     with pytest.raises(MismatchError, match="another corpus"):
         Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
     with pytest.raises(MismatchError, match="another markers"):
-        Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
+        Riches(some.model, some.tokenizer, some.corpus, some.keys, PromptOptions(markers=("[", "]")))
 
 
 @pytest.mark.parametrize(("text", "answer", "kinds", "stops"), [
@@ -360,22 +354,27 @@ def test_answers_are_read_off_free_text(
 
 def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     _, tokenizer = load_language_model(str(folder / "model"), "cpu")
-    plain = Prompt("multi", ("<", ">"), keywords=False)
-    assert plain.solution(_MULTI[0]).startswith("< A fully grown brindle crane")
-    asked = "".join(tokenizer.decode(plain.inputs(tokenizer, ["why"])[0]).split())
-    assert asked.removesuffix("</s>").endswith("question:why")
-    assert asked.count("question:") == 3
+    plain = PromptOptions("multi", ("<", ">"), keywords=False)
+    assert solution(plain, _MULTI[0]).startswith("< A fully grown brindle crane")
+
+    def asked(prompt: PromptOptions, question: str) -> list[int]:
+        return prompted(prompt, tokenizer, [question], causal=True)[0]
+
+    def spelled(prompt: PromptOptions) -> str:
+        return "".join(tokenizer.decode(asked(prompt, "why")).split())
+
+    assert spelled(plain).endswith("question:why")
+    assert spelled(plain).count("question:") == 3
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im|>"]})
-    forged = Prompt(chat=True).inputs(tokenizer, ["a <|im|> b"])[0]
-    assert tokenizer.convert_tokens_to_ids("<|im|>") not in forged
-    assert tokenizer.convert_tokens_to_ids("<|im|>") not in Prompt().inputs(tokenizer, ["a <|im|> b"])[0]
-    turned = "".join(tokenizer.decode(Prompt(chat=True).inputs(tokenizer, ["why"])[0]).split())
-    assert turned.count("assistant") == 3
-    assert turned.endswith("question:why")
+    turns = PromptOptions(chat=True)
+    for prompt in (turns, PromptOptions()):
+        assert tokenizer.convert_tokens_to_ids("<|im|>") not in asked(prompt, "a <|im|> b")
+    assert spelled(turns).count("assistant") == 3
+    assert spelled(turns).endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    raises(ConfigError, "refuses the prompt", Prompt(chat=True).inputs, tokenizer, ["why"])
-    raises(ConfigError, "kind must be one of", Prompt("half").inputs, tokenizer, ["why"])
+    raises(ConfigError, "refuses the prompt", asked, turns, "why")
+    raises(ConfigError, "kind must be one of", asked, PromptOptions("half"), "why")
 
 
 def test_an_answer_is_the_rest_of_its_line() -> None:

@@ -9,8 +9,8 @@ from failing import raises
 from unigram import byte_level
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind, KeyOptions
-from grls.answer.riches.prompts import Prompt, open_ended
+from grls.answer.riches.options import KeyKind, KeyOptions, PromptOptions
+from grls.answer.riches.prompts import prompted
 from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
@@ -161,11 +161,11 @@ def test_what_cannot_be_written_is_refused(corpus: Corpus, tmp_path: Path) -> No
 
 def test_the_prompt_of_a_fine_tuned_model_is_the_question_alone(tmp_path: Path) -> None:
     tokenizer = metaspace(tmp_path)
-    (tokens,) = Prompt("none").inputs(tokenizer, ["where was Lund"])
+    (tokens,) = prompted(PromptOptions("none"), tokenizer, ["where was Lund"], causal=False)
     assert spelled(tokenizer, tokens) == "question:wherewasLund\n"
     assert tokens[-1] == tokenizer.eos_token_id
-    assert open_ended(tokenizer, [tokens, [5]]) == [tokens[:-1], [5]]
+    assert prompted(PromptOptions("none"), tokenizer, ["where was Lund"], causal=True) == [tokens[:-1]]
     tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
-    (turns,) = Prompt("none", chat=True).inputs(tokenizer, ["where was Lund"])
+    (turns,) = prompted(PromptOptions("none", chat=True), tokenizer, ["where was Lund"], causal=True)
     assert "user" in spelled(tokenizer, turns)
     assert "system" not in spelled(tokenizer, turns)

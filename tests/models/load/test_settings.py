@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from failing import raises
-from small_data import scratch, small_retriever, tiny_bert, write_small
+from small_data import scratch
 
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
@@ -30,14 +30,13 @@ CPU = Opening(device="cpu")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generative, a dense and an st5 retriever over one corpus, and a fusion of the first two."""
     place = tmp_path_factory.mktemp("settings")
-    corpus = Corpus.read(write_small(place / "data"))
-    small_retriever(place / "data").save_pretrained(place / "generative")
+    for name in ("data", "bert", "generative", "dense"):
+        shutil.copytree(kinds / name, place / name)
+    corpus = Corpus.read(place / "data")
     torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, corpus).save_pretrained(place / "dense")
     st5 = BiEncoderModel.from_generator(scratch(place / "data").load(), 64)
     DenseRetriever.assemble(st5, corpus).save_pretrained(place / "st5")
     members = {"members": ["../dense", "../generative"], "method": "rrf"}

@@ -96,15 +96,7 @@ def test_ties_go_to_the_first_row_even_across_the_cut(block: int) -> None:
         assert near.tolist() == [*range(first, 300, 3), *list(range(second, 300, 3))[:30]]
 
 
-def test_hits_are_the_inner_products_in_order(retriever: DenseRetriever, corpus: Corpus) -> None:
-    model = retriever.encoder.model
-    texts = [passage_text(p) for p in corpus]
-    scores = model.encode([q.text for q in QUERIES]) @ model.encode(texts).T
-    for hits, row in zip(retriever.retrieve(QUERIES, 99), scores, strict=True):
-        assert len(hits) == len(corpus) == 10
-        by_id = dict(zip(corpus.ids(range(10)), row.tolist(), strict=True))
-        assert {hit.id: hit.score for hit in hits} == pytest.approx(by_id, abs=1e-4)
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+def test_fewer_hits_are_the_first_ones(retriever: DenseRetriever) -> None:
     assert retriever.retrieve(QUERIES, 3) == [hits[:3] for hits in retriever.retrieve(QUERIES, 10)]
     assert retriever.retrieve([], 3) == []
 
@@ -262,13 +254,11 @@ def truth(model: Any, queries: Sequence[str], texts: Sequence[str]) -> np.ndarra
     return np.asarray(scores.double().cpu().numpy())
 
 
-def ranked(scores: np.ndarray, k: int) -> list[int]:
-    return np.lexsort((np.arange(len(scores)), -scores.round(5)))[:k].tolist()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("similarity", ["usual", "other"])
-def test_scores_are_the_librarys_of_all_pairs(kind: str, similarity: str, root: Path, tmp_path: Path) -> None:
+def test_scores_of_all_passages_are_the_librarys(
+    kind: str, similarity: str, root: Path, tmp_path: Path
+) -> None:
     folder = root / kind
     if similarity == "other":
         given = {"sparse": {"similarity_fn_name": "cosine"}, "multi-vector": {"similarity": "meanmaxsim"}}
@@ -280,11 +270,6 @@ def test_scores_are_the_librarys_of_all_pairs(kind: str, similarity: str, root: 
     expected = truth(model, [q.text for q in QUERIES], [passage_text(p) for p in passages()])
     asked = retriever.scores(QUERIES)
     assert asked(np.array([2, 0])) == pytest.approx(expected[[2, 0]], abs=1e-5)
-    for k in (3, 100):
-        for row, hits in zip(expected, retriever.retrieve(QUERIES, k), strict=True):
-            numbers = retriever.corpus.numbers([hit.id for hit in hits])
-            assert numbers == ranked(row, k)
-            assert [hit.score for hit in hits] == pytest.approx(row[numbers], abs=1e-5)
     assert retriever.temperature == (0.05 if similarity == "other" else 1.0)
     modes = {"sparse": ("inner_product", "cosine"), "multi-vector": ("maxsim", "meanmaxsim")}
     assert retriever.describe().score_mode == modes[kind][similarity == "other"]

@@ -36,7 +36,7 @@ from grls.retrieve.fusion.retriever import (
     weight_grid,
     weighted_sum,
 )
-from grls.retrieve.fusion.runs import RunFusion, SetSize, Size, best_size, shared_steps
+from grls.retrieve.fusion.runs import RunFusion, SetSize, best_size, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.runs.portions import RunInfo, Steps
@@ -470,18 +470,17 @@ def test_the_best_size_is_that_of_all_outcomes(chances: list[float], lost: list[
     missing = np.array(lost) / sum(lost)
     every = [naive(k, chances, missing) for k in range(1, len(chances) + 1)]
     found = best_size(np.array(chances), missing)
-    assert found.expected_f1 == pytest.approx(max(every))
-    assert every[found.k - 1] == pytest.approx(max(every))
+    assert found[1] == pytest.approx(max(every))
+    assert every[found[0] - 1] == pytest.approx(max(every))
 
 
 def test_hand_known_sizes() -> None:
     none = np.array([1.0])
-    size = best_size(np.array([1.0, 1.0, 0.0, 0.0]), none)
-    assert (size.k, size.expected_f1) == (2, pytest.approx(1.0))
-    size = best_size(np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))  # two more are not in the ranking
-    assert (size.k, size.expected_f1) == (2, pytest.approx(2 / 3))
-    assert best_size(np.array([]), none) == Size(0, 0.0)
-    assert best_size(np.array([0.0, 0.0]), none).k == 1  # a set without a passage has no F1
+    assert best_size(np.array([1.0, 1.0, 0.0, 0.0]), none) == (2, pytest.approx(1.0))
+    two_more = np.array([0.0, 0.0, 1.0])  # that are not in the ranking
+    assert best_size(np.array([1.0, 1.0, 0.0]), two_more) == (2, pytest.approx(2 / 3))
+    assert best_size(np.array([]), none) == (0, 0.0)
+    assert best_size(np.array([0.0, 0.0]), none)[0] == 1  # a set without a passage has no F1
 
 
 def ranking(right: int, length: int = 8) -> list[Hit]:

@@ -282,17 +282,6 @@ def test_markers_begin_with_the_meaning_of_a_word(llama: Path) -> None:
     assert bare.model.get_output_embeddings().weight is weight  # they stay tied
 
 
-@pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_the_fast_search_finds_what_the_plain_one_finds(causal: GenerativeRetriever, mode: str) -> None:
-    causal.options = SearchOptions(beams=4, mode=mode, batch_size=3)  # type: ignore[arg-type]
-    found = causal.retrieve(queries()[:8], 4)
-    assert causal.trees is not None
-    causal.trees = None  # the plain search
-    for fast, plain in zip(found, causal.retrieve(queries()[:8], 4), strict=True):
-        assert [hit.id for hit in fast] == [hit.id for hit in plain]
-        np.testing.assert_allclose([h.score for h in fast], [h.score for h in plain], rtol=1e-4, atol=1e-4)
-
-
 def test_scores_are_those_of_the_language_model(causal: GenerativeRetriever) -> None:
     causal.options = SearchOptions(beams=10, mode="full", early_stop=False)
     query = queries()[0]

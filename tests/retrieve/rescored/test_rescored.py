@@ -10,7 +10,7 @@ import torch
 from cross_encoders import cross_encoder
 from failing import raises
 from sentence_transformers import CrossEncoder
-from small_data import passages, queries, small_retriever, tiny_bert
+from small_data import passages, queries, small_retriever
 from torch import nn
 
 from grls.cli import main
@@ -18,7 +18,6 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions
-from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, ScoresAll, ScoresDoneAfter
 from grls.retrieve.bm25 import BM25Retriever
@@ -40,8 +39,8 @@ CPU = Opening("cpu")
 
 
 @pytest.fixture(scope="module")
-def model(data: Path) -> Path:
-    return cross_encoder(data.parent / "encoder")
+def model(kinds: Path) -> Path:
+    return kinds / "encoder"
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +49,8 @@ def scorer(model: Path) -> PairScorer:
 
 
 @pytest.fixture(scope="module")
-def dense(data: Path) -> Path:
-    torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "rescored-bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
-    return data.parent / "dense"
+def dense(kinds: Path) -> Path:
+    return kinds / "dense"
 
 
 def logits(model: Path, query: str, hits: list[Hit]) -> dict[str, float]:

@@ -250,21 +250,6 @@ def test_a_loss_that_is_no_number_ends_the_run(
     assert (output / "model" / "model.safetensors").read_bytes() == before
 
 
-def test_weights_that_the_last_step_spoils_are_not_saved(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A root at zero: the loss is a number, its gradient is none."""
-    monkeypatch.setattr(
-        biencoder.MaskedRankingLoss,
-        "compute_loss_from_embeddings",
-        lambda self, embeddings, labels, teacher: (embeddings[0].sum() * 0).sqrt(),
-    )
-    given = options(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
-    assert "the gradient is not finite at step 1" in fails(capsys, *given)
-    assert not (tmp_path / "out" / "model").exists()
-    assert not list((tmp_path / "out" / "checkpoints").glob("*.ckpt"))
-
-
 def test_of_the_same_recall_the_higher_ndcg_is_kept(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from models_small import log_probability, small_gpt2, small_llama
 from small_data import scratch, small_tokenizer, write_small
-from train_helpers import Opinion
+from train_helpers import always
 from transformers import (
     MambaConfig,
     MambaForCausalLM,
@@ -115,7 +115,7 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(
     corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer)
     index = build_index(corpus, codec)
     some = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
-    teaching = Teaching(index, len(corpus), Opinion({1: 0.75, 8: 0.25}), share=0.4, branches=3)
+    teaching = Teaching(index, len(corpus), always({1: 0.75, 8: 0.25}), share=0.4, branches=3)
     hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0).hops]
     targets, paths = teaching(hops)
     start = int(module.model.config.decoder_start_token_id)
@@ -177,7 +177,7 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> Non
     hop = some.draw(0, 0).hops[0]
     opinion = {1: 0.75, 8: 0.25}
     every = [Walked(0, hop.taken, 0.6), *(Walked(0, p, 0.4 * w) for p, w in opinion.items())]
-    teaching = Teaching(index, len(corpus), Opinion(opinion), share=0.4, branches=1)
+    teaching = Teaching(index, len(corpus), always(opinion), share=0.4, branches=1)
     targets, paths = teaching([hop])
     assert [path.weight for path in paths] == pytest.approx([0.6, 0.4])
     assert paths[1].passage in opinion
@@ -212,7 +212,7 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
     for decision in range(len(found.weights)):
         assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
     # A teacher who believes in a passage that is evidence under another number is not heard on it.
-    heard = Teaching(index, 4, Opinion({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain.hops)
+    heard = Teaching(index, 4, always({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain.hops)
     assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
 
 

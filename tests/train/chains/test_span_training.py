@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from models_small import log_probability
-from train_helpers import Opinion, chain_options, logged
+from train_helpers import always, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -99,7 +99,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     example = examples.draw(2, 0)
     assert len(example.hops) == 3  # two passages and DONE
     opinion = {4: 0.5, 9: 0.5}
-    teacher = Opinion(opinion) if taught else None
+    teacher = always(opinion) if taught else None
     teaching = Teaching(
         index, len(corpus), teacher, 0.4 if taught else 0.0, 400 if taught else 0, targets, drawn=400
     )

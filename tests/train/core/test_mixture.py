@@ -13,7 +13,7 @@ from train_helpers import arguments, logged, train
 from grls.errors import ConfigError
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
-from grls.train.stages.data import Mix, Mixture, MixturePart, RetrieveData, Shares, planned_epochs
+from grls.train.stages.data import Mix, Mixture, RetrieveData, Shares, planned_epochs
 from grls.train.stages.examples import PassageInput
 
 
@@ -35,7 +35,7 @@ class Numbered:
 
 
 def mixture(*parts: tuple[int, Shares], count: int = 10, **options: Any) -> Mixture:
-    others = [MixturePart(Numbered(kind, size), shares) for kind, (size, shares) in enumerate(parts, 1)]
+    others = [(Numbered(kind, size), shares) for kind, (size, shares) in enumerate(parts, 1)]
     return Mixture(Numbered(0, count), others, **options)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
+from llama_small import write_untrained
 from small_data import passages, queries, small_retriever
-from train_helpers import write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main

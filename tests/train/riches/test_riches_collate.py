@@ -8,7 +8,7 @@ from models_small import END, PAD, small_llama, small_t5
 from grls.index.build import index_sequences
 from grls.index.keys import PrefixKeys
 from grls.models.head import Head
-from grls.train.core.collate import IGNORED, Batch, Choices
+from grls.train.core.collate import IGNORED, Batch, Choices, Collator
 from grls.train.core.examples import Example
 from grls.train.riches.collate import Constraint, InterlacedCollator, allowed_in_quotes
 from grls.train.riches.module import interlaced_loss
@@ -36,7 +36,7 @@ def chosen(choices: Choices) -> list[tuple[int, list[int], int]]:
 
 
 def test_labels_of_an_encoder_decoder() -> None:
-    batch = InterlacedCollator(PAD, 3)([SHORT, LONG])
+    batch = Collator(PAD, 3)([SHORT, LONG])
     assert batch.input_ids.tolist() == [[10, 11], [12, PAD]]
     assert batch.attention_mask.tolist() == [[1, 1], [1, 0]]
     assert batch.labels.tolist() == [[*SHORT.target, *[IGNORED] * 4], LONG.target]
@@ -46,7 +46,7 @@ def test_labels_of_an_encoder_decoder() -> None:
 
 
 def test_labels_of_a_causal_model_stand_where_their_token_is_predicted() -> None:
-    batch = InterlacedCollator(PAD, None)([SHORT, LONG])
+    batch = Collator(PAD, None)([SHORT, LONG])
     assert batch.decoder_input_ids is None
     assert batch.input_ids.tolist() == [[10, 11, *SHORT.target[:-1], *[PAD] * 3], [12, *LONG.target[:-1]]]
     assert batch.attention_mask.tolist() == [[1] * 7 + [0] * 3, [1] * 10]
@@ -56,7 +56,7 @@ def test_labels_of_a_causal_model_stand_where_their_token_is_predicted() -> None
 @pytest.mark.parametrize("start", [3, None])
 def test_what_is_allowed_within_keys(constraint: Constraint, start: int | None) -> None:
     """After 5 6 a key may close or go on; 6 after 5 and 9 after 8 are no choice, nor is closing after 8 9."""
-    batch = InterlacedCollator(PAD, start, constraint)([SHORT, LONG])
+    batch = InterlacedCollator(PAD, start, constraint=constraint)([SHORT, LONG])
     assert batch.choices is not None
     shift = 0 if start is not None else 1
     assert chosen(batch.choices) == [
@@ -98,7 +98,7 @@ def test_the_losses_by_definition(constraint: Constraint, causal: bool) -> None:
     full = -np.mean(
         [row[n, t] for row, e in zip(logs, examples, strict=True) for n, t in enumerate(e.target)]
     )
-    assert loss(model, InterlacedCollator(PAD, start)(examples)) == pytest.approx(full, abs=1e-5)
+    assert loss(model, Collator(PAD, start)(examples)) == pytest.approx(full, abs=1e-5)
 
     short, long = logs
     parts = [short[0, 20], short[1, OPEN], short[5, END], long[0, OPEN], long[4, OPEN], long[9, END]]
@@ -108,7 +108,7 @@ def test_the_losses_by_definition(constraint: Constraint, causal: bool) -> None:
             (short, 2, 5, 8), (short, 4, CLOSE, 7), (long, 1, 8, 5), (long, 5, 5, 8), (long, 7, 7, CLOSE),
         )
     ]  # fmt: skip
-    found = loss(model, InterlacedCollator(PAD, start, constraint)(examples))
+    found = loss(model, InterlacedCollator(PAD, start, constraint=constraint)(examples))
     assert found == pytest.approx(-np.mean(parts), abs=1e-5)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from failing import fails
+from llama_small import write_untrained
 from small_data import queries, write_jsonl, write_small
-from train_helpers import SHORT, logged, write_untrained
+from train_helpers import SHORT, logged
 
 from grls.answer.riches.targets import Targets
 from grls.cli import main
