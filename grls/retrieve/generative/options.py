@@ -24,8 +24,8 @@ class SearchOptions:
         span_temperature: Temperature at which the scores of a passage's spans are combined, for generators
             that write spans. Low: the best span decides; high: many likely spans count more.
         span_threshold: Nats by which a prefix of a span may fall below the best one of its query before it is
-            followed no further: fewer beams, and less time. At 6, what is dropped has less than a
-            four-hundredth of the best one's probability. null: none is dropped for this.
+            followed no further: fewer beams, and less time. At 8, what is dropped has less than
+            0.04 percent of the best one's probability. null: none is dropped for this.
         rescore: Number of best passages of each input that the generator reads to their end and ranks anew,
             for a generator that has learned to rescore. 0: no rescoring.
         rescore_weight: Weight of the log-odds of rescoring (nats) beside the score of decoding.
@@ -45,7 +45,7 @@ class SearchOptions:
     batch_size: int = 32
     truncate_queries: bool = False
     span_temperature: float = rare(3.0)
-    span_threshold: float | None = rare(6.0)
+    span_threshold: float | None = rare(8.0)
     compile: bool = rare(False)
     rescore: int = rare(0)
     rescore_weight: float = rare(1.0)

@@ -52,7 +52,7 @@ NextOf = tuple[LiveChain, Sequence[Hit], Weighed]
 
 _FEW = 6
 """Passages of which every set is kept: 20 of three at most."""
-LEAST_SHARE = 0.1
+LEAST_SHARE = 0.05
 """A chain with less than this share of the probability of its query's likeliest one goes no further."""
 _CERTAIN = 1e-9
 """Probabilities are certain where all of them together lack no more of their number than this."""
