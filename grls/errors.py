@@ -154,7 +154,7 @@ class DataError(GrlsError):
     """
 
     def __init__(self, problem: str, file: str | Path | None = None, line: int | None = None):
-        where = "" if file is None else f"{file}: " if line is None else f"{file}, line {line}: "
+        where = "" if file in (None, "") else f"{file}: " if line is None else f"{file}, line {line}: "
         super().__init__(where + problem)
         self.file = file
         self.line = line

@@ -196,7 +196,12 @@ def _group(
     for run, info in stated[1:]:
         base, known = stated[0]
         if differ(known.corpus, info.corpus) or known.split == info.split:  # all queries fit every split
-            base.compatible_with(run)
+            try:
+                base.compatible_with(run)
+            except MismatchError as error:
+                raise MismatchError(
+                    f"{error} Both are of {name}; to see both, report on them apart."
+                ) from None
     folder = placed[0][1]
     for run, elsewhere in placed:
         if run.info is None and elsewhere.resolve() != folder.resolve():
@@ -210,10 +215,9 @@ def _group(
     limit = shared_limit(runs)
     queries, qrels = judged_queries(runs, folder, split, corpus)
     warn_below_zero(folder, split, qrels)
-    for run in runs:
-        if run.info is not None or Path(run.path).suffix != ".jsonl":
-            continue
-        texts = {query.id: query.text for query in read_queries(folder)}
+    foreign = [run for run in runs if run.info is None and Path(run.path).suffix == ".jsonl"]
+    texts = {query.id: query.text for query in read_queries(folder)} if foreign else {}
+    for run in foreign:
         for line, record in read_jsonl(Path(run.path)):  # a data set that is generated again reuses its ids
             query_id = record["query_id"]
             text = record.get("text", texts[query_id])

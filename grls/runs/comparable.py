@@ -79,7 +79,7 @@ def refuse_other_data(
     else:
         return
     raise MismatchError(
-        f"{run.path} was made with {other} than {where} holds (it is of {info.query_set}); retrieve again, "
+        f"{run.called} was made with {other} than {where} holds (it is of {info.query_set}); retrieve again, "
         f"or name the right folder with {Option('data')}, and the split that was retrieved for."
     )
 

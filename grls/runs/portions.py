@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, get_type_hints
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.arguments import fitted_argument
+from grls.data.inputs.arguments import Count, fitted_argument
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
@@ -86,7 +86,7 @@ class RunInfo:
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
-    limit: int | None = None
+    limit: Count | None = None
     computed_tokens: int | None = None
     index_seconds: float | None = None
     search: str = ""
@@ -142,12 +142,10 @@ def read_info(run: str | Path) -> RunInfo | None:
     try:
         if record.pop("format") != FORMAT:
             raise ValueError("unknown format")
-        kinds = get_type_hints(RunInfo)
+        kinds = get_type_hints(RunInfo, include_extras=True)
         for name, value in record.items():
             record[name] = fitted_argument("manifest", name, kinds.get(name, Any), value)
         info = RunInfo(**record)
-        if info.limit is not None and info.limit < 1:
-            raise ValueError(f"the limit is {info.limit}")
     except (AttributeError, ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({str(error).rstrip('.')}); make the run again, or remove this "

@@ -72,7 +72,8 @@ def test_runs_of_other_parts_are_not_compared(data: Path, capsys: Capsys) -> Non
         assert "the first 5 of split train) and " in error
         assert "answer different queries: 7 are in" in error
     error = fails(capsys, "experiment", one, whole, f"--output={data.parent / 'page'}")
-    assert "over different sets of queries" in error
+    assert "answer different queries: 7 are in" in error
+    assert error.endswith("Both are of data; to see both, report on them apart.")
 
 
 def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
@@ -98,9 +99,13 @@ def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: Capsys) -> None
     assert "--limit: expected" in refuses(capsys, *command, "--limit=many")
     run = retrieved(data, "run", "--limit=2")
     manifest = data.parent / "run.info.json"
-    for wrong in (0, True, "2"):
+    for wrong, told in (
+        (0, "at least 1, got 0"),
+        (True, "a whole number, got True"),
+        ("2", "a whole number, got '2'"),
+    ):
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "limit": wrong}))
-        assert f"the limit is {wrong!r}" in fails(capsys, "evaluate", run, f"--data={data}")
+        assert f"limit must be {told}" in fails(capsys, "evaluate", run, f"--data={data}")
 
 
 def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: Capsys) -> None:

@@ -280,6 +280,9 @@ def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split
     write_dataset(other, [*PASSAGES, Passage("new", "new")], PLAIN, QRELS)
     with pytest.raises(MismatchError, match=r"run\.trec was made with another corpus than .*other holds"):
         evaluate_run(run, other, split)
+    write_run(tmp_path / "plain", {"q1": [Hit("f1", 0.0)]})
+    compared = [str(tmp_path / "plain"), str(run), str(other), "test", [1], ["RR"], Corpus.read(other)]
+    raises(MismatchError, r"run\.trec was made with another corpus", compare_runs, *compared)  # a baseline
     asked = tmp_path / "asked"
     write_dataset(asked, PASSAGES, [q._replace(text=q.text + " ?") for q in PLAIN], QRELS)
     raises(MismatchError, "was made with other queries", evaluate_run, run, asked, split)
@@ -303,6 +306,7 @@ def test_a_run_or_a_baseline_of_other_queries_is_refused(tmp_path, hits, problem
     ]  # fmt: skip
     raises(DataError, problem, compare_runs, *options)
     raises(DataError, problem, evaluate_run, tmp_path / "base", data)
+    raises(DataError, f"^[^:]*{problem}", evaluate_run, Run.of(hits), data)  # it has no file to name
     write_run(tmp_path / "base", {"q2": [Hit("f2", 0.0), Hit("DONE", -1.0)]})
     assert compare_runs(*options)["RR"].difference == 0.0
 

@@ -234,7 +234,7 @@ def test_hard_negatives_need_words_in_common(
     assert "no training query shares a word with" in fails(capsys, *given, "--fit.hard_negatives=1")
 
 
-def test_a_loss_that_is_no_number_ends_the_run(
+def test_a_loss_or_a_last_gradient_that_is_no_number_ends_the_run(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = train(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
@@ -247,6 +247,13 @@ def test_a_loss_that_is_no_number_ends_the_run(
     )
     given = options(place, output, "--fit.max_steps=3", "--fit.log_every=100", "--dev_split=null")
     assert "the loss is inf at step 2" in fails(capsys, *given)
+    monkeypatch.setattr(
+        biencoder.MaskedRankingLoss,
+        "compute_loss_from_embeddings",
+        lambda self, embeddings, labels, teacher: (embeddings[0].sum() * 0).sqrt(),  # its gradient is none
+    )
+    given = options(place, output, "--fit.max_steps=1", "--dev_split=null")  # nothing follows the step
+    assert "the gradient is not finite at step 1" in fails(capsys, *given)
     assert (output / "model" / "model.safetensors").read_bytes() == before
 
 
