@@ -102,7 +102,7 @@ class DirectReader:
         if cut:
             log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
         without = sum(not passages for passages in read)
-        if self.source is not None and without:
+        if self.source is not None and self.k and without:
             log.warning(
                 "answered without passages, for nothing was retrieved: %d of %s.",
                 without,

@@ -552,9 +552,10 @@ def tried(kind: str, make: Make, place: Path) -> tuple[str, str]:
         run_biencoder(data=data, output=str(output), source=str(folder), dev_split=None, fit=options)
     except ConfigError as error:
         return YES, reason(error, folder)
-    with torch.no_grad():  # as training saw it
+    with torch.no_grad():  # as training sees it, but each text alone: some layouts also see what pads it
         roles: Any = ((QUERIES, "query"), (TEXTS, "passage"))
-        parts = [before.model(before.features(*some))["sentence_embedding"] for some in roles]
+        rows = [[before.model(before.features([text], role)) for text in texts] for texts, role in roles]
+    parts = [torch.cat([row["sentence_embedding"] for row in some]) for some in rows]
     assert before.scores(*parts).numpy() == pytest.approx(expected(kind, folder), rel=1e-5, abs=1e-5)
     after = BiEncoderModel.load(str(output / "model"), device="cpu")
     assert (after.similarity, after.max_tokens) == (before.similarity, before.max_tokens)

@@ -14,6 +14,7 @@ from llama_small import write_untrained
 from small_data import queries, write_jsonl, write_small
 from train_helpers import SHORT, logged
 
+from grls.answer.riches.prompts import prompted
 from grls.answer.riches.targets import Targets
 from grls.cli import main
 from grls.data.dataset import read_qrels
@@ -177,7 +178,7 @@ def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
         query, query.evidence
     )
     assert (example.target, example.spans) == (list(again.tokens), again.spans)
-    assert example.source == made.prompt.inputs(made.targets.tokenizer, [query.text])[0][:-1]
+    assert [example.source] == prompted(made.prompt, made.targets.tokenizer, [query.text], causal=True)
 
 
 def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal: Path) -> None:
