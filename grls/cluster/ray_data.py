@@ -57,7 +57,7 @@ class Cluster:
                 _open(workers)
             finally:
                 if threading.current_thread() is threading.main_thread():
-                    signal.signal(signal.SIGTERM, ending)  # not Ray's, which would stay after it
+                    signal.signal(signal.SIGTERM, ending or signal.SIG_DFL)  # not Ray's, which stays
         try:
             yield cls(workers.options)
         finally:
