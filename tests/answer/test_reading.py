@@ -52,11 +52,12 @@ def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
     assert (second.answer, second.read) == ("no", ("b",))
 
 
-def test_without_retrieval_the_question_stands_alone(caplog: Caplog) -> None:
+def test_without_passages_to_read_the_question_stands_alone(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "so")
-    read = DirectReader(writer, None, CORPUS).answer([WHO])[0]
-    assert writer.prompts == [["question: who owned it\nanswer:"]]
-    assert (read.answer, read.read, read.ranking) == ("so", (), ())
+    for source, ranking in ((None, ()), (FINDS, tuple(hits("m", "o", "b")))):
+        read = DirectReader(writer, source, CORPUS, 0, depth=3).answer([WHO])[0]
+        assert writer.prompts.pop() == ["question: who owned it\nanswer:"]
+        assert (read.answer, read.read, read.ranking) == ("so", (), ranking)
     assert not caplog.records
 
 
@@ -73,11 +74,8 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None
     lengths = [
         len(reader._prompt(WHO, CORPUS.passages(CORPUS.numbers(ids)))) for ids in ([], ["m"], ["m", "o"])
     ]
-    for room, kept, cut in (
-        (lengths[2], ("m", "o"), 0),
-        (lengths[2] - 1, ("m",), 1),
-        (lengths[1] - 1, (), 2),
-    ):
+    cases = (lengths[2], ("m", "o"), 0), (lengths[2] - 1, ("m",), 1), (lengths[1] - 1, (), 2)
+    for room, kept, cut in cases:
         caplog.clear()
         writer = ScriptedWriter(lambda text: "so", room)
         read = DirectReader(writer, FINDS, CORPUS, 2).answer([WHO])[0]
