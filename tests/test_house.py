@@ -31,7 +31,7 @@ class Bound(NamedTuple):
 BOUNDS = {
     "lines of grls": Bound(71_277, 66_000),
     "modules of grls": Bound(352, 340),
-    "lines of tests": Bound(53_200, 48_000),
+    "lines of tests": Bound(53_198, 48_000),
     "functions": Bound(3_678, 3_600),
     "private functions called once": Bound(243, 450),
     "modules with one importer": Bound(49, 45),
