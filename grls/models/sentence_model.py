@@ -30,6 +30,7 @@ from grls.models.load.opening import (
     open_model,
     open_tokenizer,
     opening,
+    read_weights,
     refuse_missing_folder,
     write_network,
 )
@@ -227,6 +228,7 @@ def library_model(
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
     refuse_unread(model, source, parts, pooler)
     readers_of(model)  # a Router without a route for queries is refused here
+    read_weights(model)
     return model
 
 

@@ -107,9 +107,11 @@ class Job:
         future: Gets the result, or the error; cancelled when the client has gone.
         tries: The number of times that it was begun.
         trace: Is told what happens to it.
+        check: Called before a result is delivered; an error takes its place.
     """
 
     trace = Trace()
+    check: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: int = 1, key: Hashable = None):
         self.size, self.key, self.tries = size, key, 0
@@ -131,7 +133,7 @@ class Worker:
             queries have joined, with the number of queries that are searched then.
         spent: The counts to which the thread adds.
         wait: Largest number of seconds that a job is expected to wait.
-        check: Called before a job waits, and before a batch; an error refuses the jobs.
+        check: Called before a job waits, before a batch, and before a result; an error refuses the jobs.
         trace: Makes the trace of a job, where its request asks for it; None: no traces.
     """
 
@@ -167,13 +169,7 @@ class Worker:
         return self._thread is None or self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """Let a job wait.
-
-        Raises:
-            QueueFullError: Too many jobs wait.
-            LateError: The jobs that wait take too long.
-            ShutdownError: The worker is closed.
-        """
+        """Let a job wait."""
         self._check()
         with self._changed:
             if self._closing:
@@ -183,6 +179,7 @@ class Worker:
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(seconds))))
             if seconds > self._wait:
                 raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
+            job.check = self._check
             if self._trace is not None:
                 job.trace = trace = self._trace()
                 job.future.add_done_callback(lambda _: trace.ends())
@@ -399,6 +396,7 @@ class SearchJob(Job):
 
     def finish(self, results: list[list[Hit]]) -> None:
         """Deliver the hits of its queries."""
+        self.check()
         deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
 
     def alone(self) -> None:
@@ -408,7 +406,9 @@ class SearchJob(Job):
     def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
-        return with_texts(find(queries, k, allow), retriever.corpus)
+        rankings = find(queries, k, allow)
+        self.check()
+        return with_texts(rankings, retriever.corpus)
 
 
 class StreamJob(Job):
@@ -468,6 +468,7 @@ class StreamJob(Job):
 
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
+            self.check()
             self._sent = hop.number
             self.trace.hop(hop.number)
             self._emit(hop)
@@ -539,8 +540,8 @@ class JoiningJobs:
             return
         results[owner.number] = result
         if len(results) == owner.job.size:
-            del self._results[owner.job]
             owner.job.finish([results[number] for number in range(owner.job.size)])
+            del self._results[owner.job]
 
     def fail(self, owner: _Owner, error: Exception) -> None:
         """Let the request of a retrieval fail."""
@@ -560,5 +561,7 @@ class CallJob(Job):
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
-        deliver(self.future, self._function())
+        result = self._function()
+        self.check()
+        deliver(self.future, result)
         return False

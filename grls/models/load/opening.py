@@ -246,6 +246,7 @@ def open_model(
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
     refuse_larger_tokenizer(model, tokenizer)
+    read_weights(model)
     most = getattr(model.config, "vocab_size", math.inf)
     for name, value in vars(getattr(model, "generation_config", None) or object).items():
         expected = ""  # what ``generate`` needs, so that it does not fail in the middle of a run
@@ -338,15 +339,29 @@ def _brings_code(name: str) -> IncompleteError:
     )
 
 
+READ_BYTES = 2**30
+"""Weights up to this size are read into memory, where a file that is changed does not change them."""
+
+
+def read_weights(model: Any) -> None:
+    """Copy the weights of a model into memory: its file is mapped, unless they are larger than READ_BYTES."""
+    tensors = [*model.parameters(), *model.buffers()]
+    if sum(tensor.nbytes for tensor in tensors) <= READ_BYTES:
+        for tensor in tensors:
+            tensor.data = tensor.data.clone()
+
+
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder without weights that can be opened safely; the others are mapped into memory.
+    """Refuse a folder without weights that can be opened safely; notes large ones, which stay mapped.
 
     Raises:
         IncompleteError: It has no weights, or only pickles.
     """
     folder = Path(source)
-    for file in folder.glob("*.safetensors"):
-        note_mapped(file)
+    files = list(folder.glob("*.safetensors"))
+    if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:
+        for file in files:
+            note_mapped(file)
     if not folder.is_dir() or any(folder.glob("*.safetensors*")):
         return
     pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
