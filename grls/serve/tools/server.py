@@ -11,7 +11,12 @@ import asyncio
 import inspect
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import os
+import select
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import anyio
@@ -37,7 +42,7 @@ with needing("mcp", "the tools of an agent"):
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.shared.message import SessionMessage
+    from mcp.shared.message import ServerMessageMetadata, SessionMessage
     from mcp.types import (
         INVALID_REQUEST,
         PARSE_ERROR,
@@ -45,6 +50,7 @@ with needing("mcp", "the tools of an agent"):
         JSONRPCError,
         JSONRPCNotification,
         JSONRPCRequest,
+        JSONRPCResponse,
         ListToolsResult,
         TextContent,
         Tool,
@@ -56,6 +62,8 @@ ADDRESS = "/mcp"
 """The address of the tools."""
 _FIRST = 0.2
 """Seconds in which the tools are listed, before loading keeps the interpreter to itself for longer."""
+_LOOK = 0.02
+"""Seconds between two looks whether calls are answered, once no line is read meanwhile."""
 
 
 def tool_server(serving: Serving) -> Any:
@@ -68,13 +76,7 @@ def tool_server(serving: Serving) -> Any:
 
 
 def serve_lines(options: ServerOptions, client: LineClient) -> None:
-    """Answer a client at standard input and output until the input ends; the retrievers are opened meanwhile.
-
-    Raises:
-        ConfigError: An option cannot be used.
-        DataError: A folder cannot be read.
-        MismatchError: A folder is damaged.
-    """
+    """Answer all lines of a client at standard input and output; the retrievers are opened meanwhile."""
 
     def opened() -> Serving:
         serving = Serving(options)
@@ -87,39 +89,66 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
         aside("Ready: an agent may ask")
         return serving
 
-    anyio.run(_serve_lines, client, opened)
+    try:
+        anyio.run(_serve_lines, client, opened, min(options.limits.batch, options.limits.queue))
+    except BaseExceptionGroup as errors:
+        if errors.subgroup(BrokenPipeError) is None:
+            raise
+        raise BrokenPipeError from None  # nobody reads the answers
 
 
-async def _serve_lines(client: LineClient, opened: Callable[[], Serving]) -> None:
+async def _serve_lines(client: LineClient, opened: Callable[[], Serving], most: int) -> None:
+    """``most``: the number of calls without an answer up to which further lines are read."""
+    unanswered, is_heard = 0, _is_heard(1)
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes](1)
     handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
+    known = client.answer is not None and not handshake  # the package has to know of a handshake
 
     async def later() -> Serving:
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
-    async def messages() -> AsyncIterator[Any]:
-        if client.first and (client.answer is None or handshake):  # the package has to know of a handshake
-            yield message_of(client.first)
-        async for line in anyio.wrap_file(client.lines):
-            yield message_of(line)
+    def hear() -> None:
+        line = b"" if known else client.first
+        with suppress(RuntimeError, CancelledError):  # the server ends
+            while line := line or client.lines.readline():
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+                line = b""
+            asyncio.run_coroutine_threadsafe(lines.put(b""), loop).result()
+
+    async def withdrawn() -> None:
+        nonlocal unanswered
+        unanswered -= 1
 
     async def read() -> None:
+        nonlocal unanswered
         async with received:
-            async for message in messages():
-                if message is not None:
-                    stream = sent if isinstance(message, JSONRPCError) else received
-                    await stream.send(SessionMessage(message))
+            while line := await lines.get():
+                message = message_of(line)
+                if isinstance(message, JSONRPCError):
+                    await sent.send(SessionMessage(message))
+                elif message is not None:
+                    unanswered += isinstance(message, JSONRPCRequest)
+                    metadata = ServerMessageMetadata(on_request_unanswered=withdrawn)
+                    await received.send(SessionMessage(message, metadata))
+                while unanswered >= most:
+                    await asyncio.sleep(_LOOK)
+            while unanswered and is_heard():  # at the end, the package gives up what it has not answered
+                await asyncio.sleep(_LOOK)
 
     async def write() -> None:
-        known = handshake  # the answer to the handshake comes first, and is sent already
+        nonlocal unanswered
+        sends = not handshake  # the answer to the handshake comes first, and is sent already
         async with answers, sent:
             async for message in answers:
-                if not known:
+                if sends:
                     await sent.send(message)
-                known = False
+                sends = True
+                unanswered -= isinstance(message.message, JSONRPCResponse | JSONRPCError)
 
     serving = asyncio.create_task(later())
     server = _server(client.names, lambda: asyncio.shield(serving))
+    Thread(target=hear, name="grls-serve-lines", daemon=True).start()  # no signal waits for a line
     received, asked = anyio.create_memory_object_stream[Any]()
     answered, answers = anyio.create_memory_object_stream[Any]()
     try:
@@ -131,6 +160,15 @@ async def _serve_lines(client: LineClient, opened: Callable[[], Serving]) -> Non
             await server.run(asked, answered, server.create_initialization_options())
     finally:
         (await serving).close()
+
+
+def _is_heard(stream: int) -> Callable[[], bool]:
+    """Tells whether somebody may still read what is written to a file of the process."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda: True
+    poll = select.poll()
+    poll.register(os.dup(stream), 0)
+    return lambda: not poll.poll(0)  # only that the reader has gone
 
 
 def message_of(line: bytes) -> Any:
