@@ -42,7 +42,7 @@ _SLACK = 10.0
 """Seconds in which replicas end once their requests are finished."""
 _PERIOD = 5.0
 """Seconds between two checks of the replicas."""
-_PATIENCE = 20.0
+_PATIENCE = 10.0
 """Seconds within which Ray answers a call."""
 _LEAST, _STARTS = 30.0, 3
 """The command ends once no replica has run for the time of so many starts, at least for so many seconds."""
@@ -190,10 +190,9 @@ def answered(call: Callable[[], Any]) -> Any:
             future.set_exception(error)
 
     Thread(target=run, name="grls-serve-ray", daemon=True).start()
+    if not wait([future], _PATIENCE).done:
+        raise ReplicaError(f"Ray does not answer (within {_PATIENCE:g} s): a process of it may have died.")
     with ray_errors():
-        wait([future], _PATIENCE)
-        if not future.done():
-            raise TimeoutError(f"Ray has not answered for {_PATIENCE:g} s.")
         return future.result()
 
 
@@ -212,10 +211,11 @@ def watch_replicas(seconds: float) -> None:
         if application is None:
             raise ReplicaError("the replicas have been ended from elsewhere, perhaps by `serve shutdown`.")
         deployments = application.deployments.values()
-        why = " ".join([application.message, *(deployment.message for deployment in deployments)])
+        said = [application.message, *(deployment.message for deployment in deployments)]
+        why = "\n".join(said).strip().rpartition("\n")[2]  # of a traceback, the error
         if any(deployment.replica_states.get("RUNNING") for deployment in deployments):
             ran = time.monotonic()
-    raise ReplicaError(f"no replica has run for {seconds:.0f} s: {' '.join(why.split()) or 'see its log'}")
+    raise ReplicaError(f"no replica has run for {seconds:.0f} s: {why or 'Ray does not say why.'}")
 
 
 def deploy(replicas: Replicas, wait: bool = True) -> None:

@@ -344,8 +344,8 @@ READ_BYTES = 2**30
 
 
 def read_weights(model: Any) -> None:
-    """Copy the weights of a model into memory: its file is mapped, unless they are larger than READ_BYTES."""
-    tensors = [*model.parameters(), *model.buffers()]
+    """Copy the weights of a model from its mapped file into memory, if they have at most READ_BYTES."""
+    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type == "cpu"]
     if sum(tensor.nbytes for tensor in tensors) <= READ_BYTES:
         for tensor in tensors:
             tensor.data = tensor.data.clone()
