@@ -103,12 +103,15 @@ def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiE
     assert len([key for key in made.draw(0, 0).gold if key != NO_KEY]) == 2
 
 
-def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: BiEncoderModel) -> None:
+def test_hard_negatives_come_from_the_ranking_without_gold_copies_or_the_query_itself(
+    encoder: BiEncoderModel,
+) -> None:
+    own = [Passage("q", "its id"), Passage("its text", "what ?", "a title"), Passage("copy of q", "its id")]
     corpus = Corpus.from_passages(
         [Passage(f"p{n}", f"text {n}") for n in range(30)]
-        + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3")]
+        + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3"), *own]
     )
-    ranking = ["gold", "p3", "copy of gold", "copy of p3", "p4", "p5"]
+    ranking = [*(passage.id for passage in own), "gold", "p3", "copy of gold", "copy of p3", "p4", "p5"]
     made = BiEncoderExamples(
         [Query("q", "what ?", ("gold",))],
         {"q": {"gold": 1}},
@@ -121,6 +124,7 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
     assert {pair.passages[0] for pair in pairs} == {"gold"}
     assert {text for pair in pairs for text in pair.passages[1:]} == {"text 3", "text 4", "text 5"}
     assert all(len(set(pair.passages)) == 3 for pair in pairs)
+    assert len(pairs[0].gold) == 3  # the query's own passages are no negatives in a batch, either
 
 
 def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderModel) -> None:
