@@ -21,7 +21,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import PartTimer
+from grls.io.files import PartTimer, report_step
 from grls.models.base import Floats, once_each
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import (
@@ -173,11 +173,11 @@ class PairScorer:
         distinct, numbers = once_each(pairs)
 
         def read(count: int) -> None:
-            timer.step()
+            report_step()
             if decided is not None:
                 decided(count)
 
-        with PartTimer("encoder") as timer, telling(self.model, read):
+        with PartTimer("encoder"), telling(self.model, read):
             predicted = self.model.predict(
                 distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,

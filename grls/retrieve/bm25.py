@@ -173,13 +173,13 @@ class BM25Retriever:
         """
         queries = queries_of(queries)
         within = reachable(queries, allow, self.corpus)
-        words = [self.analyzer.words(query.text) for query in queries]
-        self._warn_of_misses(words)
+        words: list[list[str]] = []
         rankings: list[list[Hit]] = []
-        with Progress(len(words), "bm25", "queries", shown=None) as bar:
-            for query, terms in enumerate(words):
+        with Progress(len(queries), "bm25", "queries", shown=None) as bar:
+            for number, query in enumerate(queries):
                 hits: list[Hit] = []
-                allowed = within.of(query)
+                words.append(terms := self.analyzer.words(query.text))
+                allowed = within.of(number)
                 if terms and (allowed is None or len(allowed)):
                     scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
                     rows = np.flatnonzero(scores > 0)  # few of many passages share a word with a query
@@ -190,6 +190,7 @@ class BM25Retriever:
                     hits += map(Hit, ids, scores[rows].tolist())
                 rankings.append(hits)
                 bar.update()
+        self._warn_of_misses(words)
         return rankings
 
     def describe(self) -> Description:

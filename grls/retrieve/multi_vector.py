@@ -29,6 +29,7 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import report_step
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
@@ -193,6 +194,7 @@ class MaxSimSearch:
         rankings = []
         table, longest = self.single(queries, numbers)
         for query, scores in zip(queries, table, strict=True):
+            report_step()
             divisor, near = self._divisor(query), numbers
             if len(scores) > k:  # those whose scores in single precision are high enough
                 lengths = float(np.linalg.norm(query, axis=1).sum())
@@ -234,6 +236,7 @@ class MaxSimSearch:
             else:
                 rows = self.tokens.taken(numbers[first:last]).vectors
             yield first, last, rows, bounds
+            report_step()
             first = last
 
     def _divisor(self, query: Matrix) -> int:

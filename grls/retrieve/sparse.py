@@ -25,6 +25,7 @@ from sentence_transformers import SparseEncoder
 
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import report_step
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.load.build import read_stages
@@ -247,4 +248,5 @@ class SparseRetriever(EncodedRetriever):
         for dimension, weight in zip(dimensions, weights, strict=True):
             first, last = self.rows.indptr[dimension : dimension + 2]
             scores[self.rows.indices[first:last]] += weight * self.rows.data[first:last].astype(np.float64)
+        report_step()
         return scores

@@ -38,6 +38,7 @@ from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
 from grls.io.files import Part, PartCounts, counting
+from grls.io.progress import reporting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 
@@ -106,10 +107,9 @@ class Job:
         future: Gets the result, or the error; cancelled when the client has gone.
         tries: The number of times that it was begun.
         trace: Is told what happens to it.
-        ends: The work ends (:class:`GivenUpError`) with the next part once nobody waits.
     """
 
-    trace, ends = Trace(), False
+    trace = Trace()
 
     def __init__(self, size: int = 1, key: Hashable = None):
         self.size, self.key, self.tries = size, key, 0
@@ -304,7 +304,8 @@ class Worker:
         first = batch[0]
         try:
             self._check()
-            with counting(_JobCounts(self._spent, self._batch_jobs)):
+            counts = _JobCounts(self._spent, self._batch_jobs)
+            with counting(counts), reporting(counts.step):
                 goes_on = first.work(tuple(batch), self)
             if goes_on:
                 with self._changed:
@@ -326,7 +327,7 @@ class Worker:
 
 
 class _JobCounts(PartCounts):
-    """Counts for a thread, and tells the traces of its jobs; the work of a job that ``ends`` ends here."""
+    """Counts for a thread, and tells the traces of its jobs; ends their work once nobody waits for them."""
 
     def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
         super().__init__()
@@ -337,13 +338,16 @@ class _JobCounts(PartCounts):
         self._spent.add(part, seconds, tokens)
         for job in self._jobs if part == "encoder" and seconds else ():
             job.trace.encoded(seconds)
-        if any(job.ends and job.future.done() for job in self._jobs):
-            raise GivenUpError
 
     def hop(self, number: int) -> None:
         """Report a hop."""
         for job in self._jobs:
             job.trace.hop(number)
+
+    def step(self, *_: object) -> None:
+        """End the work (GivenUpError) where the clients of all jobs have gone, or their time is up."""
+        if all(job.future.done() for job in self._jobs):
+            raise GivenUpError
 
 
 class BatchKey(NamedTuple):
@@ -548,12 +552,7 @@ class JoiningJobs:
 
 
 class CallJob(Job):
-    """A call that needs the retriever for itself; its result is that of the function.
-
-    A call whose client goes ends after the step of a model that runs.
-    """
-
-    ends = True
+    """A call that needs the retriever for itself; its result is that of the function."""
 
     def __init__(self, function: Callable[[], Any]):
         super().__init__()

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 from pydantic import Field, ValidationError
+from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -191,8 +192,8 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
     async def list_tools(context: object, params: object) -> Any:
         return ListToolsResult(tools=tools)
 
-    async def call_tool(context: object, params: Any) -> Any:
-        text, failed = await _answer(opened, params.name, params.arguments or {})
+    async def call_tool(context: Any, params: Any) -> Any:
+        text, failed = await _answer(opened, params.name, params.arguments or {}, context.request)
         structured = json.loads(text) if params.name in CONTRACT and not failed else None
         content = [TextContent(type="text", text=text)]
         return CallToolResult(content=content, structured_content=structured, is_error=failed)
@@ -210,7 +211,10 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
 
 
 async def _answer(
-    opened: Callable[[], Awaitable[Serving]], name: str, arguments: dict[str, Any]
+    opened: Callable[[], Awaitable[Serving]],
+    name: str,
+    arguments: dict[str, Any],
+    request: Request | None,
 ) -> tuple[str, bool]:
     """The result of a call, or the error with its remedy; whether it is an error."""
     if name not in TOOLS:
@@ -229,7 +233,7 @@ async def _answer(
         why = str(error) if isinstance(error, GrlsError) else "the log of the server says why."
         return f"the retrievers cannot be opened: {why}", True
     try:
-        return (await answer_call(serving, call)).model_dump_json(exclude_none=True), False
+        return (await answer_call(serving, call, request)).model_dump_json(exclude_none=True), False
     except Exception as error:
         response = problem_for(error, lambda field: field.removeprefix("hops."))  # as arguments of tools
         return str(json.loads(bytes(response.body))["detail"]), True
@@ -290,16 +294,10 @@ CONTRACT: Mapping[str, type[Body]] = {"search": FoundPassages, "fetch": WholePas
 """Name -> the result of each tool that clients know beforehand."""
 
 
-async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCall) -> Body:
-    """What a tool finds.
-
-    Args:
-        serving: The retrievers and limits.
-        call: The arguments of the tool.
-
-    Raises:
-        GrlsError: It cannot be done.
-    """
+async def answer_call(
+    serving: Serving, call: SearchCall | FetchCall | ListingCall, request: Request | None
+) -> Body:
+    """What a tool finds; ``request``: that of HTTP, whose client may go."""
     limits = serving.limits
     if isinstance(call, ListingCall):
         described = await describe_retrievers(serving)
@@ -321,7 +319,7 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
         )
     k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
     job = SearchJob([call.query], BatchKey(retriever, k, allow))
-    (hits,) = await outcome(None, version, job, limits.seconds)
+    (hits,) = await outcome(request, version, job, limits.seconds)
     results = [
         FoundPassage(
             id=hit.id,
