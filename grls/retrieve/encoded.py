@@ -422,7 +422,8 @@ class EncodedRetriever(ABC):
         if manifest["kind"] != cls.kind:
             raise DataError(
                 f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
-                f"give the folder of one, or make one with `grls index {Option('kind', cls.kind)}`.",
+                f"give the folder of one, or make one with `grls index MODEL {Option('corpus', 'CORPUS')} "
+                f"{Option('output', 'NEW')} {Option('kind', cls.kind)}`.",
                 file,
             )
         if manifest.get("format") != FORMAT:

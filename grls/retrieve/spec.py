@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
@@ -73,10 +74,9 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
             raise DataError("a retriever is a folder; give the one that holds this file.", folder)
         remedy = "make one with `grls index`"
         if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
-            named = Option("corpus", Path(folder))
             remedy = (
-                f"it holds a corpus: make one of it with `grls index bm25 {named}`, `grls index MODEL "
-                f"{named}` or `grls fit`"
+                f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', Path(folder))} "
+                f"{Option('output', 'NEW')}` or `grls fit {quote(str(folder))} {Option('output', 'NEW')}`"
             )
         raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}.", folder)
     spec = read_json(file)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -445,7 +446,7 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
         if missing := [package for package in _GGUF if find_spec(package) is None]:
             raise ConfigError(
                 f"{PACKAGED} is a GGUF file, which is read by {' and '.join(missing)} (not installed): run "
-                f"`pip install {' '.join(missing)}`."
+                f"`pip install {join(missing)}`."
             )
         file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
     if file.suffix != ".gguf":

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from typing import Any, Self
 
@@ -355,8 +356,8 @@ class CutRetriever:
         size = self.size
         if size is None:
             raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.folder} {Option('data', 'D')}` finds "
-                "it on dev."
+                f"where rankings end is not known yet: `grls tune {quote(str(self.folder))} "
+                f"{Option('data', 'D')}` finds it on dev."
             )
         rankings = self.retriever.retrieve(queries, self.depth, allow)
         chains = [size.cut(hits) for hits in rankings]
