@@ -16,7 +16,7 @@ from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.files import refuse_unwritable
+from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
@@ -24,7 +24,7 @@ from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
-from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
+from grls.runs.portions import ENDINGS, PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
 
 def retrieve(
@@ -84,6 +84,7 @@ def retrieve(
     """
     sharing = workers_of(ray, workers)
     check_counts(k=k)
+    output = without_ending(output, ENDINGS)
     refuse_unwritable(output)
     rule = FilterOptions(allow, where, query_filters)
     options = RetrieveOptions(

@@ -87,6 +87,27 @@ def test_several_seeds_are_one_system_with_a_spread(tmp_path: Path) -> None:
     assert "± 17.7" in output.with_suffix(".md").read_text()
 
 
+def test_a_path_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dataset(tmp_path / "small")
+    sweep = tmp_path / "lr=1,b=2"
+    sweep.mkdir()
+    write(tmp_path / "run", data, GOOD, "one", "bm25", "single")
+    write(sweep / "run", data, POOR, "two", "bm25", "single")
+    monkeypatch.chdir(tmp_path)
+    forms = ["./run.jsonl", "./run.trec", f"{tmp_path}//run.jsonl", "lr=1,b=2/.././run.jsonl"]
+    runs = [[form] for form in forms] + [["x=./run.jsonl,.//lr=1,b=2/run.trec"], ["./lr=1,b=2/run.jsonl"]]
+    for number, words in enumerate(runs):
+        output = f"./out{number}" + ".json" * (number == 1)
+        assert main(["experiment", *words, "--measures=R@2", f"--output={output}", "--page=true"]) == 0
+        (table,) = json.loads((tmp_path / f"out{number}.json").read_text())["tables"]
+        ((name, scores),) = table["systems"].items()
+        expected = {"one": (2 / 3 + 1) / 2, "x": (2 / 3 + 0.75) / 2, "two": (2 / 3 + 1 / 2) / 2}
+        assert scores["means"]["R@2"] == pytest.approx(expected[name])
+    for command in (["retrieve", "bm25"], ["fuse", "run.trec", "lr=1,b=2/run.trec"]):
+        assert main([*command, f"--data={data}", "--output=made.trec"]) == 0
+        assert {file.name for file in tmp_path.glob("made*")} == {"made.trec", "made.jsonl", "made.info.json"}
+
+
 def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = place / "quoted.json"
     row = {"system": "Theirs", "points": {"R@5": 63.8}, "source": "a paper, table 3", "setting": "their set"}
