@@ -11,7 +11,7 @@ from typing import Any
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
-from grls.data.dataset import own_corpus, read_queries, read_split
+from grls.data.dataset import own_corpus, own_passages, read_queries, read_split
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
@@ -136,7 +136,7 @@ class RetrieveOptions:
 
         corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
-            queries = read_split(self.data, self.split, corpus, self.limit)[0]
+            queries, qrels = read_split(self.data, self.split, corpus, self.limit)
         elif self.limit is None:
             queries = read_queries(self.data)
         else:
@@ -159,8 +159,9 @@ class RetrieveOptions:
         tell_unlike_training(opened)
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
+        own = frozenset() if self.split is None else own_passages(queries, qrels, opened.corpus)
         options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)
-        return RetrieverRun(opened, queries, *options)
+        return RetrieverRun(opened, queries, *options, own)
 
     def elsewhere(self) -> RetrieveOptions:
         """The same with absolute paths: a worker runs in another folder."""
@@ -182,7 +183,7 @@ class RetrieveOptions:
         def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
             begun = perf_counter()
             rows = slice(shard.first, shard.end)
-            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows])
+            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows], run.own)
             write_retrieved(results, folder / _FILE)
             return {"seconds": perf_counter() - begun}
 

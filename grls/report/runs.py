@@ -213,7 +213,7 @@ def _group(
     split = split_asked(*bound, split) if bound else split or "test"
     corpus = Corpus.read(folder)
     limit = shared_limit(runs)
-    queries, qrels = judged_queries(runs, folder, split, corpus)
+    runs, queries, qrels = judged_queries(runs, folder, split, corpus)
     warn_below_zero(folder, split, qrels)
     foreign = [run for run in runs if run.info is None and Path(run.path).suffix == ".jsonl"]
     texts = {query.id: query.text for query in read_queries(folder)} if foreign else {}

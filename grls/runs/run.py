@@ -7,7 +7,7 @@ Results that do not fit the memory are saved without a :class:`Run`, by :mod:`gr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +157,13 @@ class Run:
         depths = [options.get("members_depth"), None if whole else longest]
         depth = min((depth for depth in depths if isinstance(depth, int)), default=None)
         return None if depth is None or (passages is not None and depth >= passages) else depth
+
+    def without_own(self, own: Collection[str]) -> Run:
+        """Without the passages that some queries (:func:`~grls.data.dataset.own_passages`) are themselves."""
+        found = [result.without_own() for result in self.retrieved(own) if result.query_id in self.rankings]
+        rankings = {result.query_id: result.hits for result in found}
+        chains = {result.query_id: result.chain for result in found if result.chain is not None}
+        return replace(self, rankings=self.rankings | rankings, chains=self.chains | chains)
 
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
         """The result of each query; without a hit where the run does not answer it."""

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from failing import fails, raises
@@ -13,16 +14,18 @@ from small_data import write_small
 import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
+from grls.data.dataset import read_split, write_dataset
 from grls.data.perturbed import PERTURBATIONS, perturbed
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.significance import compare
 from grls.report.blocks import Cell, Table
-from grls.report.stress import grow
+from grls.report.stress import grow, losses
 from grls.report.systems import read_quoted
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.registry import Opening
+from grls.runs.run import Run
 
 QUOTED = Path(__file__).parents[2] / "benchmarks" / "quoted"
 
@@ -106,6 +109,65 @@ def test_a_path_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest
     for command in (["retrieve", "bm25"], ["fuse", "run.trec", "lr=1,b=2/run.trec"]):
         assert main([*command, f"--data={data}", "--output=made.trec"]) == 0
         assert {file.name for file in tmp_path.glob("made*")} == {"made.trec", "made.jsonl", "made.info.json"}
+
+
+@pytest.mark.parametrize(
+    "hops", ["fixed", "fixed --hops.pool=true", "dynamic", "dynamic --hops.choose=expected-f1", "ranked"]
+)
+def test_every_table_reads_what_a_run_of_hops_holds(kinds: Path, tmp_path: Path, hops: str) -> None:
+    data, folder, file = kinds / "data", tmp_path / "hops", tmp_path / "out-runs" / "x.jsonl"
+    made = ["index", "hops", str(kinds / "generative"), *f"--hops.steps={hops}".split(), "--hops.max=2"]
+    assert main([*made, "--hops.chains=4", f"--output={folder}"]) == 0
+    out = tmp_path / "out"
+    assert main(["experiment", f"x={folder}", f"--data={data}", f"--output={out}"]) == 0
+    means = json.loads(out.with_suffix(".json").read_text())["tables"][0]["systems"]["x"]["means"]
+    searcher, measures = grls.load(folder), "R@5 R@2 complete@5 nDCG@10"
+    assert grls.experiment({"x": searcher}, data, "test", measures)["x"].means == means
+    queries, qrels = read_split(data, "test")
+    assert losses(searcher.retriever, queries, qrels, [], "R@5", 10, 0)["clean"] == [means["R@5"]]
+    assert evaluate_run(file, data)["sequence_recall"]["recall@5"] == means["R@5"]
+    runs = [[hit.id for hit in hits] for hits in Run.load(file).rankings.values()]
+    assert runs == [[hit.id for hit in hits] for hits in searcher.search(queries, 10)]
+
+
+def test_a_query_that_is_a_passage_does_not_find_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"a1": "Night trains save carbon", "a2": "night trains lose  carbon and money"}
+    texts |= {"b1": "libraries open", "b2": "libraries open late"}
+    other = {"a1": "a2", "a2": "a1", "b1": "b2", "b2": "b1"}
+    passages = [Passage(name, text) for name, text in texts.items()]
+    queries = [Query(name, text.lower()) for name, text in texts.items()]
+    qrels = {name: {gold: 1} for name, gold in other.items()}
+    write_dataset(data := tmp_path / "data", passages, queries, {"test": qrels})
+    assert main(["check", str(data)]) == 0
+    said = "4 queries are passages of .*: a query does not find itself .BEIR's ignore_identical_ids."
+    assert re.search(said, caplog.text)
+    run = ["retrieve", "bm25", f"--data={data}", f"--output={tmp_path / 'run'}"]
+    for hops in (["--hops.steps=fixed", "--hops.max=2"], ["--hops.steps=ranked"], ["--k=1"]):
+        assert main([*run, *hops]) == 0
+        found = Run.load(tmp_path / "run.jsonl")
+        assert {query: hits[0].id for query, hits in found.rankings.items()} == other
+    foreign = tmp_path / "foreign.trec"  # of another tool, whose queries find themselves
+    lines = [f"{q} Q0 {hit} 1 {score} t" for q, gold in other.items() for hit, score in ((q, 2), (gold, 1))]
+    foreign.write_text("\n".join(lines))
+    assert evaluate_run(foreign, data, measures=["RR"])["measures"] == {"RR": 1.0}
+    output = f"--output={tmp_path / 'out'}"
+    assert main(["experiment", "bm25", str(foreign), f"--data={data}", "--measures=RR@1", output]) == 0
+    (table,) = json.loads((tmp_path / "out.json").read_text())["tables"]
+    assert [scores["means"]["RR@1"] for scores in table["systems"].values()] == [1.0, 1.0]
+
+    fixed = SimpleNamespace(
+        search=lambda asked, k: [[q, other[q]][:k] for q, text in texts.items() if text.lower() in asked]
+    )
+    ours = grls.experiment({"bm25": grls.BM25(data), "fixed": fixed}, data, "test", "RR@1")
+    assert [row.means for row in ours.rows] == [{"RR@1": 1.0}, {"RR@1": 1.0}]
+    # Ids that are alike by chance, and gold passages, are found.
+    write_dataset(data, passages, [Query(q, "trains carbon") for q in other], {"test": qrels})
+    assert main(run) == 0
+    assert any(query == hits[0].id for query, hits in Run.load(tmp_path / "run.jsonl").rankings.items())
+    write_dataset(data, passages, queries, {"test": {q: {q: 1} for q in other}})
+    assert grls.experiment({"bm25": grls.BM25(data)}, data, "test", "RR")["bm25"].means == {"RR": 1.0}
 
 
 def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -96,7 +96,12 @@ def test_measures_are_those_of_ir_measures():
         "nDCG@2", "nDCG(gains={0:0,1:1,2:3})@3", "AP(rel=2)", "RR@2", "Bpref", "Judged@2", "SetF",
         "IPrec@0.1", "Compat(p=0.8)", "Compat(p=0.9,normalize=False)",
     ]  # fmt: skip
-    qrels = {"a": {"u": 2, "x": 2, "y": 1, "z": 0, "t": 1}, "b": {"x": 1, "v": -1}, "c": {"x": 0}, "d": {"y": 2}}
+    qrels = {
+        "a": {"u": 2, "x": 2, "y": 1, "z": 0, "t": 1},
+        "b": {"x": 1, "v": -1},
+        "c": {"x": 0},
+        "d": {"y": 2},
+    }
     rankings = {"a": ["z", "y", "w", "x"], "b": ["v", "x"], "c": ["x"], "e": ["x"]}
     judged = [ir_measures.Qrel(q, p, g) for q, grades in qrels.items() for p, g in grades.items()]
     hits = [ir_measures.ScoredDoc(q, p, 9 - n) for q, ids in rankings.items() for n, p in enumerate(ids)]
