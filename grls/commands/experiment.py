@@ -144,7 +144,8 @@ def experiment_command(
             print("\n" + visible(table.text()))
             more.append(table)
     every = [*printed, *more]
-    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": [t.latex() for t in every]}
+    latex = [t.latex() for t in (*(table.table(compact=True) for table in tables), *more)]
+    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": latex}
     files_of |= {f"{output}.csv": [table.csv() for table in tables]}
     files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in more}
     for path, texts in files_of.items():

@@ -95,9 +95,6 @@ class RetrieverRun:
         """The manifest."""
         described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
-        # The retriever and its filters, but not the end of its chains or rankings.
-        parts = {"retriever": unended_fingerprint(self.retriever), "where": self.filter.where}
-        parts |= self._filters()
         own = {"ignore_identical_ids": len(self.own)} if self.own else {}
         return RunInfo(
             system=described.system,
@@ -111,7 +108,8 @@ class RetrieverRun:
             stages=described.stages,
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record, **own},
-            retriever=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
+            retriever=self._fingerprint(self.retriever),
+            member_retrievers=tuple(map(self._fingerprint, getattr(self.retriever, "members", ()))),
             limit=self.limit,
             index_seconds=self.index_seconds,
             search=inner.generator.searched_by if isinstance(inner, DecodesPassages) else "",
@@ -127,6 +125,11 @@ class RetrieverRun:
             "metadata": self.retriever.corpus.metadata_fingerprint,
             **self._filters(),
         }
+
+    def _fingerprint(self, retriever: Retriever) -> str:
+        """Of the retriever and its filters, but not of the end of its chains or rankings."""
+        parts = {"retriever": unended_fingerprint(retriever), "where": self.filter.where, **self._filters()}
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _filters(self) -> dict[str, str | None]:
         """The contents of the filters that stand in files."""

@@ -163,7 +163,7 @@ def test_the_table_prints_itself() -> None:
     assert len({len(line) for line in (head, bad, good)}) == 1
     html = table._repr_html_()
     assert html.startswith("<table>")
-    assert "<th>b&lt;i&gt;g</th><td>100.0</td><td>+62.5</td><td>0.250</td>" in html
+    assert "<th>b&lt;i&gt;g</th><td><b>100.0</b></td><td>+62.5</td><td>0.250</td>" in html
     assert html.count("<tr>") == 3
     alone = grls.experiment({"bad": Fixed(BAD)}, QUERIES, GOLD, ["R@2", "RR"])
     assert repr(alone).splitlines()[0] == "4 queries, 10 hits each; measures in points"

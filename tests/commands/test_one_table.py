@@ -67,7 +67,9 @@ def test_folders_and_bm25_stand_in_one_table_with_what_they_cost(place: Path, ca
     assert (row["system"], row["tokens"]) == ("two hops", "0.0")
     assert float(row["R@5"]) == means["two hops"]["R@5"]
     assert 0 < float(row["minutes"]) < 1  # of the member, as `grls index` has left it
-    assert r"\begin{tabular}{lrrr" in (place / "out.tex").read_text()
+    tex = (place / "out.tex").read_text()
+    assert r"\begin{tabular}{lrrrr}" in tex  # the measures alone, as wide as a page
+    assert r"\textbf{" in tex
     assert (place / "out.md").read_text().splitlines()[2].startswith("| system | R@5 | diff. | p |")
     experiment(place, *systems)
     assert capsys.readouterr().out.count(" is kept\n") == 3
@@ -338,9 +340,9 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
 
 def test_a_table_escapes_what_its_form_reads() -> None:
     rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
-    table = Table("t", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
+    table = Table("t u", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
     assert table.latex().splitlines()[2:] == [
-        r"\caption{50\% of \{x\}. a note}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
+        r"\caption{50\% of \{x\}. a note}", r"\label{tab:t-u}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
         r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
         r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
