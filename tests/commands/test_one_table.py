@@ -342,8 +342,8 @@ def test_a_table_escapes_what_its_form_reads() -> None:
     rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
     table = Table("t u", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
     assert table.latex().splitlines()[2:] == [
-        r"\caption{50\% of \{x\}. a note}", r"\label{tab:t-u}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
-        r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
+        r"\caption{50\% of \{x\}. a note}", r"\label{tab:t-u}", r"\begin{tabular}{lr}", r"\toprule",
+        r"name & p\_1 \\", r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
         r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
     assert table.markdown().splitlines()[2:5] == [

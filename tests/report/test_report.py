@@ -309,7 +309,7 @@ def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
     for run, missed in zip(groups[0].runs, (0.75, 0.25), strict=True):
         run.report["misses"] = dict.fromkeys(KINDS, missed)
     tables = dict(section_tables(groups, ("queries",)))
-    assert [row[3:] for row in lines(tables["misses"])] == [["25.0*"] * 4, ["75.0"] * 4]  # fewer are better
+    assert [row[3:] for row in lines(tables["misses"])] == [["75.0"] * 4, ["25.0*"] * 4]  # fewer are better
     assert lines(tables["new_thing"]) == [
         ["poor", "generator", "single", "–", "–", "–"],
         ["good", "generator", "dynamic", "25.0", "2", "–"],
@@ -392,12 +392,9 @@ def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tm
 
 
 def test_members_are_known_by_what_they_retrieve_with_whatever_they_are_called(data, tmp_path):
-    for kind, made in (("words", "bm25"), ("flat", "bm25")):
-        assert (
-            main(["index", made, f"--corpus={data}", f"--output={tmp_path / kind}", f"--bm25.k1={len(kind)}"])
-            == 0
-        )
     members = [str(tmp_path / "words"), str(tmp_path / "flat")]
+    for k1, folder in enumerate(members):
+        assert main(["index", "bm25", f"--corpus={data}", f"--bm25.k1={k1}", f"--output={folder}"]) == 0
     assert main(["index", "fusion", *members, f"--output={tmp_path / 'both'}"]) == 0
     systems = [f"a={members[0]}", f"b={members[1]}", f"c={tmp_path / 'both'}"]
     output = tmp_path / "out"
