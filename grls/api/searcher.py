@@ -207,16 +207,6 @@ class Searcher:
 
         return hops()
 
-    def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
-        """The rankings of queries that measures read: chains are pooled, and hits have no texts.
-
-        Raises:
-            ConfigError: ``k`` is no positive number.
-            DataError: A query is empty.
-        """
-        with self.lock, self.held_folder.named("this retriever"):
-            return self.retriever.retrieve(_listed(queries), k)
-
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
         with self.lock, self.held_folder.named("this retriever"):
             return search_hits(self.retriever, queries, k, allow)

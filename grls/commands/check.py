@@ -68,6 +68,8 @@ def check(
         format_checked,
         format_faults,
         format_gold,
+        own_passages,
+        read_split,
     )
     from grls.index.corpus_check import check_corpus, format_check
     from grls.models.load.build import load_tokenizer
@@ -85,6 +87,9 @@ def check(
         print(format_checked(data, files))
     if gold is not None:
         print(format_gold(data, gold))
+    if is_folder and not faults:
+        for split in sorted((Path(data) / "qrels").glob("*.tsv")):
+            own_passages(*read_split(data, split.stem), passages)  # tells of queries that are passages
     if output is not None:
         results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]

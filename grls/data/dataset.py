@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -226,6 +227,38 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
         return list(dict.fromkeys(query.evidence))
     gold = relevant(qrels[query.id])
     return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
+
+
+def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
+    """Ids of the queries that are passages of the corpus; a query does not find itself.
+
+    This is the rule ``ignore_identical_ids`` of BEIR and MTEB, for sets such as ArguAna and Quora: the
+    passage with the id of a query is left out, unless it is gold. Ids may also be alike by chance (0, 1, 2,
+    …): the rule holds where most of these passages have the text of their query.
+    """
+    numbers = corpus.numbers([query.id for query in queries])
+    pairs = [
+        (query, number)
+        for query, number in zip(queries, numbers, strict=True)
+        if number is not None and query.id not in gold_passages(query, qrels)
+    ]
+    passages = corpus.passages([number for _, number in pairs]) if pairs else []
+    same = 0
+    for (query, _), passage in zip(pairs, passages, strict=True):
+        texts = passage.text, f"{passage.title} {passage.text}"
+        same += query.text.casefold().split() in [text.casefold().split() for text in texts]
+    if 2 * same <= len(pairs):
+        return frozenset()
+    _tell_own(len(pairs), str(corpus.source))
+    return frozenset(query.id for query, _ in pairs)
+
+
+@cache  # once, however many runs and systems are measured
+def _tell_own(count: int, source: str) -> None:
+    log.warning(
+        "%s of %s by id and text: a query does not find itself (BEIR's ignore_identical_ids).",
+        counted(count, "query is a passage", "queries are passages"), source,
+    )  # fmt: skip
 
 
 def any_order(query: Query) -> bool:
