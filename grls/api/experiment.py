@@ -14,8 +14,9 @@ from typing import Annotated, Any, Protocol
 from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
+from grls.data.dataset import told_unknown
 from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.gold import gold_of, refuse_unknown_gold
+from grls.data.inputs.gold import SOURCE, gold_of
 from grls.data.inputs.tables import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import cutoff, measure_names, query_values
@@ -96,7 +97,7 @@ def experiment(
     depth = max(deepest, _LEAST_K) if k is None else k
     joined = gold_of(gold, queries)
     corpora = [getattr(system, "corpus", None) for system in systems.values()]
-    refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
+    told_unknown(*joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)], SOURCE)
     texts = [query.text for query in joined.queries]
     runs: dict[str, SystemRun] = {}
     for name, system in systems.items():

@@ -240,9 +240,7 @@ class BM25Retriever:
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
         """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
         index, words = self._of_query(text)
-        return {
-            word: float(index._scores([word])[passage]) * times for word, times in Counter(words).items()
-        }
+        return {word: float(index._scores([word])[passage]) * times for word, times in Counter(words).items()}
 
     def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
         """The scores of all passages, ``[passages]``."""

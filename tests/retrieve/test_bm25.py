@@ -63,7 +63,7 @@ def test_hits_are_the_front_of_all_scores_sorted(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("method", get_args(Variant))
 def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
-    """The variants give such a word nothing, or passages without it something, by how many passages have it."""
+    """By the number of its passages a variant gives a word nothing, or passages without it something."""
     texts = ["owl owl C++ ibis", "owl C++ R", "owl vole R newts swim far", "owl R heron", "owl ibis"]
     passages = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
     retriever = BM25Retriever(passages, method=method)
@@ -87,9 +87,9 @@ def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
 def test_a_letter_and_a_sign_weigh_as_other_words_of_their_number_do() -> None:
     """Their own mean length, of hardly any such word a passage, left next to nothing of their weight."""
     texts = [f"otter vole heron {n % 4}x ibis" for n in range(396)]
-    texts += [f"otter with {sign} and many other words of a longer passage" for sign in "R α 😀 C#".split()]
+    texts += [f"otter with {sign} and many other words of a longer text" for sign in ["R", "α", "😀", "C#"]]
     retriever = BM25Retriever(corpus(*texts))
-    for n, sign in enumerate("R α 😀 C#".split(), 396):
+    for n, sign in enumerate(["R", "α", "😀", "C#"], 396):
         hits = retriever.retrieve([f"heron otter {sign}"], 1)[0]
         assert [hit.id for hit in hits] == [f"p{n}"]
         alone = retriever.word_scores(sign, n)
@@ -106,7 +106,9 @@ def test_a_query_of_function_words_alone_is_searched_with_them(caplog: pytest.Lo
         assert usual.text_scores([query]).tolist() == every.text_scores([query]).tolist()
         assert usual.word_scores(query, 1) == every.word_scores(query, 1)
     assert not caplog.records
-    assert [hit.id for hit in usual.retrieve(["will otter"], 4)[0]] == ["p2"], "beside others they do not count"
+    assert [hit.id for hit in usual.retrieve(["will otter"], 4)[0]] == ["p2"], (
+        "beside others they do not count"
+    )
     assert usual.retrieve(["will zebra"], 4) == [[]]
 
 
