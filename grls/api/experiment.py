@@ -15,9 +15,9 @@ from typing import Annotated, Any, Protocol
 from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import own_corpus, own_passages
+from grls.data.dataset import own_corpus, own_passages, told_unknown
 from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.gold import gold_of, refuse_unknown_gold
+from grls.data.inputs.gold import SOURCE, gold_of
 from grls.data.inputs.tables import existing_path, id_text, list_from, name_list, short_repr
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
@@ -105,7 +105,7 @@ def experiment(
     joined = gold_of(gold, queries)
     corpora = [getattr(system, "corpus", None) for system in systems.values()]
     known = [corpus for corpus in corpora if isinstance(corpus, Corpus)]
-    refuse_unknown_gold(joined, known)
+    told_unknown(*joined, known, SOURCE)
     folder = existing_path(queries, "queries")
     if not known and folder is not None and (corpus := own_corpus(folder)) is not None:
         known = [corpus]

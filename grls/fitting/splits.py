@@ -31,8 +31,10 @@ from grls.data.dataset import (
     format_faults,
     gold_passages,
     has_qrels,
+    judged_by,
     read_qrels,
     read_queries,
+    told_unknown,
     write_dataset,
 )
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
@@ -177,7 +179,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             "them a text.",
             corpus.source,
         )
-    if faults := check_data(data, corpus) if folder.is_dir() else []:
+    faults = check_data(data, corpus) if folder.is_dir() else []
+    if faults := [fault for fault in faults if not fault.told]:
         text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
         raise DataError(f"{text}\n{format_faults(faults)}", data)
     qrels: dict[str, Qrels] = {}
@@ -197,8 +200,12 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
         refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
         qrels = {TRAIN: gold}
         notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
-    judged = {query for split in qrels.values() for query in split}
-    queries = [query for query in queries if query.id in judged]
+    kept: dict[str, Query] = {}
+    for split, judged in qrels.items():
+        rows, known = told_unknown(*judged_by(judged, queries, data), [corpus], data, split == TRAIN)
+        kept |= {query.id: query for query in rows}
+        qrels[split] = known
+    queries = [kept[query.id] for query in queries if query.id in kept]
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())

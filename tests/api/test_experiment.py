@@ -219,10 +219,12 @@ def test_all_is_checked_before_the_first_search(
     raises(error, why, grls.experiment, **{"systems": UNASKED, "queries": QUERIES, "gold": GOLD, **options})
 
 
-def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
+def test_gold_passages_must_be_in_a_corpus_of_a_system(caplog: pytest.LogCaptureFixture) -> None:
     one, two = grls.BM25({"a": "otters", "x": "question"}), grls.BM25({"b": "herons", "c": "lynxes"})
-    with pytest.raises(DataError, match="the passage id 'b' is not in corpus"):
-        grls.experiment({"known": one, **UNASKED}, QUERIES, GOLD)
+    with pytest.raises(DataError, match="is not in corpus, nor is any other"):
+        grls.experiment({"known": grls.BM25({"z": "otters"}), **UNASKED}, QUERIES, GOLD)
+    grls.experiment({"known": one}, QUERIES, GOLD)
+    assert "such as 'b' of the query 'q1': no search finds such a passage" in caplog.text
     assert grls.experiment({"one": one, "two": two}, QUERIES, GOLD)["one"].means["RR"] == 0.0
 
 
