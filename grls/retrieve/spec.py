@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
@@ -56,6 +57,9 @@ _FREE = (CHECKSUMS, "README.md")
 CORPUS_FIELDS = ("passages_sha256", "metadata")
 """Fields with the fingerprint of ids, titles and texts, and that of the metadata, which filters read."""
 
+_ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
+"""Other forms of the name of a repository; a path has lost a slash of them."""
+
 Member = str | dict[str, Any]
 """The path of a retriever folder, or an embedded specification."""
 
@@ -72,6 +76,11 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
     if not is_retriever(Path(folder)):
         if os.path.isfile(folder):  # noqa: PTH113 (as in is_retriever)
             raise DataError("a retriever is a folder; give the one that holds this file.", folder)
+        if address := _ADDRESS.match(str(folder)):
+            hub = address[1] or "as user/name"
+            raise DataError(
+                f"an address is no retriever; give a folder, or its name on the hub, {hub}.", folder
+            )
         remedy = "make one with `grls index`"
         if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
             remedy = (
