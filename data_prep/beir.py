@@ -16,7 +16,7 @@ from typing import Any
 
 from data_prep import common
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split
+from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split, told_unknown
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.io.option_errors import visible
@@ -73,7 +73,7 @@ def prepare(
             [p for p, _ in read], str(corpus_file), [metadata for _, metadata in read]
         )
         queries = list(_queries(queries_file, id_key, text_key, evidence_key, of_queries))
-        _refuse_unknown(queries, passages, queries_file)
+        told_unknown(queries, {}, [passages], queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
         for file, fields in ((corpus_file, of_passages), (queries_file, of_queries)):
             fields.tell(file)
@@ -158,7 +158,7 @@ def _copy(
                 "test.tsv.",
                 raw / "qrels",
             )
-        _refuse_unknown(queries, corpus, raw / "queries.jsonl")
+        told_unknown(queries, {}, [corpus], raw / "queries.jsonl")
         print(f"{'gold':<20} evidence of {counted(count, 'query')}, {len(queries) - count:,} without")
     if ratios:
         if len(qrels) > 1:
@@ -239,14 +239,3 @@ def _id(record: dict[str, Any], key: str, file: Path, line: int) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return common.field(record, key, str, file, line)
-
-
-def _refuse_unknown(queries: Sequence[Query], corpus: Corpus, file: Path) -> None:
-    uses = [(query.id, passage) for query in queries for passage in query.evidence]
-    for (query_id, passage), number in zip(uses, corpus.numbers([p for _, p in uses]), strict=True):
-        if number is None:
-            raise DataError(
-                f"evidence of query {query_id!r}: passage id {passage!r} is not in {corpus.source}; add "
-                "the passage or remove the reference.",
-                file,
-            )

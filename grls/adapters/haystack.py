@@ -122,7 +122,7 @@ class HaystackRetriever:
             ConfigError: The folder is temporary.
         """
         folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
-        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.temporary:
+        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.path_is_temporary:
             raise ConfigError(
                 f"{folder} is temporary and goes with its retriever; a pipeline that is saved needs a folder "
                 "that stays: save the retriever, and open its folder."

@@ -156,7 +156,7 @@ def explain(
     if query == EVERY:
         if data is None:
             raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
-        queries, qrels = read_split(data, split, limit=limit)
+        queries, qrels = read_split(data, split, opened.corpus, limit, known=True)
         if explainer is not None:
             summary = summarise(explainer, asks_of(queries, qrels, hops.chained))
             print(format_summary(summary))

@@ -18,7 +18,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
 
     Args:
         data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
-            off; without training queries pseudo-queries stand in for them.
+            off. Without both nothing is trained, and BM25 and an encoder are kept, fused.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.

@@ -159,7 +159,7 @@ def price_of_run(
     loaded = load_runs([run, unended])
     refuse_no_pair(*loaded)
     split = split_asked(loaded[0].path, loaded[0].info, split)
-    queries, qrels = judged_queries(loaded, data, split, corpus)
+    loaded, queries, qrels = judged_queries(loaded, data, split, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]
     passages = []

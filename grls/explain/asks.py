@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
+from grls.data.dataset import Qrels, evidence_hint, gold_passages, read_qrels, read_queries
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError, Option
 from grls.explain.text import TEXT_ALONE, Ask
@@ -53,11 +53,12 @@ def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tup
             return known[query], []
         files = sorted(qrels_file.parent.glob("*.tsv"))
         splits = [file.stem for file in files if file != qrels_file and query in read_qrels(file)]
-        remedy = f"{Option('split')} {splits[0]} does: name it" if splits else "no split does: make qrels"
+        remedy = f"no split does{evidence_hint(Path(data)) or ': make qrels'}"
+        remedy = f"{Option('split')} {splits[0]} does: name it" if splits else remedy
         raise DataError(
             f"{Option('split', split)} does not judge query {query!r}; {remedy}, or give "
             f"{Option('case.gold', 'ID')}.",
-            qrels_file,
+            qrels_file if qrels_file.is_file() else data,
         )
     file = Path(data) / "queries.jsonl" if Path(data).is_dir() else Path(data)
     if not any(character.isspace() for character in query):

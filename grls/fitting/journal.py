@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -201,10 +202,13 @@ class FitProgress:
         if not log.stat().st_size:
             log.unlink()
 
-    def limit(self, allowance: float | None) -> None:
-        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`."""
+    def limit(self, allowance: float | None, hopeful: bool = False) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`.
+
+        ``hopeful``: whatever their pace is.
+        """
         self._end = None if allowance is None else monotonic() + allowance
-        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+        self._telling = inf if hopeful else max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
 
     def at(self, work: str) -> None:
         """Say how far a stage is that keeps to its time itself, such as a training."""

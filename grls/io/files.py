@@ -20,7 +20,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -65,6 +65,12 @@ def is_write_failure(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
         return True
     return any(sign in str(error) for sign in _WRAPPED)
+
+
+def without_ending(output: str, endings: Iterable[str]) -> str:
+    """The name that ``output`` begins, where it was given with an ending that is added to it."""
+    ending = next((end for end in endings if output.endswith(end) and Path(output).name != end), "")
+    return output.removesuffix(ending)
 
 
 def refuse_unwritable(path: str | Path, folder: bool = False) -> None:

@@ -145,9 +145,9 @@ class BiEncoderModel(TextEncoder):
             encoder = cls(network, max_tokens, stages, learned_done, similarity)
             encoder.evidence_words = evidence_words
             if kind == "st5" and not isinstance(encoder.model[0], FirstDecoderOutput):
+                dense = Option("kind", "dense", python='kind="sentence"')
                 raise ConfigError(
-                    f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
-                    f"(`grls index {Option('kind', 'dense')}`)."
+                    f"{source} is a model of sentence-transformers, not of kind st5: index it with {dense}."
                 )
         return encoder.to(device)
 

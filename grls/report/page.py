@@ -31,6 +31,7 @@ from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.misses import KINDS
 from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
 from grls.io.html import document
 from grls.io.progress import counted
@@ -209,7 +210,7 @@ def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
     return blocks
 
 
-_ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_ERRORS = {"done_missing", *GraphErrors._fields, *KINDS}  # lower is better
 _FEW = 30  # queries below which an average is marked
 _NOTES = {
     "seen_unseen": "Seen: gold passages that are also gold of a training query; unseen: the others. Each is "
@@ -573,7 +574,9 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
                 "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
                 "marker": _MARKERS[n % len(_MARKERS)],
             }
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **look)
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, clip_on=False, **look)
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 100))  # no recall below 0 and above 100 %
         axes.set_xlabel("k")
         axes.set_ylabel("recall@k (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -344,7 +344,7 @@ class EncodedRetriever(ABC):
         with held_shards(building.output) as folder:
             text = json.dumps(encoder.settings(), sort_keys=True, default=str)
             settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
-            drops = building.workers is None  # a run by workers is too dear to be dropped for a wrong option
+            drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
             plan = ShardPlan(folder, settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
@@ -422,7 +422,8 @@ class EncodedRetriever(ABC):
         if manifest["kind"] != cls.kind:
             raise DataError(
                 f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
-                f"give the folder of one, or make one with `grls index {Option('kind', cls.kind)}`.",
+                f"give the folder of one, or make one with `grls index MODEL {Option('corpus', 'CORPUS')} "
+                f"{Option('output', 'NEW')} {Option('kind', cls.kind)}`.",
                 file,
             )
         if manifest.get("format") != FORMAT:

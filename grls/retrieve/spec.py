@@ -17,10 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
@@ -55,6 +57,9 @@ _FREE = (CHECKSUMS, "README.md")
 CORPUS_FIELDS = ("passages_sha256", "metadata")
 """Fields with the fingerprint of ids, titles and texts, and that of the metadata, which filters read."""
 
+_ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
+"""Other forms of the name of a repository; a path has lost a slash of them."""
+
 Member = str | dict[str, Any]
 """The path of a retriever folder, or an embedded specification."""
 
@@ -71,12 +76,16 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
     if not is_retriever(Path(folder)):
         if os.path.isfile(folder):  # noqa: PTH113 (as in is_retriever)
             raise DataError("a retriever is a folder; give the one that holds this file.", folder)
+        if address := _ADDRESS.match(str(folder)):
+            hub = address[1] or "as user/name"
+            raise DataError(
+                f"an address is no retriever; give a folder, or its name on the hub, {hub}.", folder
+            )
         remedy = "make one with `grls index`"
         if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
-            named = Option("corpus", Path(folder))
             remedy = (
-                f"it holds a corpus: make one of it with `grls index bm25 {named}`, `grls index MODEL "
-                f"{named}` or `grls fit`"
+                f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', Path(folder))} "
+                f"{Option('output', 'NEW')}` or `grls fit {quote(str(folder))} {Option('output', 'NEW')}`"
             )
         raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}.", folder)
     spec = read_json(file)

@@ -64,6 +64,7 @@ class RunInfo:
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
         retriever: Fingerprint of the retriever and its filters, whatever ends its chains or rankings; empty
             where unknown.
+        member_retrievers: As ``retriever``, of the ``members`` of an ensemble; empty where unknown.
         limit: How many first queries of the split; None for all.
         computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
             None where unknown.
@@ -86,6 +87,7 @@ class RunInfo:
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
+    member_retrievers: tuple[str, ...] = ()
     limit: Count | None = None
     computed_tokens: int | None = None
     index_seconds: float | None = None

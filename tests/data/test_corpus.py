@@ -307,16 +307,26 @@ def split(tmp_path: Path, evidence: list[str], qrel: tuple[str, str]) -> Path:
     return tmp_path
 
 
-def test_unknown_ids_are_refused_and_named(tmp_path: Path) -> None:
+def test_unknown_ids_are_told_once_and_refused_where_no_other_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = split(tmp_path, [], ("q1", "p0"))
-    names_fault("query id 'q1' is in no line", folder / "qrels/test.tsv", None, read_split, folder, "test")
+    file = folder / "qrels/test.tsv"
+    names_fault("'q1' is in no line of queries.jsonl", file, None, read_split, folder, "test")
     folder = split(tmp_path, [], ("q0", "p1"))
     corpus = Corpus.read(folder)
-    problem = "qrel of query 'q0': passage id 'p1' is not in .*corpus.jsonl"
-    names_fault(problem, folder / "qrels/test.tsv", None, read_split, folder, "test", corpus)
+    names_fault("query 'q0': the passage id 'p1' is not in", file, None, read_split, folder, "test", corpus)
     folder = split(tmp_path, ["p0", "p2"], ("q0", "p0"))
-    problem = "evidence of query 'q0': passage id 'p2' is not in .*corpus.jsonl"
-    names_fault(problem, folder / "queries.jsonl", None, read_split, folder, "test", corpus)
+    file.write_text(file.read_text() + "q9\tp1\t1\nq1\tp0\t1\n")
+    for _ in range(2):
+        queries, qrels = read_split(folder, "test", corpus)
+        assert ([q.id for q in queries], qrels) == (["q0", "q9"], {"q0": {"p0": 1}, "q9": {"p1": 1}})
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "test.tsv: 1 judged query is in no line of queries.jsonl, such as 'q1', and left out" in first
+    assert "test.tsv: 2 judged passages are not in " in second
+    assert second.endswith("such as 'p1' of the query 'q9': no search finds such a passage.")
+    queries, qrels = read_split(folder, "test", corpus, known=True)
+    assert ([(q.id, q.evidence) for q in queries], qrels) == ([("q0", ("p0",))], {"q0": {"p0": 1}})
 
 
 def test_missing_qrels_name_the_command_that_writes_them_from_evidence(tmp_path: Path) -> None:

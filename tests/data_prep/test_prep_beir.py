@@ -67,7 +67,7 @@ def test_leaks_are_refused_or_dropped(raw, tmp_path, capsys):
     ("corpus.jsonl", ['{"_id": "d0", "text": "x"}', '{"_id": "d0", "text": "y"}'], "line 2: the id 'd0' is"),
     ("queries.jsonl", ['{"_id": "q0"}'], "line 1: expected 'text'"),
     ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0\td99\t1"], "passage id 'd99' is not in"),
-    ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q99\td0\t1"], "query id 'q99' is in no line"),
+    ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q99\td0\t1"], "'q99' is in no line"),
 ])  # fmt: skip
 def test_malformed_folders_are_refused(raw, tmp_path, capsys, file, lines, expected):
     write_lines(raw / file, lines)

@@ -18,14 +18,26 @@ from grls.data.dataset import write_dataset
 from grls.data.types import IN_CHAINS
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.graph import GraphErrors
+from grls.evaluation.misses import KINDS
 from grls.evaluation.ruletaker import Fact, Problem
-from grls.report.blocks import INK, Cell, Column, score_runs, value_table
+from grls.report.blocks import (
+    INK,
+    Cell,
+    Column,
+    Page,
+    Section,
+    Subsection,
+    Table,
+    score_runs,
+    value_table,
+)
 from grls.report.page import (
     FAULT,
     LEFT,
     build_page,
     describe_proof,
     draw_proof,
+    recall_curves,
     render_html,
     run_table,
     section_tables,
@@ -294,7 +306,10 @@ def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
         write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor", steps="single")
     )
     groups[0].runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
+    for run, missed in zip(groups[0].runs, (0.75, 0.25), strict=True):
+        run.report["misses"] = dict.fromkeys(KINDS, missed)
     tables = dict(section_tables(groups, ("queries",)))
+    assert [row[3:] for row in lines(tables["misses"])] == [["75.0"] * 4, ["25.0*"] * 4]  # fewer are better
     assert lines(tables["new_thing"]) == [
         ["poor", "generator", "single", "–", "–", "–"],
         ["good", "generator", "dynamic", "25.0", "2", "–"],
@@ -374,6 +389,20 @@ def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tm
     top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
     (row,) = lines(price_table(measured(cut, top)[0]))
     assert row[:3] == ["cut", "top", "the cut"]
+
+
+def test_members_are_known_by_what_they_retrieve_with_whatever_they_are_called(data, tmp_path):
+    members = [str(tmp_path / "words"), str(tmp_path / "flat")]
+    for k1, folder in enumerate(members):
+        assert main(["index", "bm25", f"--corpus={data}", f"--bm25.k1={k1}", f"--output={folder}"]) == 0
+    assert main(["index", "fusion", *members, f"--output={tmp_path / 'both'}"]) == 0
+    systems = [f"a={members[0]}", f"b={members[1]}", f"c={tmp_path / 'both'}"]
+    output = tmp_path / "out"
+    assert main(["experiment", *systems, f"--data={data}", f"--output={output}", "--page=true"]) == 0
+    rows = [
+        line for line in page_text(output.with_suffix(".html")).splitlines() if "| c | homogeneous |" in line
+    ]
+    assert [row.split(" | ")[2] for row in rows] == ["all together", "member a", "member b"]
 
 
 def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
@@ -662,6 +691,25 @@ def test_html_is_accessible(page):
     assert (
         len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 5
     )
+
+
+def test_no_axis_goes_beyond_all_and_words_stand_at_the_left(files, monkeypatch):
+    figures = []
+    monkeypatch.setattr("grls.report.page._svg", lambda figure, name: figures.append(figure) or "<svg></svg>")
+    recall_curves(score_runs(load_groups(files)[0], (1, 3)))
+    low, high = figures[0].axes[0].get_ylim()
+    assert 0 <= low < high == 100
+    rows = (
+        ("a", "12.5 ± 0.3", "+1.2 to +3.4", "58 s", "2 GB are needed, and 1 is there", "(50.0)†", "< 0.001"),
+    )
+    table = Table(
+        "t", "", tuple("abcdefg"), 1, tuple(tuple(map(Cell, row)) for row in (*rows, ("b", *["–"] * 6)))
+    )
+    assert table.left == [True, False, False, False, True, False, False]
+    html = render_html(Page("t", "", (Section("s", (Subsection("p", (table,)),)),)))
+    assert '<th scope="col" class="stub">e</th>' in html
+    assert '<td class="words long">2 GB' in html
+    assert "<td>12.5" in html
 
 
 def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):

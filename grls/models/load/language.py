@@ -52,8 +52,8 @@ def _load(
     with opening(
         "a language model",
         name,
-        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
-        "accelerate), or a hub name.",
+        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (`pip install gguf "
+        "accelerate`), or a hub name.",
     ):
         model, tokenizer = open_writer(source, large, **options)
         if model.config.is_encoder_decoder:

@@ -121,25 +121,24 @@ def modules_of(model: Any) -> Iterator[Any]:
 
 
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse (IncompleteError) a folder in which a module lacks its files or has its weights as a pickle.
+    """Refuse (IncompleteError) a model that needs other code, and a folder in which a part is incomplete.
 
-    ``parts`` are its modules (:func:`module_folders`). A hub name is not checked.
+    A module may lack its files, or have its weights as a pickle. ``parts`` are the modules
+    (:func:`module_folders`). Of a hub name, only what needs code is looked for.
     """
-    if not Path(source).is_dir():
-        return
     for part in parts or [ModuleFolder("Transformer", "")]:
+        refuse_dependent(source, part.folder)
+        if not Path(source).is_dir():
+            continue
         folder = Path(source) / part.folder
         refuse_irregular(folder)
         if part.name not in _BARE and not any(folder.glob("*.json")):
             raise IncompleteError(
                 f"it lacks the settings of {part.name} (in {folder.name}), which {MODULES} names"
             )
-        transformer = part.name in ("Transformer", "MLMTransformer")
-        if transformer:
-            refuse_dependent(folder)
         if part.name in _WITH_WEIGHTS:
             refuse_pickle(folder)
-        if transformer:
+        if part.name in ("Transformer", "MLMTransformer"):
             open_tokenizer(folder)
 
 

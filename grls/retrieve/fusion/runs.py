@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from typing import Any, Self
 
@@ -142,6 +143,7 @@ class RunFusion:
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**sources, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
+            member_retrievers=tuple(prints),
             computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
@@ -355,8 +357,8 @@ class CutRetriever:
         size = self.size
         if size is None:
             raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.folder} {Option('data', 'D')}` finds "
-                "it on dev."
+                f"where rankings end is not known yet: `grls tune {quote(str(self.folder))} "
+                f"{Option('data', 'D')}` finds it on dev."
             )
         rankings = self.retriever.retrieve(queries, self.depth, allow)
         chains = [size.cut(hits) for hits in rankings]

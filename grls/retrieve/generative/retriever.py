@@ -316,7 +316,7 @@ class GenerativeRetriever(DecodesPlans):
             base, added = self._segments()
             if ranges is not None and added is not None:
                 raise ConfigError(
-                    "passages were added to the index: merge it with `grls index update "
+                    "passages were added to the index: merge it with `grls index update FOLDER "
                     f"{Option('merge', True)}` before it is cut into ranges."
                 )
             words = None if self.spans is None else self.spans.words

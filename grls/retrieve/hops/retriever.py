@@ -238,8 +238,8 @@ class HopsRetriever(_HopByHop):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
-        Chains of a fixed number of hops with fewer passages are filled up by a single step. ``Hit.score`` is
-        1 / rank.
+        Chains of a fixed number of hops with fewer passages are filled up by a single step, but not with
+        ``pool``. ``Hit.score`` is 1 / rank.
 
         Raises:
             ConfigError: k is below 1.
@@ -248,7 +248,7 @@ class HopsRetriever(_HopByHop):
         chains = self.retrieve_chains(queries, allow)
         rankings = [pooled_ranking(own_chains, k) for own_chains in chains]
         short = [n for n, hits in enumerate(rankings) if len(hits) < k]
-        if self.hops.steps == "dynamic" or not short:
+        if self.hops.steps == "dynamic" or self.hops.pool or not short:
             return rankings
         filters = one_each(allow, len(queries))
         more = self.retriever.retrieve([queries[n] for n in short], k, [filters[n] for n in short])
@@ -268,7 +268,7 @@ class HopsRetriever(_HopByHop):
         last = yield from self.hop_search.plan(query, allow)
         (chains,) = last.chains()
         hits = pooled_ranking(chains, k)
-        if self.hops.steps == "dynamic" or len(hits) >= k:
+        if self.hops.steps == "dynamic" or self.hops.pool or len(hits) >= k:
             return hits
         more = yield from cast(LetsJoin, self.retriever).plan(query, k, allow)
         return pooled_ranking([*chains, Chain(tuple(more), 0.0, False)], k)

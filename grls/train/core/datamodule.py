@@ -49,7 +49,7 @@ def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tupl
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         raise DataError(f"no such file; give another {option}.", file)
-    return read_split(data, split, corpus)
+    return read_split(data, split, corpus, known=True)
 
 
 class FitData(L.LightningDataModule):
@@ -120,7 +120,7 @@ class FitData(L.LightningDataModule):
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
         """Queries and judgements of a split; a resumed run must find the same."""
-        queries, qrels = read_split(self.data, split, corpus)
+        queries, qrels = read_split(self.data, split, corpus, known=True)
         self._prints |= {
             "corpus.jsonl": corpus.fingerprint,
             f"queries.jsonl (split {split})": digest(queries),

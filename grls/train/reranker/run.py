@@ -75,7 +75,7 @@ def examples_of_files(
             raise MismatchError(
                 f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
                 f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
-                f"again (`grls ralm examples {Option('examples.prefix_tokens', wanted)}`)."
+                f"again (`grls ralm examples` with {Option('examples.prefix_tokens', wanted)})."
             )
     if len(set(lengths.values())) > 1:
         raise MismatchError(
