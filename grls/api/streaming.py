@@ -181,8 +181,10 @@ def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]
     except Exception as error:  # whatever a retriever raises belongs to the caller
         if len(requests) == 1:
             deliver_error(requests[0].future, error)
-        for request in requests if len(requests) > 1 else ():
-            answer_together([request], find, *options)
+            return
+        for request in requests:
+            if not request.future.done():
+                answer_together([request], find, *options)
         return
     for request, ranking in zip(requests, rankings, strict=True):
         deliver(request.future, ranking)
