@@ -133,12 +133,14 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
             with signals_ignored():
                 with suppress(ReplicaError):  # Ray Serve may have been ended from elsewhere
                     if ready:
-                        answered(partial(serve.delete, NAME, _blocking=False))
+                        answer_of_ray(partial(serve.delete, NAME, _blocking=False))
                     end = time.monotonic() + options.limits.seconds + _SLACK  # requests are finished
-                    while ready and NAME in answered(serve.status).applications and time.monotonic() < end:
+                    while (
+                        ready and NAME in answer_of_ray(serve.status).applications and time.monotonic() < end
+                    ):
                         time.sleep(0.2)
                 with suppress(ReplicaError):
-                    answered(serve.shutdown)
+                    answer_of_ray(serve.shutdown)
 
 
 def with_absolute_paths(options: ServerOptions) -> ServerOptions:
@@ -179,7 +181,7 @@ def ray_errors() -> Iterator[None]:
         raise ReplicaError(f"Ray Serve cannot run the replicas: {' '.join(str(error).split())}") from error
 
 
-def answered(call: Callable[[], Any]) -> Any:
+def answer_of_ray(call: Callable[[], Any]) -> Any:
     """The result of a call of Ray, which would wait for ever where a process of Ray has died."""
     future = Future[Any]()
 
@@ -204,7 +206,7 @@ def watch_replicas(seconds: float) -> None:
     while time.monotonic() - ran <= seconds:
         time.sleep(_PERIOD)
         try:
-            application = answered(serve.status).applications.get(NAME)
+            application = answer_of_ray(serve.status).applications.get(NAME)
         except ReplicaError as error:
             why = error.text
             continue

@@ -348,7 +348,10 @@ def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
 
     if Path(source).is_dir():
         return settings_files(Path(source) / folder)
-    options = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    options = {
+        "_raise_exceptions_for_missing_entries": False,
+        "_raise_exceptions_for_connection_errors": False,
+    }
     options |= {"subfolder": folder, **of_the_hub(source)}
     found = [cached_file(str(source), name, **options) for name in _FILES]
     return [Path(file) for file in found if file is not None]
