@@ -518,7 +518,9 @@ def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):
     numbers = corpus.numbers
     monkeypatch.setattr(corpus, "numbers", lambda ids: calls.append(len(ids)) or numbers(ids))
     first, second = format_examples(tmp_path / "run.jsonl", data, "test", corpus, 2).split("\n\n")
-    assert len(calls) == 4  # the split, the start facts, the chains, what is shown
+    assert (
+        len(calls) == 6
+    )  # the split, the run, queries that are passages, start facts, chains, what is shown
     assert first.splitlines()[-2:] == ["  DONE", "  => proof valid"]
     assert "(stopped by the hop limit, DONE missing)" in second
     assert "=> proof fails: start node" in second
