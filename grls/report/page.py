@@ -62,7 +62,6 @@ from grls.report.tables import (
     identity,
     measures_table,
     memorisation_table,
-    price_table,
     recall_table,
     significance_table,
     similarity_tables,
@@ -119,8 +118,7 @@ def build_page(
                 text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
             lead.insert(0, Text(text))
         parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(recall_curves(group))))]
-        price = price_table(group, seed)
-        more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
+        more = _gallery(length_histograms(group))
         parts += [
             part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest
         ]

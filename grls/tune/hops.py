@@ -23,7 +23,6 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.progress import Progress
 from grls.retrieve.hops.combine import expected_f1
@@ -32,7 +31,7 @@ from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, Ran
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
 from grls.retrieve.spec import recorded
-from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error
 
 _FOLDS = 5
 """Parts of the development queries."""
@@ -343,7 +342,6 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
         print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
     print(flush=True)
-    _tell_price(tuning, search, best)
     f1s = {(setting.stop.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
     chosen = replace(hops, **best.stop.options, choose=best.choose)
     f1 = f1s[own.bias, hops.choose]
@@ -376,25 +374,6 @@ def _measured_ends(
         line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
         print(f"  {line}, {ends[-1]}", flush=True)
     return ends
-
-
-def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
-    """Print what the best end costs beside as many hops as each query has gold passages."""
-    gold = [set(ids) for ids in tuning.dev.gold]
-
-    def measure() -> float:
-        search.stop, limit = search.stop.biased(search.stop.least_bias), search.hops
-        chains: dict[int, list[str]] = {}
-        for size in sorted({len(ids) for ids in gold} - {0}):
-            numbers = [n for n, ids in enumerate(gold) if len(ids) == size]
-            search.hops = min(size, limit)
-            walks = search.retrieve_chains([tuning.dev.queries[n] for n in numbers])
-            chains |= {n: [hit.id for hit in walk[0].hits] for n, walk in zip(numbers, walks, strict=True)}
-        search.hops = limit
-        return known_number([chains.get(n, []) for n in range(len(gold))], gold)["f1_known_number"]
-
-    known = tuning.journal.measured({"step": "known number", "spec": _relevant(tuning.spec)}, measure)
-    tell_price(known, best.f1, "DONE")
 
 
 CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynamic")

@@ -47,15 +47,6 @@ class TuneChoice(NamedTuple):
     words: str
 
 
-def tell_price(known: float, ended: float, ending: str) -> None:
-    """Print what an end (DONE, or the cut) costs (:mod:`grls.evaluation.price`).
-
-    ``known`` and ``ended`` are the set F1, in [0, 1], with the known number of gold passages and as it ended.
-    """
-    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {ending}"
-    print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
-
-
 def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
     """The standard error of the mean difference of two settings, query by query; 0 below two queries."""
     differences = np.subtract(first, second)

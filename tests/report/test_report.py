@@ -40,7 +40,6 @@ from grls.report.tables import (
     ensemble_table,
     memorisation_table,
     overlap,
-    price_table,
     recall_table,
     significance_table,
     similarity_tables,
@@ -358,27 +357,6 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     assert "against poor (the baseline asked for)" in named.caption
     assert [row[0] for row in lines(named)] == ["good", "poor"]  # single-step runs have no chains
     assert significance_table(group, "set F1", lambda run: None) is None
-
-
-def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tmp_path):
-    short = {"q1": ["f1"], "q2": ["f2", "r2", "odd"]}
-    ended = write(tmp_path / "a", data, short, "until DONE", retriever="one")
-    fixed = {"steps": "fixed", "options": {"k": 3, "hops": 3}}
-    whole = write(tmp_path / "b", data, GOOD, "three hops", retriever="one", **fixed)
-    other = write(tmp_path / "c", data, GOOD, "another model", retriever="two", **fixed)
-    (group,) = measured(ended, whole, other)
-    (row,) = lines(price_table(group))  # q1: 0.5 of 1, q2: 0.8 of 1
-    assert row[:6] == ["until DONE", "three hops", "DONE", "65.0", "100.0", "+35.0"]
-    assert row[8:] == ["1", "0", "1"]
-    parts = {part.title: part for part in build_page([group], [1, 3]).sections[0].parts}
-    assert [block.name for block in parts["Fixed and dynamic steps"].blocks[:2]] == [
-        "chains-small", "price-small",
-    ]  # fmt: skip
-    assert price_table(measured(ended, other)[0]) is None
-    cut = write(tmp_path / "d", data, short, "cut", retriever="three", options={"k": 3, "cut": "x"})
-    top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
-    (row,) = lines(price_table(measured(cut, top)[0]))
-    assert row[:3] == ["cut", "top", "the cut"]
 
 
 def test_members_are_known_by_what_they_retrieve_with_whatever_they_are_called(data, tmp_path):
