@@ -4,8 +4,9 @@
 passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
 (:mod:`grls.retrieve.hops.finders`).
 
-A search returns the best chain (:func:`grls.retrieve.hits.search_hits`). Measures, fusions and readers of
-answers need rankings of k passages, and the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it
+(:func:`grls.retrieve.run.retrieve_results`). Fusions and readers of answers need rankings of k passages, and
+the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
