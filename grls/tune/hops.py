@@ -31,7 +31,7 @@ from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, Ran
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
 from grls.retrieve.spec import recorded
-from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, others, paired_error
 
 _FOLDS = 5
 """Parts of the development queries."""
@@ -258,7 +258,7 @@ def _tried(
 def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     """Recall of each query, and the share of complete ones."""
     gold, k = tuning.dev.gold, tuning.grid.k
-    ids = [[hit.id for hit in hits[:k]] for hits in rankings]
+    ids = [row[:k] for row in others(tuning.dev, ([hit.id for hit in hits] for hits in rankings))]
     recalls = [
         len(set(row) & set(relevant)) / len(set(relevant)) if relevant else 0.0
         for row, relevant in zip(ids, gold, strict=True)
@@ -360,8 +360,8 @@ def _measured_ends(
         measures: dict[str, list[Any]] = {}
         for choose in choices:  # set F1 of each query, and the share without DONE
             best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
-            pairs = zip(best, gold, strict=True)
-            f1s = [set_scores({hit.id for hit in chain.hits}, relevant).f1 for chain, relevant in pairs]
+            ids = others(tuning.dev, ([hit.id for hit in chain.hits] for chain in best))
+            f1s = [set_scores(row, relevant).f1 for row, relevant in zip(ids, gold, strict=True)]
             measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
         return measures
 
