@@ -43,9 +43,9 @@ Rows = Iterable[Mapping[str, Any]]
 class MTEBSearch:
     """A retriever as ``mteb.evaluate`` takes it.
 
-    A query's passages are those that ``grls retrieve`` writes: of fixed and dynamic hops the best chain, or
-    the chains with ``hops.pool``. MTEB reads scores in single precision, not ranks, so scores are lowered to
-    fall strictly (:func:`~grls.runs.trec.falling`).
+    A query's passages are those that ``grls retrieve`` writes
+    (:func:`~grls.retrieve.run.retrieve_results`). MTEB reads scores in single precision, not ranks, so scores
+    are lowered to fall strictly (:func:`~grls.runs.trec.falling`).
 
     Args:
         retriever: A searcher, for tasks over its corpus, or a function that makes a retriever of a corpus.

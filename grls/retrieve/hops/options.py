@@ -37,9 +37,6 @@ weighs 0.4 of what the first one finds. No rule that reads scores did better wit
 BIAS = "done_bias"
 """The name of the bias on DONE, in folders, runs and bodies."""
 
-END_OPTIONS = ("hops", BIAS, "choose", "pool", "stop")
-"""What a record of hops says of the end and the choice of a chain; all else is of the search for chains."""
-
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
 

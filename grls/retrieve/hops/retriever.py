@@ -4,8 +4,9 @@
 passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
 (:mod:`grls.retrieve.hops.finders`).
 
-A search returns the best chain (:func:`grls.retrieve.hits.search_hits`). Measures, fusions and readers of
-answers need rankings of k passages, and the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it
+(:func:`grls.retrieve.run.retrieve_results`). Fusions and readers of answers need rankings of k passages, and
+the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
@@ -36,12 +37,11 @@ from grls.retrieve.base import (
     SoFar,
     has_log_probabilities,
     single_steps,
-    unended_fingerprint,
     untuned_fingerprint,
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
 from grls.retrieve.hops.finders import Finder, SearchesAgain, Writes, usual_temperature
-from grls.retrieve.hops.options import END_OPTIONS, UNLABELLED, HopOptions
+from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
@@ -228,11 +228,6 @@ class HopsRetriever(_HopByHop):
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
-
-    def unended(self) -> str:
-        """The fingerprint without the number of hops, DONE, its bias, and the choice of a chain."""
-        search = {name: value for name, value in self.record().items() if name not in END_OPTIONS}
-        return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
