@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.dataset import Qrels, write_dataset
-from grls.data.inputs.entries import CORPUS_FORM, InputEntry, entry_parts, metadata_of, queries_from
+from grls.data.inputs.entries import queries_from
 from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
-from grls.data.inputs.tables import column_of, name_list
+from grls.data.inputs.tables import (
+    CORPUS_FORM,
+    InputEntry,
+    column_of,
+    entry_parts,
+    metadata_of,
+    name_list,
+)
 from grls.errors import ConfigError, DataError
 
 HUB = "hub:"
@@ -86,5 +93,5 @@ def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for n, row in enumerate(rows):
         label = f"row {n}"
         name, text, fields = entry_parts(None, row, label, CORPUS_FORM)
-        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM, ("title",))
+        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM)
         yield {"_id": name or str(n), "title": fields.get("title", ""), "text": text, "metadata": metadata}

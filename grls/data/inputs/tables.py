@@ -1,15 +1,20 @@
 """Tables of other libraries as rows (pandas, polars, ``datasets``, pyarrow), and ids, paths and JSON values.
 
-A table is known by its methods, so none of these libraries is imported here.
+A table is known by its methods, so none of these libraries is imported here. The fields of a passage or query
+have one form (:class:`EntryForm`), whether it comes from Python or in a line of a file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 
 
@@ -231,3 +236,133 @@ def existing_path(value: Any, source: str) -> Path | None:
             return None
         raise DataError(f"{short_repr(value)} can be no path ({error}).", source) from None
     return path if exists or not isinstance(value, str) else None
+
+
+@dataclass(frozen=True)
+class EntryForm:
+    """What entries are, and where their fields stand.
+
+    Attributes:
+        type: The class of one entry.
+        noun: The name of one entry, for error texts.
+        source: The name of all, for error texts.
+        ids: The names under which the id may stand; the first that is there counts.
+        texts: The names under which the text may stand.
+        own: Its further field; all others are metadata.
+    """
+
+    type: type[Passage] | type[Query]
+    noun: str
+    source: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    own: str
+
+
+class InputEntry(NamedTuple):
+    """One passage or query; ``fields`` are its others, without missing values; errors call it ``label``."""
+
+    id: str
+    text: str
+    fields: dict[str, Any]
+    label: str
+
+
+QUERY_FORM = EntryForm(
+    Query,
+    "query",
+    "queries",
+    ("_id", "id", "query_id", "query-id", "qid"),
+    ("text", "query", "question"),
+    "evidence",
+)
+CORPUS_FORM = EntryForm(
+    Passage, "passage", "corpus", ("_id", "id", "docid", "doc_id", "docno"), ("text", "contents"), "title"
+)
+
+
+def entry_parts(
+    key: Any, content: Any, label: str, form: EntryForm
+) -> tuple[str | None, str, dict[str, Any]]:
+    """Id (None if there is none), text and other fields of an entry.
+
+    Raises:
+        DataError: It has no text, or something else is wrong with it.
+    """
+    if isinstance(content, str):
+        return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
+    fields: Any = content._asdict() if isinstance(content, form.type) else content
+    if not isinstance(fields, Mapping):
+        raise DataError(
+            f"{label}: expected a text, a {form.type.__name__}, or an object such as "
+            f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
+            form.source,
+        )
+    fields = {str(name): json_value(value) for name, value in fields.items()}
+    text_key, id_key = column_of(fields, form.texts), column_of(fields, form.ids)
+    if text_key is None:
+        raise DataError(
+            f"{label} has no text: looked for {name_list(form.texts)}; there are {name_list(fields)}.",
+            form.source,
+        )
+    text, named = fields.pop(text_key), fields.pop(id_key) if id_key is not None else None
+    if not isinstance(text, str):
+        fault = "its text is missing" if text is None else f"got {short_repr(text)}"
+        raise DataError(f"{label}: expected its text to be a string, {fault}.", form.source)
+    names = [id_text(name, label, form.source) for name in (key, named) if name is not None]
+    if len(set(names)) > 1:
+        raise DataError(f"{label}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return (names[0] if names else None), text, present
+
+
+def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
+    """The metadata of an entry: the object (or JSON text) in its field ``metadata``, and all further fields.
+
+    Raises:
+        DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
+    """
+    if not entry.fields:
+        return {}
+    fields = {name: value for name, value in entry.fields.items() if name != form.own}
+    metadata = fields.pop("metadata", {})
+    if isinstance(metadata, str):
+        with suppress(ValueError, RecursionError):
+            metadata = json.loads(metadata)
+    if not isinstance(metadata, dict):
+        got = short_repr(entry.fields["metadata"])
+        raise DataError(f"{entry.label}: expected metadata to be an object, got {got}.", form.source)
+    twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
+    if twice:
+        raise DataError(
+            f"{entry.label}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
+            form.source,
+        )
+    try:
+        json.dumps({**metadata, **fields}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"{entry.label}: expected metadata that JSON can hold ({error}); convert the value or leave the "
+            "column out.",
+            form.source,
+        ) from None
+    return {**metadata, **fields}
+
+
+def in_layout(record: dict[str, Any], form: EntryForm, file: str | Path, line: int | None) -> dict[str, Any]:
+    """A line of ``corpus.jsonl`` or ``queries.jsonl`` in BEIR's layout, as entries from Python are read.
+
+    Raises:
+        DataError: It has no text under any name, or metadata that contradict a field.
+    """
+    usual = isinstance(record.get("_id"), str) and not isinstance(record.get("metadata"), str)
+    if usual and record.keys() <= {"_id", "text", "metadata", form.own}:
+        return record
+    try:
+        name, text, fields = entry_parts(None, record, form.noun, form)
+        if name is None:
+            return record
+        metadata = metadata_of(InputEntry(name, text, fields, form.noun), form)
+    except DataError as error:
+        raise DataError(error.text.removeprefix(f"{form.source}: "), file, line) from None
+    return {"_id": name, "text": text, form.own: fields.get(form.own), "metadata": metadata}
