@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grls.data.columns import UnknownFieldError
+from grls.data.columns import IncomparableError, UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
+from grls.data.inputs.tables import short_repr
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
@@ -74,6 +75,21 @@ class Where(Filter):
             known = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
             raise ConfigError(
                 f"no passage of {corpus.source} has the metadata field {error.field!r}: {known}."
+            ) from None
+        except IncomparableError as error:
+            begin, text = (
+                f"{error.comparison.field}{error.comparison.operator}",
+                error.comparison.values[0].text,
+            )
+            example = error.example[0] if isinstance(error.example, list) else error.example
+            remedy = "such values have no order; use = or !="
+            if isinstance(example, str):
+                remedy = f"quote the value, which is text then: {begin}'{text}'"
+            elif isinstance(example, int | float) and not isinstance(example, bool):
+                remedy = f"give a number without quotes, as in {begin}{example}"
+            raise ConfigError(
+                f"the filter {begin}{text} can hold for no passage of {corpus.source}: the field has values "
+                f"such as {short_repr(example)}, which are neither above nor below {text}; {remedy}."
             ) from None
 
 
