@@ -154,6 +154,7 @@ def test_turkish_tells_its_two_i_apart_and_other_languages_do_not() -> None:
     ("en", ["Boil pasta, drain, add butter", "Fry onion in a pan", "Whisk eggs, pour in a bowl"]),
     ("en", ["A cat is a feline and likes to purr", "A bird can fly", "A horse has a tail"]),
     ("en", ["Murder in the Mind", "The Curse of the Fox", "A Fig Leaf for Eve", "The Big Sleep"]),
+    (None, ["ba be da", "da ba bo", "be bo da ba", "do du bi", "di ba du", "bu do be"]),
     (None, ["Murder in Mind", "Hans van den Broek", "Żołnierz zwycięstwa"]),
     ("pl", ["Sowa jest ptakiem, który poluje w nocy.", "Lis mieszka w lesie i je myszy."]),
     ("cs", ["Jak si změním heslo?", "Kde najdu svou fakturu?", "Mohu změnit svůj tarif?"]),
