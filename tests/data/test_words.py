@@ -45,6 +45,8 @@ def test_ascii_words_are_those_of_bm25s() -> None:
     ("∞", "up to ∞"),
     ("C++", "the C++ handbook of the firm"),
     ("c#", "we write C#."),
+    ("C++", "since C++17"),
+    ("λ", "the λ of a wave"),
     ("R", "statistics with R, and plots"),
     ("C", "vitamin 'C' for all"),
     (".NET", "a .NET service"),
