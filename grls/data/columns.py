@@ -93,12 +93,7 @@ class MetadataColumns:
         return MetadataColumns, (self._table, self._most)
 
     def allowed(self, expression: Expression) -> npt.NDArray[np.int64]:
-        """The numbers of the passages for which a filter holds, ascending.
-
-        Raises:
-            UnknownFieldError: No passage has a field of the filter.
-            IncomparableError: No value of a field has an order with that of the filter.
-        """
+        """The numbers of the passages for which a filter holds, ascending."""
         bits = self._cache.get(expression)
         if bits is None:
             with self._reading:  # one thread reads, the others find the result in the cache

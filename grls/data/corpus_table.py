@@ -135,11 +135,7 @@ def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
 
 
 def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
-    """The table of the passages in a file, and its facts.
-
-    Raises:
-        DataError: A line is malformed.
-    """
+    """The table of the passages in a file, and its facts."""
     import pyarrow as pa
 
     batches = _passage_batches(file)

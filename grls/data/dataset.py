@@ -144,11 +144,7 @@ def evidence_hint(folder: Path) -> str:
 
 
 def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
-    """The first queries of a split, as ``--limit`` counts them; None: all.
-
-    Raises:
-        ConfigError: The limit is below 1.
-    """
+    """The first queries of a split, as ``--limit`` counts them; None: all."""
     at_least(1, limit=limit)
     return queries[:limit]
 
@@ -392,11 +388,7 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone.
-
-    Raises:
-        DataError: A field is missing or malformed.
-    """
+    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
     record = in_layout(record, QUERY_FORM, file, line)
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])

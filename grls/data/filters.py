@@ -146,11 +146,7 @@ def where(text: str) -> Where:
 
 
 def one_each(allow: Allow, queries: int) -> list[Filter | None]:
-    """The filter of each query, of so many queries.
-
-    Raises:
-        ConfigError: The number of entries is not the number of queries, or an entry is no filter.
-    """
+    """The filter of each query, of so many queries."""
     if allow is None or isinstance(allow, Filter):
         return [allow] * queries
     if isinstance(allow, str):
@@ -175,12 +171,7 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
 
 
 def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
-    """Filter -> the numbers of its allowed passages; each filter is evaluated once.
-
-    Raises:
-        DataError: A filter names a passage that the corpus does not hold.
-        ConfigError: A filter names a metadata field that no passage has.
-    """
+    """Filter -> the numbers of its allowed passages; each filter is evaluated once."""
     return {each: each.numbers(corpus) for each in dict.fromkeys(filters)}
 
 
@@ -192,12 +183,7 @@ def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | 
 
 
 def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter of each query, from the options of a command.
-
-    Raises:
-        ConfigError: ``where`` does not follow the grammar.
-        DataError: A file or a query's metadata cannot be read as filters.
-    """
+    """The filter of each query, from the options of a command."""
     none: list[Filter | None] = [None] * len(queries)
     by_file = none if options.allow is None else read_allowed(options.allow, queries)
     for_all = None if options.where is None else where(options.where)
@@ -209,9 +195,6 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
     """Allowed passages from a file: one passage id a line for all queries, or ``query-id <tab> passage-id``.
 
     With query ids, each of the queries needs a line; lines of other queries are ignored.
-
-    Raises:
-        DataError: The file is missing or empty, mixes both forms, or has no line for a query.
     """
     path = Path(file)
     lines = named_lines(path, "a passage id a line, or query-id <tab> passage-id")
@@ -241,11 +224,7 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
 
 
 def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter in each query's metadata: ``allow`` (a list of passage ids) and ``where`` (a text).
-
-    Raises:
-        DataError: One of the two has another type.
-    """
+    """The filter in each query's metadata: ``allow`` (a list of passage ids) and ``where`` (a text)."""
     filters: list[Filter | None] = []
     for query in queries:
         metadata = json.loads(query.metadata)

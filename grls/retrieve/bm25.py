@@ -125,9 +125,6 @@ class BM25Retriever:
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
         the retriever around it. The language of the analyzer is the stored one, and English where a file
         written by hand has none.
-
-        Raises:
-            DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)

@@ -29,9 +29,6 @@ def table_from(value: Any, source: str) -> DataTable | None:
     """The rows of a table; None if the value is no table.
 
     A named index of pandas is a column.
-
-    Raises:
-        DataError: Two columns have one name.
     """
     if not _is_table(value):
         return None
@@ -68,11 +65,7 @@ def list_from(value: Any) -> list[Any] | None:
 
 
 def refuse_dict_of_tables(value: Any, source: str) -> None:
-    """Refuse a dict of data sets where one of them is expected.
-
-    Raises:
-        DataError: It is one.
-    """
+    """Refuse a dict of data sets where one of them is expected."""
     splits = [name for name, table in value.items() if _is_table(table)] if isinstance(value, Mapping) else []
     if splits:
         raise DataError(
@@ -93,11 +86,7 @@ def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
 
 
 def required_column(columns: Collection[str], names: Collection[str], content: str, source: str) -> str:
-    """The first of the names that is a column; the error says what ``content`` it would hold.
-
-    Raises:
-        DataError: No name is a column.
-    """
+    """The first of the names that is a column; the error says what ``content`` it would hold."""
     column = column_of(columns, names)
     if column is None:
         raise DataError(
@@ -109,11 +98,7 @@ def required_column(columns: Collection[str], names: Collection[str], content: s
 
 
 def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], source: str) -> None:
-    """Refuse a data frame without ids whose index is not 0, 1, 2, …: the index may be meant as ids, or not.
-
-    Raises:
-        DataError: It is such a frame.
-    """
+    """Refuse a data frame without ids whose index is not 0, 1, 2, …: the index may be meant as ids, or not."""
     labels = getattr(value, "index", None)
     if labels is None or column_of(table.columns, ids) is not None or not hasattr(labels, "names"):
         return
@@ -188,11 +173,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def id_text(value: Any, label: str, source: str) -> str:
-    """An id as a text, whole numbers in digits; ``label`` names the owner of the id, for the error text.
-
-    Raises:
-        DataError: It is neither a text nor a whole number, or it is empty.
-    """
+    """An id as a text, whole numbers in digits; ``label`` names the owner of the id, for the error text."""
     name = json_value(value)
     if isinstance(name, int) and not isinstance(name, bool):
         return str(name)
@@ -207,11 +188,7 @@ def id_text(value: Any, label: str, source: str) -> str:
 
 
 def id_list(value: Any, label: str, source: str) -> list[str]:
-    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice."""
     ids = json_value(sorted(value, key=str) if isinstance(value, set | frozenset) else value)
     if isinstance(ids, str | int):
         ids = [ids]
@@ -221,11 +198,7 @@ def id_list(value: Any, label: str, source: str) -> list[str]:
 
 
 def existing_path(value: Any, source: str) -> Path | None:
-    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else.
-
-    Raises:
-        DataError: It is a ``Path`` that nothing on disk can have.
-    """
+    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else."""
     if not isinstance(value, str | os.PathLike) or value == "":
         return None
     try:
@@ -284,11 +257,7 @@ CORPUS_FORM = EntryForm(
 def entry_parts(
     key: Any, content: Any, label: str, form: EntryForm
 ) -> tuple[str | None, str, dict[str, Any]]:
-    """Id (None if there is none), text and other fields of an entry.
-
-    Raises:
-        DataError: It has no text, or something else is wrong with it.
-    """
+    """Id (None if there is none), text and other fields of an entry."""
     if isinstance(content, str):
         return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
     fields: Any = content._asdict() if isinstance(content, form.type) else content
@@ -317,11 +286,7 @@ def entry_parts(
 
 
 def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
-    """The metadata of an entry: the object (or JSON text) in its field ``metadata``, and all further fields.
-
-    Raises:
-        DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
-    """
+    """The metadata of an entry: the object (or JSON text) in its field ``metadata``, and all further fields."""
     if not entry.fields:
         return {}
     fields = {name: value for name, value in entry.fields.items() if name != form.own}
@@ -350,11 +315,7 @@ def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
 
 
 def in_layout(record: dict[str, Any], form: EntryForm, file: str | Path, line: int | None) -> dict[str, Any]:
-    """A line of ``corpus.jsonl`` or ``queries.jsonl`` in BEIR's layout, as entries from Python are read.
-
-    Raises:
-        DataError: It has no text under any name, or metadata that contradict a field.
-    """
+    """A line of ``corpus.jsonl`` or ``queries.jsonl`` in BEIR's layout, as entries from Python are read."""
     usual = isinstance(record.get("_id"), str) and not isinstance(record.get("metadata"), str)
     if usual and record.keys() <= {"_id", "text", "metadata", form.own}:
         return record
