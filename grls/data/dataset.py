@@ -388,7 +388,7 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
+    """A query from the object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
     record = in_layout(record, QUERY_FORM, file, line)
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])

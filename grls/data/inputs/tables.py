@@ -98,7 +98,7 @@ def required_column(columns: Collection[str], names: Collection[str], content: s
 
 
 def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], source: str) -> None:
-    """Refuse a data frame without ids whose index is not 0, 1, 2, …: the index may be meant as ids, or not."""
+    """Refuse a data frame without ids whose index is not 0, 1, 2, …: it may be meant as ids, or not."""
     labels = getattr(value, "index", None)
     if labels is None or column_of(table.columns, ids) is not None or not hasattr(labels, "names"):
         return
@@ -286,7 +286,7 @@ def entry_parts(
 
 
 def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
-    """The metadata of an entry: the object (or JSON text) in its field ``metadata``, and all further fields."""
+    """The metadata of an entry: the object (or JSON text) ``metadata``, and all further fields."""
     if not entry.fields:
         return {}
     fields = {name: value for name, value in entry.fields.items() if name != form.own}
