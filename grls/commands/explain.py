@@ -178,7 +178,7 @@ def explain(
         counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
         _write(output, counts | {"queries": records})
         return
-    question, order = query_and_gold(query, data, split, case.gold is not None)
+    question, order = query_and_gold(query, data, split, case.gold is not None, opened.corpus)
     gold = ids_of(case.gold, opened.corpus)
     if explainer is None:
         ((named, _),) = hops_of(order, gold, None, None, "single")

@@ -336,6 +336,11 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
     order = perturbed(query, "order", 0)
     assert order is not None
     assert sorted(order.text.split()) == sorted(query.text.split())
+    for kind in ("order", "case"):
+        for text in ("two words", "TWO WORDS", "a b c"):
+            made = [perturbed(query._replace(text=text), kind, seed) for seed in range(20)]
+            assert text not in [each.text for each in made if each], "a query that stays says nothing"
+        assert getattr(perturbed(query._replace(text="7 7"), kind, 0), "text", None) == "7 7"
     typos = {perturbed(query, "typo", seed) for seed in range(20)}
     assert len(typos) > 5
     assert all(typo is not None and abs(len(typo.text) - len(query.text)) <= 1 for typo in typos)
