@@ -23,6 +23,8 @@ from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
 from grls.train.stages.examples import MemoriseExamples
 
+CALLBACK = "--trainer.callbacks+=lightning.pytorch.callbacks."
+
 
 @pytest.fixture(scope="module")
 def halted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -53,8 +55,33 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
         ("retrieve", ["--data.length_pool=0"], "length_pool"),
         ("retrieve", ["--data.max_passage_tokens=0"], "length limits"),
-        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "no such checkpoint"),
+        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "nowhere.ckpt: there is no checkpoint to resume from"),
         ("retrieve", ["--trainer.max_epochs=-1", "--trainer.max_time=00:00:00:05"], "number of steps"),
+        (
+            "memorise",
+            ["--trainer.limit_train_batches=0"],
+            "raise --trainer.max_epochs or --trainer.max_steps",
+        ),
+        (
+            "memorise",
+            ["--trainer.enable_checkpointing=false"],
+            "Lightning cannot train with --trainer.enable_checkpointing false: Trainer was configured",
+        ),
+        (
+            "memorise",
+            ["--trainer.accelerator=abacus"],
+            "Lightning cannot train with --trainer.accelerator abacus",
+        ),
+        (
+            "memorise",
+            [CALLBACK + "BackboneFinetuning"],
+            "--trainer.callbacks BackboneFinetuning cannot be used",
+        ),
+        (
+            "memorise",
+            [CALLBACK + "StochasticWeightAveraging", "--trainer.callbacks.swa_lrs=0.1"],
+            "--trainer.callbacks StochasticWeightAveraging changes the weights after the last measurement",
+        ),
     ],
 )
 def test_options_that_cannot_work(

@@ -70,7 +70,7 @@ class TrainingModule(L.LightningModule):
         super().__init__()
         self.seed = seed
         self.optimizer = optimizer
-        self._state = state
+        self.state = state
         self._whole: tuple[Within, ...] = ()  # tuples: their weights are those of the model
         self._plain: tuple[Any, ...] = ()
 
@@ -161,7 +161,7 @@ class TrainingModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Write the state of the run, too."""
-        checkpoint.update(settings=dict(self._state.settings), files=dict(self._state.files))
+        checkpoint.update(settings=dict(self.state.settings), files=dict(self.state.files))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run.
