@@ -134,14 +134,16 @@ class TrainCLI(LightningCLI):
         outside = [package for package in packages if package not in sys.stdlib_module_names]
         if outside[-1] != "lightning":
             return None
-        usual = self._parser("fit").get_defaults().trainer
-        changed = [name for name, value in config.trainer.items() if value != usual.get(name)]
-        options = [name for name in changed if name in re.findall(r"\w+", reason)] or changed
-        values = [(name, config.trainer[name]) for name in options]
-        given = [
-            f"{Option(f'trainer.{name}', *([value] if isinstance(value, str | float | int) else []))}"
-            for name, value in values
-        ]
+        usual, words = self._parser("fit").get_defaults(), re.findall(r"\w+", reason)
+        changed = {
+            f"{section}.{name}": [value] if isinstance(value, str | float | int) else []
+            for section in ("trainer", "checkpoint", "last")
+            for name, value in config[section].items()
+            if value != usual[section].get(name) and name not in ("default_root_dir", "dirpath")
+        }
+        named = [option for option in changed if option.rpartition(".")[2] in words]
+        options = named or [option for option in changed if option.startswith("trainer.")]
+        given = [f"{Option(option, *changed[option])}" for option in options]
         return f"Lightning cannot train with {' '.join(given)}: {reason}."
 
     @staticmethod
@@ -196,8 +198,7 @@ class TrainCLI(LightningCLI):
             for part in (config.model, config.data):
                 if "seed" in part.init_args and part.init_args.seed is None:
                     part.init_args.seed = config.seed_everything
-        stage = self._subcommand_parsers[self.config["subcommand"]]
-        self._state = RunState.of_options(stage.dump(config, skip_none=False))
+        self._state = RunState.of_options(config.as_dict())
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
         self._held.enter_context(only_training(config.output))

@@ -7,6 +7,7 @@ checkpoint that is read is compared with its checksums.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 
 import lightning as L
 import torch
-from jsonargparse import get_loader
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -69,12 +69,11 @@ class RunState(NamedTuple):
     options: Mapping[str, str] = {}
 
     @classmethod
-    def of_options(cls, text: str) -> RunState:
-        """The state of a stage whose options are this YAML."""
-        read = get_loader("yaml")(text)
-        trainer = {name: read["trainer"].get(name) for name in _TRAINER}
-        parts = {name: read[name] for name in ("model", "data", "mine")}
-        return cls(_flat({**parts, "trainer": trainer}))
+    def of_options(cls, options: Mapping[str, Any]) -> RunState:
+        """The state of a stage with these options, as the parser reads them."""
+        parts = {name: options[name] for name in ("model", "data", "mine")}
+        parts["trainer"] = {name: options["trainer"][name] for name in _TRAINER}
+        return cls(_flat(json.loads(json.dumps(parts, default=str))))
 
     def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
         """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files.
@@ -84,8 +83,11 @@ class RunState(NamedTuple):
         """
         last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
         constant = last.get("schedule") == "constant" and not last.get("warmup")
-        constant &= not any(isinstance(last.get(name), list) for name in ("pseudo_share", "memorise_share"))
-        settings = before["settings"]
+        if self.settings.get("data.mix.epochs") is None:
+            constant &= not any(
+                isinstance(last.get(name), list) for name in ("pseudo_share", "memorise_share")
+            )
+        settings = before.get("settings", {})
         for name in sorted(self.settings.keys() | settings.keys()):
             earlier, now = settings.get(name), self.settings.get(name)
             if earlier != now and name not in _FREE and not (constant and name in _LENGTH):
@@ -95,7 +97,7 @@ class RunState(NamedTuple):
                     f"same, or begin a new run in another {Option('output')}."
                 )
         for name, fingerprint in self.files.items():
-            if before["files"].get(name) != fingerprint:
+            if before.get("files", {}).get(name) != fingerprint:
                 raise MismatchError(
                     f"{name} has changed since the run in {run} began: put it back as it was, or start "
                     f"anew without {Option('resume')} in another {Option('output')}."
