@@ -416,6 +416,8 @@ def test_over_http(tmp_path: Path) -> None:
     with behind_socket(own, tools=True) as address:
         asyncio.run(walk(f"{address}/mcp"))
         assert httpx.get(f"{address}/metrics").text.count('route="/mcp"')
+        stream = httpx.get(f"{address}/mcp", headers={"Accept": "text/event-stream"})
+        assert stream.status_code == 405  # it would have no end
         call = {"name": "search", "arguments": {"query": "alert", "k": float("nan")}}
         content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
