@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import math
+import re
 import select
 import signal
 import socket
@@ -157,8 +158,15 @@ def most_connections(wanted: int) -> int:
     return wanted if soft < 0 else max(1, min(wanted, soft // 2))
 
 
+_TARGET = re.compile(rb"https?://([^/?#]*)([^#]*)", re.I)
+"""A target in absolute form: the host, and the path with its query."""
+
+
 class _Parser(h11.Connection):
-    """Refuses requests whose body has two lengths: the next request would begin where a proxy sees none."""
+    """Reads a target in absolute form as RFC 9112 says: its host takes the place of the header Host.
+
+    It refuses requests whose body has two lengths: the next request would begin where a proxy sees none.
+    """
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -166,6 +174,12 @@ class _Parser(h11.Connection):
             names = {name for name, _ in event.headers}
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+            if whole := _TARGET.fullmatch(event.target):
+                headers = [(b"host", whole[1]), *(pair for pair in event.headers if pair[0] != b"host")]
+                path = whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
+                return h11.Request(
+                    method=event.method, headers=headers, target=path, http_version=event.http_version
+                )
         return event
 
 
