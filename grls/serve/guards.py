@@ -25,11 +25,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import PARTS, PartCounts, named_lines
-from grls.serve.options import AccessOptions, ServerOptions
+from grls.serve.options import AccessOptions, RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
 
@@ -47,7 +48,7 @@ def guards(
     Raises:
         DataError: The file of keys cannot be used.
     """
-    limits, access = options.limits, options.access
+    access = options.access
     keys = None if access.keys is None else read_keys(access.keys)
     middleware = [Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
@@ -60,9 +61,8 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    gate = Middleware(Gate, keys=keys, access=access, most=options.most_requests, admin=admin)
-    middleware.append(gate)
-    middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
+    middleware.append(Middleware(Gate, keys=keys, access=access, admin=admin))
+    middleware.append(Middleware(Admission, limits=options.limits, most=options.most_requests))
     return middleware
 
 
@@ -122,55 +122,92 @@ class HostCheck:
         await self._app(scope, receive, send)
 
 
-class BodyLimit:
-    """Reads each body before the request is handled; refuses more than ``most`` bytes or ``seconds``."""
+_BODIES = 64
+"""Bodies of the largest size for which there is memory while they are read, and again while requests run."""
 
-    def __init__(self, app: ASGIApp, most: int, seconds: float):
-        self._app, self._most, self._seconds = app, most, seconds
+
+class Admission:
+    """Lets requests in once their bodies are there.
+
+    A body has ``limits.header`` seconds and ``limits.body`` bytes. It is read where the address takes one;
+    elsewhere, the connection drops it. Requests to ``/v1`` and ``/mcp`` take a place, and room for the bytes
+    of their bodies, while they run.
+
+    Args:
+        app: The application behind it.
+        limits: The limits of requests.
+        most: The number of places.
+    """
+
+    def __init__(self, app: ASGIApp, limits: RequestLimits, most: int):
+        self._app, self._limits = app, limits
+        self._places, self._room = most, _BODIES * limits.body
+        self._reading: dict[asyncio.Timeout, int] = {}  # deadline of a body -> its bytes, the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its body, or refuse it."""
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        places = int(scope["path"].startswith(("/v1", "/mcp")))
         try:
-            for name, value in scope["headers"]:
-                announced = name == b"content-length" and value.isdigit() and len(value) < 20
-                if announced and int(value) > self._most:
-                    raise self._too_long()
-            async with asyncio.timeout(self._seconds):
-                body = await self._read(receive)
-        except RefusalError as refusal:
-            await problem(refusal.status, str(refusal), {"Connection": "close"})(scope, receive, send)
-        except TimeoutError:
-            text = f"the body was not there within {self._seconds:g} s; send it faster, or a shorter one."
-            await problem(408, text, {"Connection": "close"})(scope, receive, send)
-        else:
+            body = await self._body(scope, receive)
             if body is None:  # the client has gone
                 return
-            messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+            if self._places < places or self._room < len(body):
+                raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
+        except RefusalError as refusal:
+            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-            async def receive_again() -> Message:
-                """The body, and then the further messages of the connection."""
-                return messages.pop() if messages else await receive()
+        async def receive_again() -> Message:
+            """The body, and then the further messages of the connection."""
+            return messages.pop() if messages else await receive()
 
+        self._places -= places
+        self._room -= len(body)
+        try:
             await self._app(scope, receive_again, send)
+        finally:
+            self._places += places
+            self._room += len(body)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        parts, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
-            if size > self._most:
-                raise self._too_long()
-        return b"".join(parts)
-
-    def _too_long(self) -> RefusalError:
-        return RefusalError(413, f"a body has at most {self._most:,} bytes; send fewer or shorter queries.")
+    async def _body(self, scope: Scope, receive: Receive) -> bytearray | None:
+        """The body of a request, empty where the address takes none; None: the client has gone."""
+        most, seconds = self._limits.body, self._limits.header
+        takes = (route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
+        if scope["method"] in ("GET", "HEAD", "OPTIONS") or not any(takes):
+            return bytearray()
+        text = f"a body has at most {most:,} bytes; send fewer or shorter queries."
+        too_long = RefusalError(413, text, {"Connection": "close"})
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and (len(value) > 20 or int(value) > most):
+                raise too_long
+        body, more, deadline = bytearray(), True, asyncio.timeout(seconds)
+        self._reading[deadline] = 0
+        try:
+            async with deadline:
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > most:
+                        raise too_long
+                    if deadline in self._reading:
+                        self._reading[deadline] = len(body)
+                    if sum(self._reading.values()) > _BODIES * most:  # the oldest one's time is up
+                        longest = next(iter(self._reading))
+                        del self._reading[longest]
+                        longest.reschedule(0)
+        except TimeoutError:
+            text = f"the body was not there within {seconds:g} s; send it faster, or a shorter one."
+            raise RefusalError(408, text, {"Connection": "close"}) from None
+        finally:
+            self._reading.pop(deadline, None)
+        return body
 
 
 # Keys are compared by their hashes, so that the time of a comparison says nothing about them. They are never
@@ -241,7 +278,7 @@ _PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5
 
 
 class Gate:
-    """Lets requests pass that have the key or token that they need, are within the rate, and have room.
+    """Lets requests pass that have the key or token that they need, and are within the rate.
 
     Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator.
 
@@ -249,7 +286,6 @@ class Gate:
         app: The application behind it.
         keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
         access: The rate of a key or an address, and the name of the server for clients.
-        most: Number of requests to ``/v1`` and ``/mcp`` that are let in at once.
         admin: The hash of the administrator's token; None: no administrator.
     """
 
@@ -258,31 +294,24 @@ class Gate:
         app: ASGIApp,
         keys: frozenset[bytes] | None,
         access: AccessOptions,
-        most: int,
         admin: bytes | None,
     ):
         self._app, self._keys, self._access, self._admin = app, keys, access, admin
         self._rates = None if access.rate is None else Rates(access.rate)
         self._guesses = Rates(_GUESSES)
-        self._free = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         path = scope["path"] if scope["type"] == "http" else ""
-        searches = path.startswith(("/v1", "/mcp"))
         try:
-            if searches:
+            if path.startswith(("/v1", "/mcp")):
                 self._check(Request(scope))
             elif path.startswith("/admin"):
                 self._check_admin(Request(scope))
         except RefusalError as refusal:
             await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
             return
-        self._free -= searches
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._free += searches
+        await self._app(scope, receive, send)
 
     def _check(self, request: Request) -> None:
         client = _address(request)
@@ -298,8 +327,6 @@ class Gate:
         if seconds > 0:
             text = f"too many requests; send the next one in {ceil(seconds)} s."
             raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-        if self._free <= 0:
-            raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
 
     def _check_admin(self, request: Request) -> None:
         if self._admin is None:

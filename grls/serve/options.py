@@ -30,9 +30,10 @@ class RequestLimits:
         seconds: Time that a request may take, with the time in the queue.
         wait: Seconds in the queue. A request that is expected to wait longer is refused (429); null: half of
             ``seconds``.
-        header: Seconds that a connection has for the header of a request.
-        connections: Connections that may be open, if the system gives the process twice as many files; then
-            one that has sent no request is closed.
+        header: Seconds that a client has for the header of a request, for its body, and for each part of the
+            answer.
+        connections: Connections that may be open, if the system gives the process twice as many files. Of
+            more, the one that has waited longest for its client is closed.
         body: Largest body of a request, in bytes.
         queries: Largest number of queries in a request.
         k: Largest number of hits of a query.
