@@ -460,7 +460,6 @@ class Metrics:
         self._took = seconds("grls_request_seconds", "Seconds of a request.", ("route",))
         self._sizes = sizes("grls_batch_queries", "Queries that are searched together.", named)
         self._batches = seconds("grls_batch_seconds", "Seconds of a batch that none joins.", named)
-        self._cached = counter("grls_cached_answers", "Searches that the cache has answered.", named)
         self._questions = sizes("grls_answer_questions", "Questions of a batch.")
         self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
         self._spent: dict[str, PartCounts] = {}
@@ -477,10 +476,6 @@ class Metrics:
         self._sizes.labels(retriever).observe(queries)
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
-
-    def cached(self, retriever: str) -> None:
-        """Count a search that the cache has answered."""
-        self._cached.labels(retriever).inc()
 
     def parts(self, retriever: str) -> PartCounts:
         """The counts of the parts of a retriever's searches."""

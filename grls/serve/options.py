@@ -40,7 +40,6 @@ class RequestLimits:
         hops: Largest number of hops that a request may ask for.
         characters: Largest number of characters of a query.
         batch: Largest number of queries that are searched together.
-        cache: Answers to searches that each version of a retriever keeps; 0: none.
 
     Raises:
         ConfigError: A limit is not positive.
@@ -57,11 +56,9 @@ class RequestLimits:
     hops: int = 8
     characters: int = 4_000
     batch: int = 64
-    cache: int = 0
 
     def __post_init__(self) -> None:
-        bounded("(0, inf)", "limits.", **{**vars(self), "cache": None})
-        at_least(0, "limits.", cache=self.cache)
+        bounded("(0, inf)", "limits.", **vars(self))
 
 
 @dataclass(frozen=True)
