@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import PARTS, PartCounts, named_lines
-from grls.serve.options import AccessOptions, RequestLimits, ServerOptions
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
 
@@ -61,7 +61,7 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    middleware.append(Middleware(Gate, keys=keys, access=access, admin=admin))
+    middleware.append(Middleware(Gate, keys=keys, rate=access.rate, admin=admin))
     middleware.append(Middleware(Admission, limits=options.limits, most=options.most_requests))
     return middleware
 
@@ -272,9 +272,6 @@ class Rates:
 
 _GUESSES = 30
 """Wrong keys and tokens a minute of one address, after which further ones are refused without a look."""
-RESOURCE = "/.well-known/oauth-protected-resource"
-"""The address that says how a request shows that it may use the server (RFC 9728)."""
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 
 
 class Gate:
@@ -285,7 +282,7 @@ class Gate:
     Args:
         app: The application behind it.
         keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
-        access: The rate of a key or an address, and the name of the server for clients.
+        rate: Largest number of requests a minute of a key or an address; None: any.
         admin: The hash of the administrator's token; None: no administrator.
     """
 
@@ -293,11 +290,11 @@ class Gate:
         self,
         app: ASGIApp,
         keys: frozenset[bytes] | None,
-        access: AccessOptions,
+        rate: float | None,
         admin: bytes | None,
     ):
-        self._app, self._keys, self._access, self._admin = app, keys, access, admin
-        self._rates = None if access.rate is None else Rates(access.rate)
+        self._app, self._keys, self._admin = app, keys, admin
+        self._rates = None if rate is None else Rates(rate)
         self._guesses = Rates(_GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -319,10 +316,7 @@ class Gate:
             client = _hashed(token_of(request))
             if client not in self._keys:
                 text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
-                name = resource_of(request, self._access)
-                within = "/mcp" if request.url.path.startswith("/mcp") else ""
-                known = "" if name is None else f' resource_metadata="{name}{RESOURCE}{within}"'
-                raise self._refusal(request, text, f"Bearer{known}")
+                raise self._refusal(request, text)
         seconds = 0.0 if self._rates is None else self._rates.wait(client)
         if seconds > 0:
             text = f"too many requests; send the next one in {ceil(seconds)} s."
@@ -337,27 +331,19 @@ class Gate:
             )
         if not hmac.compare_digest(_hashed(token_of(request)), self._admin):
             text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
-            raise self._refusal(request, text, "Bearer")
+            raise self._refusal(request, text)
 
-    def _refusal(self, request: Request, text: str, challenge: str) -> RefusalError:
+    def _refusal(self, request: Request, text: str) -> RefusalError:
         """The refusal of a wrong key or token; many of one address have to wait."""
         seconds = self._guesses.wait(_address(request))
         if seconds > 0:
             text = f"too many wrong keys came from this address; send a right one, or wait {ceil(seconds)} s."
             return RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-        return RefusalError(401, text, {"WWW-Authenticate": challenge})
+        return RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
 
 
 def _address(request: Request) -> bytes:
     return b"" if request.client is None else request.client.host.encode()
-
-
-def resource_of(request: Request, access: AccessOptions) -> str | None:
-    """The address of the server for clients, without a slash at the end; None: the request names none."""
-    host = request.headers.get("host", "")
-    if access.resource is not None:
-        return access.resource.removesuffix("/")
-    return f"{request.url.scheme}://{host}" if _PLAIN_HOST.fullmatch(host) else None
 
 
 def token_of(request: Request) -> str:

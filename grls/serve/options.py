@@ -76,13 +76,9 @@ class AccessOptions:
             localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
-        resource: Address of the server for its clients, such as https://search.example.org; null: the one
-            that a request names.
-        authorization_servers: Addresses of servers that give out keys, for clients that look for them
-            (RFC 9728).
 
     Raises:
-        ConfigError: The rate is not positive, or an origin, host name or address is not one.
+        ConfigError: The rate is not positive, or an origin or host name is not one.
     """
 
     keys: str | None = None
@@ -90,18 +86,13 @@ class AccessOptions:
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
-    resource: str | None = None
-    authorization_servers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        list_texts(self, "origins", "allowed_hosts", "authorization_servers")
+        list_texts(self, "origins", "allowed_hosts")
         bounded("(0, inf)", "access.", rate=self.rate)
-        address = r"https?://[^\s\"?#\\]+", "an address such as https://example.org"
         origin = r"https?://[A-Za-z0-9.\[\]:-]+", "an origin such as https://example.org"
         host = r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", "a host name without port such as search.example.org"
         for name, values, (form, expected) in (
-            ("resource", () if self.resource is None else (self.resource,), address),
-            ("authorization_servers", self.authorization_servers, address),
             ("origins", self.origins, origin),
             ("allowed_hosts", self.allowed_hosts, host),
         ):
