@@ -175,7 +175,7 @@ class Admission:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytearray | None:
         """The body of a request, empty where the address takes none; None: the client has gone."""
-        most, seconds = self._limits.body, self._limits.header
+        most, seconds = self._limits.body, min(self._limits.header, self._limits.seconds)
         takes = (route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or not any(takes):
             return bytearray()
