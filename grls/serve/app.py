@@ -121,9 +121,9 @@ def add_addresses(app: FastAPI) -> None:
     post("/v1/stream", answer_stream, _OF_RETRIEVER, responses=events, response_class=StreamingResponse)
     post("/admin/reload", reload_version, _OF_ADMIN, response_model=VersionBody)
     checked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
-    passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
+    passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 503)}
     _get(app, "/v1/passages/{passage:any_id}", show_passage, **checked, **passage)
-    retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 429)}
+    retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 503)}
     _get(app, "/v1/retrievers", show_retrievers, **checked, **retrievers)
     for path, state in (("/health", show_health), ("/ready", show_ready)):
         _get(app, path, state, response_model=HealthBody, responses=problems(503))

@@ -1,4 +1,4 @@
-"""The middleware of the server: log, host names, CORS, keys, rates, bounds of bodies; and its counts."""
+"""The middleware of the server: log, host names, CORS, keys, bodies and places; and its counts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import logging
 import os
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
-from math import ceil
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic, perf_counter, time
+from time import perf_counter, time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -61,7 +59,7 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    middleware.append(Middleware(Gate, keys=keys, rate=access.rate, admin=admin))
+    middleware.append(Middleware(Gate, keys=keys, admin=admin))
     middleware.append(Middleware(Admission, limits=options.limits, most=options.most_requests))
     return middleware
 
@@ -217,8 +215,6 @@ ADMIN = "GRLS_ADMIN_TOKEN"
 """The environment variable with the token of the administrator."""
 SHORTEST = 16
 """Least number of characters of a key or token."""
-_CLIENTS = 10_000
-"""Clients whose rates are known; the client that was seen longest ago is forgotten first."""
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
@@ -251,105 +247,43 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
     return _hashed(token) if token else None
 
 
-class Rates:
-    """Counts requests: each client has a bucket that fills up within a minute with ``rate`` requests."""
-
-    def __init__(self, rate: float):
-        self._rate, self._burst = rate / 60, max(1.0, rate)
-        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # client -> requests left, time
-
-    def wait(self, client: bytes) -> float:
-        """Count a request; the seconds until the client may send another one, 0 if it may now."""
-        now = monotonic()
-        left, last = self._left.pop(client, (self._burst, now))
-        left = min(self._burst, left + (now - last) * self._rate)
-        allowed = left >= 1
-        self._left[client] = (left - 1 if allowed else left, now)
-        if len(self._left) > _CLIENTS:
-            self._left.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self._rate
-
-
-_GUESSES = 30
-"""Wrong keys and tokens a minute of one address, after which further ones are refused without a look."""
-
-
 class Gate:
-    """Lets requests pass that have the key or token that they need, and are within the rate.
+    """Lets requests pass that have the key or token that they need.
 
     Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator.
 
     Args:
         app: The application behind it.
         keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
-        rate: Largest number of requests a minute of a key or an address; None: any.
         admin: The hash of the administrator's token; None: no administrator.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: frozenset[bytes] | None,
-        rate: float | None,
-        admin: bytes | None,
-    ):
+    def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, admin: bytes | None):
         self._app, self._keys, self._admin = app, keys, admin
-        self._rates = None if rate is None else Rates(rate)
-        self._guesses = Rates(_GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         path = scope["path"] if scope["type"] == "http" else ""
-        try:
-            if path.startswith(("/v1", "/mcp")):
-                self._check(Request(scope))
-            elif path.startswith("/admin"):
-                self._check_admin(Request(scope))
-        except RefusalError as refusal:
-            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _check(self, request: Request) -> None:
-        client = _address(request)
-        if self._keys is not None:
-            client = _hashed(token_of(request))
-            if client not in self._keys:
-                text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
-                raise self._refusal(request, text)
-        seconds = 0.0 if self._rates is None else self._rates.wait(client)
-        if seconds > 0:
-            text = f"too many requests; send the next one in {ceil(seconds)} s."
-            raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-
-    def _check_admin(self, request: Request) -> None:
-        if self._admin is None:
-            raise RefusalError(
-                403,
+        app, needed = self._app, ""
+        if path.startswith(("/v1", "/mcp")) and self._keys is not None and _sent(scope) not in self._keys:
+            needed = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
+        elif path.startswith("/admin") and self._admin is None:
+            text = (
                 f"this server has no administrator: set access.admin in the file of {Option('server')}, or "
-                f"the environment variable {ADMIN}.",
+                f"the environment variable {ADMIN}."
             )
-        if not hmac.compare_digest(_hashed(token_of(request)), self._admin):
-            text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
-            raise self._refusal(request, text)
-
-    def _refusal(self, request: Request, text: str) -> RefusalError:
-        """The refusal of a wrong key or token; many of one address have to wait."""
-        seconds = self._guesses.wait(_address(request))
-        if seconds > 0:
-            text = f"too many wrong keys came from this address; send a right one, or wait {ceil(seconds)} s."
-            return RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-        return RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
+            app = problem(403, text)
+        elif path.startswith("/admin") and not hmac.compare_digest(_sent(scope), self._admin or b""):
+            needed = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
+        if needed:
+            app = problem(401, needed, {"WWW-Authenticate": "Bearer"})
+        await app(scope, receive, send)
 
 
-def _address(request: Request) -> bytes:
-    return b"" if request.client is None else request.client.host.encode()
-
-
-def token_of(request: Request) -> str:
-    """The token in the header ``Authorization``, or an empty text."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
+def _sent(scope: Scope) -> bytes:
+    """The hash of the token in the header ``Authorization``, or of an empty text."""
+    kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    return _hashed(token.strip() if kind.lower() == "bearer" else "")
 
 
 def _hashed(token: str) -> bytes:

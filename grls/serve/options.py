@@ -68,7 +68,6 @@ class AccessOptions:
     Args:
         keys: File with API keys, one a line. Each request then needs one: the header
             ``Authorization: Bearer KEY``; null: none is needed.
-        rate: Largest number of requests a minute of one key (without keys: of one address); null: any number.
         origins: Origins of web pages that may call the server from a browser (CORS), such as
             https://example.org. Empty: none.
         allowed_hosts: Further host names under which the server is reached, without ports, such as
@@ -78,18 +77,16 @@ class AccessOptions:
             without both, nothing can be reloaded.
 
     Raises:
-        ConfigError: The rate is not positive, or an origin or host name is not one.
+        ConfigError: An origin or host name is not one.
     """
 
     keys: str | None = None
-    rate: float | None = None
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
 
     def __post_init__(self) -> None:
         list_texts(self, "origins", "allowed_hosts")
-        bounded("(0, inf)", "access.", rate=self.rate)
         origin = r"https?://[A-Za-z0-9.\[\]:-]+", "an origin such as https://example.org"
         host = r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", "a host name without port such as search.example.org"
         for name, values, (form, expected) in (
@@ -110,7 +107,7 @@ _SPARE = 64
 
 
 OPEN_ACCESS = AccessOptions()
-"""No keys, no rate, no other origin."""
+"""No keys, no other origin."""
 
 ServedProgram = Literal["openqa", "multihop", "conversational", "retrieve-then-read", "self-ask"]
 AnswerMethod = Literal["direct", "follow-up", "riches", ServedProgram]

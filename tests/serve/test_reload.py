@@ -97,8 +97,6 @@ def test_who_may_reload(client: TestClient, folder: Path) -> None:
     with client:
         for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "the-token-of-the-admin"}):
             assert client.post("/admin/reload", json={}, headers=headers).status_code == 401
-        guesses = [client.post("/admin/reload", json={}).status_code for _ in range(40)]
-        assert set(guesses) == {401, 429}
         assert client.post("/admin/reload", json={"retriever": "x"}, headers=TOKEN).status_code == 404
         assert client.post("/admin/reload", json={"folder": "/etc"}, headers=TOKEN).status_code == 422
     with TestClient(create_app(serving_of({"one": folder}))) as other:

@@ -433,7 +433,7 @@ def test_over_http(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("access: {rate: 3}", "leave access out"),
+        ("access: {admin: token}", "leave access out"),
         ("answer: {model: m}", "leave answer out"),
         ("", "--mcp"),
     ],
