@@ -208,6 +208,7 @@ def tool_routes(server: Any) -> list[BaseRoute]:
         streamable_http_path=ADDRESS, json_response=True, stateless_http=True, transport_security=unchecked
     )
     for route in app.routes:
+        route.methods = {"POST"}  # a stream of GET would have no end, and nothing to send
         route.app = _named(route, route.app)
     routes: list[BaseRoute] = app.routes
     return routes
