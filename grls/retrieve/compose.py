@@ -49,9 +49,6 @@ def compose_hybrid(
         options: Options of all priors.
         search: Options of decoding; the folder stores those that differ from their defaults.
         opening: Options of opening members.
-
-    Raises:
-        ConfigError: There is no prior; see also :func:`grls.retrieve.registry.create`.
     """
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
