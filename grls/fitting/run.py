@@ -71,15 +71,10 @@ def _stages(
 def fit_dataset(
     data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
 ) -> Fitted:
-    """Make the best retriever for a data set.
+    """Make the best retriever for a data set folder; ``output`` opens as the best so far at any time.
 
-    Args:
-        data: Data set folder in BEIR's layout; see :func:`~grls.fitting.splits.divide`.
-        output: The folder of the run, which opens as the best candidate so far from the first one on. A run
-            that is called again with the same data goes on with what is done.
-        options: What the user has chosen.
-        shown: Whether progress and results are printed.
-        name: What results call the data set; None: its folder.
+    A run that is called again with the same data goes on with what is done. ``shown``: whether progress and
+    results are printed. ``name``: what results call the data set; None: its folder.
     """
     quiet()
     source = read_source(data, options, name)

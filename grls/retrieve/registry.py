@@ -283,12 +283,8 @@ def create(
 ) -> Retriever:
     """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
-    Args:
-        folder: The folder; an earlier one there is replaced.
-        kind: The kind.
-        content: The fields of its ``grls.json``; paths of members are relative to ``folder``.
-        opening: The options of opening members.
-        more: Gives further fields of the opened retriever.
+    ``content``: the fields of its ``grls.json``; paths of members are relative to ``folder``. ``more`` gives
+    further fields of the opened retriever.
     """
     refuse_unusable(folder, MANIFEST)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain

@@ -237,11 +237,7 @@ def check_fields(
 def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
     """A dataclass of options, and those nested in it, from JSON; fields left out have their defaults.
 
-    Args:
-        cls: The dataclass.
-        record: Its fields.
-        file: The file of the record, for errors.
-        field: The name of the record in the file, for errors.
+    ``file`` and ``field``, the name of the record in it, are for errors.
     """
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)

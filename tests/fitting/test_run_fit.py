@@ -316,18 +316,6 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
-def test_what_was_made_with_other_options_before_a_kill_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = write_fit_data(tmp_path / "data", "train", "test")  # each seed draws another dev query
-    first = fitted(data, tmp_path / "out", seed=0)
-    with monkeypatch.context() as patch:
-        killed_at(["bm25"], patch)
-        with pytest.raises(Killed):
-            fitted(data, tmp_path / "out", seed=1)
-    assert fitted(data, tmp_path / "out", seed=0).metrics == first.metrics
-
-
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
