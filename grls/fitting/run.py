@@ -120,8 +120,8 @@ class _FitRun:
         """Do what is left of the run."""
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
         anew = self._restore({stage.name: stage for stage in stages})
-        self.stays = self._linked()
-        if anew:
+        self.stays, kept_alone = self._linked(), keep in systems and self.options.budget is None
+        if anew and not kept_alone:
             opens = "" if self.stays is None else f"; the output opens as {self.stays} until then"
             self.progress.say(
                 f"  options have changed, so these are made anew: {', '.join(anew)}{opens}. What there is "
@@ -131,7 +131,7 @@ class _FitRun:
         names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
-        if keep in systems and self.options.budget is None:  # nothing is to be made
+        if kept_alone:  # nothing is to be made
             self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
         elif len(self.known) < len(stages) or any(
             system.portions < len(self.candidates.portions) for system in systems.values()

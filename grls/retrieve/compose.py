@@ -42,8 +42,8 @@ def compose_hybrid(
 ) -> Retriever:
     """Write a generator with priors that look ahead.
 
-    An earlier retriever in ``output`` is replaced. ``search``: options of decoding; the folder stores those that
-    differ from their defaults. ``opening``: options of opening members.
+    An earlier retriever in ``output`` is replaced. ``search``: options of decoding; the folder stores what
+    differs from their defaults. ``opening``: options of opening members.
     """
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
