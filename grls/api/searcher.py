@@ -457,17 +457,10 @@ class Searcher:
         output: str | Path | None,
         names: Mapping[Path, str],
     ) -> Searcher:
-        """A searcher of a composite folder; it opens its members anew, from their folders.
+        """A searcher of a composite folder, which ``compose`` writes; it opens its members anew, from theirs.
 
         A temporary folder goes with its process, so an output with such a member is what :meth:`save` writes.
-
-        Args:
-            call: The name of the call, for errors.
-            compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
-            arguments: Its arguments between the folder and the options of search.
-            members: The searchers that it is made of.
-            output: The folder; None: a temporary folder.
-            names: The folders of members -> their names in the call, for errors.
+        ``names``: the folders of members -> their names in the ``call``, for errors.
         """
         if output is not None and any(map(is_temporary, names)):
             refuse_unusable(output, MANIFEST)
@@ -537,14 +530,7 @@ class HeldFolder:
     composite retriever holds the objects of its members, so their folders stay as long as it names them.
     Folders that a killed process leaves are removed when the next temporary folder is made.
 
-    Attributes:
-        path_is_temporary: Whether the folder is removed with this object.
-        members: The folders of its members.
-        fill: Writes the content of a temporary folder when it is made; None: whoever reads the path does.
-
-    Args:
-        output: The folder that the user has named; None: a temporary folder.
-        members: The folders of its members.
+    ``fill`` writes the content of a temporary folder when it is made; None: whoever reads the path does.
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):

@@ -151,11 +151,7 @@ def register(kind: str, target: str) -> None:
 
 
 def class_of(kind: Any, file: Path | None = None) -> Openable:
-    """The class of a kind.
-
-    Raises:
-        DataError: The kind is unknown.
-    """
+    """The class of a kind."""
     if isinstance(kind, str) and kind not in KINDS:
         load_plugins()
     if not isinstance(kind, str) or kind not in KINDS:
@@ -287,17 +283,8 @@ def create(
 ) -> Retriever:
     """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
-    Args:
-        folder: The folder; an earlier one there is replaced.
-        kind: The kind.
-        content: The fields of its ``grls.json``; paths of members are relative to ``folder``.
-        opening: The options of opening members.
-        more: Gives further fields of the opened retriever.
-
-    Raises:
-        ConfigError: The folder exists and holds something else, or the kind cannot use an option.
-        DataError: A member is missing. After any error, nothing is written.
-        MismatchError: Members do not belong together.
+    ``content``: the fields of its ``grls.json``; paths of members are relative to ``folder``. ``more`` gives
+    further fields of the opened retriever.
     """
     refuse_unusable(folder, MANIFEST)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
@@ -341,9 +328,6 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
     """Open a member of the composite retriever in ``folder``; errors name the field of its ``grls.json``.
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
-
-    Raises:
-        DataError: The member is missing, or holds the composite itself.
     """
     file = folder / MANIFEST
     if isinstance(member, Mapping):
