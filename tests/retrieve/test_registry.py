@@ -453,9 +453,7 @@ def test_members_in_a_circle_are_refused(place: Path) -> None:
     assert load_retriever(written(place / "z", twice), CPU).kind == "fusion"
 
 
-def test_members_that_are_named_very_often_are_refused(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_that_are_named_very_often_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.retrieve.registry._MOST", 40)
     doubled = FUSION | {"members": ["../bm25", "../bm25"]}
     for level in range(5):  # 2, 6, 14, 30 and 62 members, by links and in one file

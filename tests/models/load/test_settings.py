@@ -17,7 +17,8 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.language import load_language_model
+from grls.models.load.build import Pretrained
+from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.load.opening import settings_in
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
@@ -124,7 +125,8 @@ def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: 
     model = place / "generative" / "model"
     edit(model / "generation_config.json", decoder_start_token_id=...)
     edit(model / name, decoder_start_token_id=value)
-    spec = read_spec(place / "generative") | {"settings": settings_in(model)}
+    weights = model_fingerprint(Pretrained(str(model)).load().model)
+    spec = read_spec(place / "generative") | {"settings": settings_in(model), "weights": weights}
     write_manifest(place / "generative", spec | {"sha256": own_sum(spec)})
     opens: list[Callable[[], Any]] = [
         lambda: GenerativeRetriever.from_pretrained(place / "generative", "cpu"),
