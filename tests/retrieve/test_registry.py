@@ -439,6 +439,17 @@ def test_members_in_a_circle_are_refused(place: Path) -> None:
     assert load_retriever(written(place / "z", twice), CPU).kind == "fusion"
 
 
+def test_members_that_are_named_very_often_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.retrieve.registry._MOST", 40)
+    doubled = FUSION | {"members": ["../bm25", "../bm25"]}
+    for level in range(5):  # 2, 6, 14, 30 and 62 members, by links and in one file
+        folder = written(place / str(level), {"kind": "fusion", **doubled})
+        doubled = FUSION | {"members": [f"../{level}", {"kind": "fusion", **doubled}]}
+        if level < 4:
+            assert load_retriever(folder, CPU).kind == "fusion"
+    raises(DataError, r"has more than 40 members.*take some out", load_retriever, folder, CPU)
+
+
 def test_what_is_no_retriever_is_refused(place: Path) -> None:
     raises(DataError, "no retriever here", load_retriever, place / "data")
     with pytest.raises(ConfigError, match="folder must be a path whose names have at most 255 bytes each"):

@@ -246,7 +246,10 @@ def test_settings_that_fetch_code_are_refused_before_a_library_reads_them(
     settings = [("config.json", values) for values in FETCHING]
     settings += [("processor_config.json", {"audio_tokenizer": {"audio_tokenizer_name_or_path": "evil/x"}})]
     if name == "sentence":
-        kernel, loading = {"attn_implementation": "evil/kernel"}, {"use_safetensors": False, "device_map": "disk"}
+        kernel, loading = (
+            {"attn_implementation": "evil/kernel"},
+            {"use_safetensors": False, "device_map": "disk"},
+        )
         settings += [
             ("sentence_bert_config.json", {"config_kwargs": kernel}),
             ("sentence_roberta_config.json", {"model_args": kernel}),
@@ -261,7 +264,9 @@ def test_settings_that_fetch_code_are_refused_before_a_library_reads_them(
         said = rf"from '{folder}': .*in its {re.escape(file)}"
         raises(ConfigError, said, LOADERS[loader], folder)
     assert not reached
-    change("config.json", attn_implementation="eager")(Path(folder := str(shutil.copytree(models / name, tmp_path / "m"))))
+    change("config.json", attn_implementation="eager")(
+        Path(folder := str(shutil.copytree(models / name, tmp_path / "m")))
+    )
     assert LOADERS[loader](folder) is not None
     (tmp_path / "m" / "link").symlink_to("/")
     raises(ConfigError, "m/link is a link to a folder: put the folder there", LOADERS[loader], folder)
