@@ -69,17 +69,13 @@ def search_command(
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hub_names import is_on_the_hub
     from grls.retrieve.options import stored_options
-    from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import names_bm25
 
-    check_counts(k=k)
     texts = [line.strip() for line in sys.stdin] if query == INPUT else [query]
     questions = [text for text in texts if text]
     if not questions:
         raise DataError("there is no question: give one in quotes, or one a line on standard input with -.")
     if names_bm25(retriever):
-        if data is None:
-            raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
         searcher: Searcher = BM25(data)
     elif data is not None:
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
