@@ -84,6 +84,7 @@ def experiment_command(
         title: Heading of the page.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics.averages import KS
@@ -91,7 +92,6 @@ def experiment_command(
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table
 
-    named = _named(systems)
     names = measure_names(MEASURES if measures is None else measures)
     if not names:
         raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")

@@ -6,6 +6,7 @@ import pytest
 from failing import raises
 
 from grls.data.corpus import Corpus
+from grls.data.evidence import part_around
 from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
@@ -263,3 +264,15 @@ def test_words_are_counted_in_all_scripts(text: str, words: int) -> None:
 def test_pieces_joined_are_the_text() -> None:
     for text in (ENGLISH, "青海湖（湖）是 Qinghai最大的。3月", "แมวกิน ปลา", "a\u200bb ｶﾞﾗｽ"):
         assert "".join(pieces(text)).strip() == " ".join(text.split())
+
+
+def test_the_part_that_is_shown_is_around_the_words_of_the_question() -> None:
+    filler = "no clobber: leave an existing file alone. " * 9
+    text = f"cp: files are taken. {filler}Take directories recursively. {filler}"
+    part = part_around("copy directories recursively", text, 100)
+    assert part.startswith("… Take directories recursively. no clobber")
+    assert part.endswith("…")
+    assert len(part) <= 103
+    assert part_around("zebra", text, 50) == f"{text[:50].rstrip()}…"
+    assert part_around("", " short ", 50) == "short"
+    assert "needle" in part_around("a needle", f"{'hay' * 300} needle", 100)
