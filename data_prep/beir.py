@@ -4,7 +4,7 @@ A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; 
 it has a single qrels file and ``--ratios`` asks for a split by query. Without qrels they are written from the
 evidence of the queries. A pair of files is a corpus and
 the queries that name their gold passages by id. An option names each key of these files, and other fields of
-a record join its metadata. The command lists the fields that are not written.
+a record join its metadata.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from grls.errors import ConfigError, DataError
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.io.resumable import object_of, read_jsonl
-
-_QUERY = ("_id", "text", "evidence")
 
 
 def prepare(
@@ -117,11 +115,6 @@ class Fields:
             (self.joined if joins else self.lost)[name] += 1
         return joined
 
-    def count(self, file: Path) -> None:
-        """Count the fields of a file whose other fields are not written."""
-        for _, record in read_jsonl(file):
-            self.lost.update(record.keys() - self._named)
-
     def tell(self, file: Path) -> None:
         """Print which fields of a file joined the metadata, and which were left out."""
         for verb, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
@@ -172,10 +165,6 @@ def _copy(
     if drop_leaks:
         qrels = _without_leaks(queries, qrels)
     common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
-    for name, known in (("corpus.jsonl", ("_id", "title", "text")), ("queries.jsonl", _QUERY)):
-        fields = Fields(*known)
-        fields.count(raw / name)
-        fields.tell(raw / name)
 
 
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:

@@ -305,6 +305,9 @@ class Command:
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
+        from grls.commands.early import refuse_early  # it needs NumPy, which --help does not
+
+        refuse_early(options, self.prog)
         for name in options.keys() & {"data", "corpus"}:
             if isinstance(options[name], str) and options[name].startswith("hub:"):
                 from grls.data.hub_data import local_folder
@@ -386,7 +389,7 @@ _VERIFY = (
 
 
 def with_lists(arguments: Sequence[str], parser: ArgumentParser) -> list[str]:
-    """Turn ``--ratios 0.8 0.2`` into jsonargparse's ``--ratios=["0.8", "0.2"]``, where an option is a list."""
+    """Turn ``--ratios 0.8 0.2`` into jsonargparse's ``--ratios=["0.8", "0.2"]``, where options are lists."""
     lists = [f"--{one.dest}" for one in parser._actions if is_list(getattr(one, "_typehint", None))]
     joined: list[str] = []
     values: list[str] | None = None

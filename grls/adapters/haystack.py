@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from grls.adapters.documents import is_blank, metadata_of_hit, titled
+from grls.adapters.documents import is_blank, metadata_of_hit, parted, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
@@ -140,4 +140,7 @@ class HaystackRetriever:
 
 
 def _documents(hits: Sequence[Hit]) -> list[Document]:
-    return [Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score) for hit in hits]
+    return [
+        Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score)
+        for hit in parted(hits)
+    ]

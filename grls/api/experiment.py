@@ -25,7 +25,7 @@ from grls.evaluation.measures import cutoff, measure_names, query_values
 from grls.io.progress import counted
 from grls.report.systems import ExperimentTable, SystemRun, compare_systems
 from grls.retrieve.run import retrieve_results
-from grls.runs.trec import by_score
+from grls.runs.trec import trec_order
 
 MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
@@ -151,7 +151,7 @@ def _ids(hits: Any, label: str, k: int) -> list[str]:
     if isinstance(hits, Mapping) or (is_series and list(hits.index) != [*range(len(hits))]):
         scores = {id_text(name, f"{label}, a hit", _SYSTEM): _score(score) for name, score in hits.items()}
         known = {name: score for name, score in scores.items() if score is not None}
-        listed = [hit.id for hit in by_score(known)] if len(known) == len(scores) else None
+        listed = [hit.id for hit in trec_order(known)] if len(known) == len(scores) else None
     if listed is None or any(isinstance(hit, list) and len(hit) > 1 and _are_texts(hit) for hit in listed):
         raise DataError(
             f"the system {label}: expected a list of hits, got {short_repr(hits)}: give passage ids, the "

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages
+from grls.data.dataset import gold_passages, own_passages
 from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
@@ -318,7 +318,8 @@ class Searcher:
                 )
             joined = gold_of(gold, queries, self.corpus)
             passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus)
+            own = own_passages(joined.queries, joined.qrels, self.corpus)
+            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
             retriever = self.retriever
             if read_spec(folder).get("kind") != "hops":  # as the command opens it
                 retriever = single_steps(retriever)
@@ -456,17 +457,10 @@ class Searcher:
         output: str | Path | None,
         names: Mapping[Path, str],
     ) -> Searcher:
-        """A searcher of a composite folder; it opens its members anew, from their folders.
+        """A searcher of a composite folder, which ``compose`` writes; it opens its members anew, from theirs.
 
         A temporary folder goes with its process, so an output with such a member is what :meth:`save` writes.
-
-        Args:
-            call: The name of the call, for errors.
-            compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
-            arguments: Its arguments between the folder and the options of search.
-            members: The searchers that it is made of.
-            output: The folder; None: a temporary folder.
-            names: The folders of members -> their names in the call, for errors.
+        ``names``: the folders of members -> their names in the ``call``, for errors.
         """
         if output is not None and any(map(is_temporary, names)):
             refuse_unusable(output, MANIFEST)
@@ -536,14 +530,7 @@ class HeldFolder:
     composite retriever holds the objects of its members, so their folders stay as long as it names them.
     Folders that a killed process leaves are removed when the next temporary folder is made.
 
-    Attributes:
-        path_is_temporary: Whether the folder is removed with this object.
-        members: The folders of its members.
-        fill: Writes the content of a temporary folder when it is made; None: whoever reads the path does.
-
-    Args:
-        output: The folder that the user has named; None: a temporary folder.
-        members: The folders of its members.
+    ``fill`` writes the content of a temporary folder when it is made; None: whoever reads the path does.
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):

@@ -48,7 +48,6 @@ def experiment_command(
     stress: str | None = None,
     output: str = "experiment",
     page: bool = False,
-    proofs: int = 2,
     seed: int = 0,
     title: str = "Retrieval runs",
     device: str = "auto",
@@ -79,13 +78,13 @@ def experiment_command(
         stress: Also perturb the queries: some of typo, order, case, synonym and language (translations in the
             metadata of queries), as in typo,order (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
-        page: Also write OUTPUT.html, one file that needs nothing else, with curves, chains, proof graphs and
+        page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
             similarity, and OUTPUT-figures/ (its pictures).
-        proofs: Successes and failures of each run on RuleTaker-Open that the page draws.
         seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
         title: Heading of the page.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics.averages import KS
@@ -93,7 +92,6 @@ def experiment_command(
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table
 
-    named = _named(systems)
     names = measure_names(MEASURES if measures is None else measures)
     if not names:
         raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")
@@ -163,7 +161,7 @@ def experiment_command(
         reference = next((label for label, system in by_label.items() if system == baseline), None)
         tested = [name for name in names if not name.startswith("Judged")]
         k = cutoff(names[0]) if names[0].startswith("R@") else 5
-        built = build_page(groups, ks, k, reference, proofs, seed, title, tested)
+        built = build_page(groups, ks, k, reference, seed, title, tested)
         titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
         parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
         built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))

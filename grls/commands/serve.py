@@ -44,8 +44,8 @@ def serve(
             none.
         host: Address to listen at. The default is reached from this machine alone.
         port: Port to listen at.
-        server: File of YAML or JSON with the options of the server: limits, access (keys, rates, host names)
-            and answer (a language model). The guide lists them.
+        server: File of YAML or JSON with the options of the server: limits, access (keys, host names) and
+            answer (a language model). The guide lists them.
         mcp: Offer search, fetch, hops and retrievers as tools of an agent (Model Context Protocol; needs the
             extra mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         url_field: Field of the metadata with the address of a passage (http:// or https://), which agents

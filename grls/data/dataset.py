@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
@@ -143,11 +144,7 @@ def evidence_hint(folder: Path) -> str:
 
 
 def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
-    """The first queries of a split, as ``--limit`` counts them; None: all.
-
-    Raises:
-        ConfigError: The limit is below 1.
-    """
+    """The first queries of a split, as ``--limit`` counts them; None: all."""
     at_least(1, limit=limit)
     return queries[:limit]
 
@@ -423,14 +420,13 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone.
-
-    Raises:
-        DataError: A field is missing or malformed.
-    """
+    """A query from the object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
+    record = in_layout(record, QUERY_FORM, file, line)
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])
-    evidence = record.get("evidence", [])
+    if isinstance(answers, str):
+        metadata["answers"] = answers = [answers]
+    evidence = record.get("evidence") or []
     for name, value in (("evidence", evidence), ("metadata.answers", answers)):
         if not _are_strings(value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
@@ -439,13 +435,6 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         raise DataError(
             f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
             "if it means something else.",
-            file,
-            line,
-        )
-    if "any_order" in record:
-        raise DataError(
-            "any_order stands beside the metadata, where nothing reads it; write it into them: "
-            '"metadata": {"any_order": true}.',
             file,
             line,
         )
@@ -519,7 +508,7 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
             if not relevant(grades)
         ]
         judged = [
-            (line, *fields[:2])
+            (line, fields[0], fields[1])
             for line, text in text_lines(split)
             if len(fields := text.split("\t")) == 3 and (line > 1 or fields[0] != QRELS_HEADER[0])
         ]

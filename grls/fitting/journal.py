@@ -47,11 +47,6 @@ class FitJournal:
 
     Attributes:
         records: Stage -> its last record (``inputs``, ``seconds``, ``result``), the latest at the end.
-
-    Raises:
-        ConfigError: The folder holds something else.
-        MismatchError: It is of a run with other data.
-        WriteError: Another run works there, or the folder cannot be written.
     """
 
     def __init__(self, output: str | Path, data: str):
@@ -88,13 +83,7 @@ class FitJournal:
 
 
 def refuse_other_output(output: Path, data: str) -> None:
-    """Refuse a folder in which a run over these data could not work. Nothing is written.
-
-    Raises:
-        ConfigError: The folder holds something else.
-        MismatchError: It is of a run with other data.
-        WriteError: The folder cannot be written.
-    """
+    """Refuse a folder in which a run over these data could not work. Nothing is written."""
     refuse_unwritable(output, folder=True)
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; give the output another name.")

@@ -225,7 +225,7 @@ def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> Non
     """Write ``README.md``; ``models`` are those that the kept candidate began with."""
     times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
     asked, facts = sizes_line(fitted.queries), stages.facts
-    asked += "" if asked.endswith(CUT) else " queries"
+    asked += "" if [*fitted.queries] == [CUT] else " queries"
     licences = [(title_of(name), licence_of(name)) for name in models]
     begun = ", ".join(f"`{name}`" + (f" (licence: {own})" if own else "") for name, own in licences)
     parts = [

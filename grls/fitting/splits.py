@@ -65,7 +65,12 @@ _SHORT = 40
 
 def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
     """Numbers of queries by their split, for people; those of the splits ``cut`` are cut sentences."""
-    return ", ".join(f"{n:,} {split}{f' ({CUT})' if split in cut else ''}" for split, n in counts.items())
+    return ", ".join(
+        counted(count, CUT[:-1])
+        if split == CUT
+        else f"{count:,} {split}{f' ({CUT})' if split in cut else ''}"
+        for split, count in counts.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -182,10 +187,6 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             Queries that no qrels name take no part.
         options: The names of the splits.
         name: What results call it; None: its folder.
-
-    Raises:
-        DataError: With all faults of queries and judgements, a passage without a text, a query without
-            evidence where there are no qrels, or a split that is asked for and missing.
     """
     corpus, folder = Corpus.read(data), Path(data)
     empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
@@ -230,11 +231,7 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
 
 
 def divide(source: SplitData, seed: int) -> SplitData:
-    """Make the splits that a run needs of those that there are; the same for the same seed.
-
-    Raises:
-        DataError: No query can be had, not even from the sentences of passages.
-    """
+    """Make the splits that a run needs of those that there are; the same for the same seed."""
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = [*source.notes], list[str]()
     for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
@@ -268,12 +265,12 @@ def divide(source: SplitData, seed: int) -> SplitData:
         size = max(1, min(_DEV_MOST, whole // 5))
         if size == whole:
             qrels[DEV] = qrels[TRAIN]
-            notes.append("no dev queries, and a single training query: it is both")
+            told = "the single training query is both"
         else:
             qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], _drawn(qrels[TRAIN], size, seed))
-            every = counted(whole, "training query")
-            if not pseudo:
-                notes.append(f"no dev queries: {size:,} of the {every} are split off as dev")
+            told = f"{size:,} of the {counted(whole, 'training query')} are split off as dev"
+        if not pseudo:
+            notes.append(f"no dev queries: {told}")
         pseudo += [DEV] if pseudo else []
     if (whole := len(qrels[DEV])) >= _LARGE:
         qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))

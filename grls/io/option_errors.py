@@ -103,6 +103,17 @@ def _without_type_checking() -> Iterator[None]:
         visitor.update_aliases = update_aliases
 
 
+_OTHER_NAMES = {
+    "filter": "where",
+    "filters": "where",
+    "topk": "k",
+    "n": "k",
+    "gpu": "device",
+    "cuda": "device",
+}
+"""Names of options in other programs, and ours."""
+
+
 def is_list(kind: object) -> bool:
     """Whether a type, or its name, is that of a list and of nothing else, or null."""
     return re.match(r"(typing\.Optional\[)?(collections\.abc\.Sequence|list|tuple)\b", str(kind)) is not None
@@ -142,10 +153,18 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
     if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
         return _no_option(f"{match[1]}.{match[2]}", options)
     if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
-        return f"{Option(match[1])}: {match[2]} cannot be read; give a file of YAML."
+        within = {dest: kind for dest, kind in kinds.items() if dest.startswith(f"{match[1]}.")}
+        meant = next((dest for dest, kind in within.items() if _takes(kind, match[2])), None)
+        hint = f"; did you mean {Option(meant, match[2])}?" if meant else "; give a file of YAML."
+        return f"{Option(match[1])}: {match[2]} cannot be read{hint}"
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
         return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
     return line
+
+
+def _takes(kind: str, value: str) -> bool:
+    """Whether a type, by its name, is one of names or numbers that a value may be."""
+    return repr(value) in kind or (value.isdigit() and re.match(r"int\b|<class 'int'>", kind) is not None)
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
@@ -154,6 +173,7 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     last = wrong.rpartition(".")[2]
     ends = [(name, name.rpartition(".")[2]) for name in names]
     near = [name for name in names if wrong and name.startswith(wrong)][:_SHOWN]
+    near = near or [name for name in names if name == _OTHER_NAMES.get(wrong.rpartition(".")[2])]
     near = near or get_close_matches(wrong, [name for name, end in ends if end == last], 1, 0.0)
     near = near or get_close_matches(wrong, names, 1, 0.75)
     near = near or [name for name, end in ends if end in last.split("_")][:1]  # top_k: k

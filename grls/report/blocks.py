@@ -171,10 +171,9 @@ INK = "#16181d"
 
 
 class Gallery(NamedTuple):
-    """Pictures side by side; folded away under ``summary`` if it is not empty."""
+    """Pictures side by side."""
 
     pictures: tuple[Picture, ...]
-    summary: str = ""
 
 
 class Text(NamedTuple):

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
 
-_LEAST = np.finfo(np.float32).tiny
+_LEAST = float(np.finfo(np.float32).tiny)
 """The least that a word adds to the score of a passage that has it."""
 
 
@@ -105,7 +105,7 @@ class BM25Retriever:
             self._known: set[str] = set()
             for words, normalization in ((longer, b), (short, 0.0)):
                 if any(words):
-                    index = bm25s.BM25(k1=k1, b=normalization, method=method)
+                    index = bm25s.BM25(k1=max(k1, _LEAST), b=normalization, method=method)  # 0 / 0 in bm25+
                     index.index(words, show_progress=False)
                     # What bm25l and bm25+ add to all passages alike; and robertson and atire give nothing
                     # for a word that half of the passages, or all, have.
@@ -125,9 +125,6 @@ class BM25Retriever:
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
         the retriever around it. The language of the analyzer is the stored one, and English where a file
         written by hand has none.
-
-        Raises:
-            DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)

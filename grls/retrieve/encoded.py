@@ -342,8 +342,7 @@ class EncodedRetriever(ABC):
         workers = building.workers or Workers(None, USUAL_WORKERS)
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
         with held_shards(building.output) as folder:
-            text = json.dumps(encoder.settings(), sort_keys=True, default=str)
-            settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
+            settings = {**prints, "what": cls.kind}
             drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
             plan = ShardPlan(folder, settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)

@@ -35,7 +35,7 @@ from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
 from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
-from grls.models.text_encoder import TextEncoder
+from grls.models.text_encoder import TextEncoder, together
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.encoded import (
     REBUILD,
@@ -118,10 +118,14 @@ class LateTexts(TextEncoder):
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         distinct, numbers = once_each(texts)
-        output = encode(
-            distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
-            convert_to_numpy=True,
-        )  # fmt: skip
+
+        def read(some: Sequence[str], size: int) -> Any:
+            return encode(
+                list(some), prompt=self._prompt(role), batch_size=size, show_progress_bar=False,
+                convert_to_numpy=True,
+            )  # fmt: skip
+
+        output = read(distinct, together(self.model, role, distinct, batch_size, read))
         vectors = [np.asarray(rows, dtype=np.float32).reshape(-1, self.dimension) for rows in output]
         wrong = [text for text, rows in zip(distinct, vectors, strict=True) if not np.isfinite(rows).all()]
         if wrong:

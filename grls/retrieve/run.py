@@ -20,8 +20,8 @@ from grls.retrieve.base import (
     EndsRankings,
     FindsChains,
     Retriever,
+    ranking_fingerprint,
     single_steps,
-    unended_fingerprint,
 )
 from grls.retrieve.hops.retriever import pooled_ranking
 from grls.runs.portions import Portions, RunInfo, fingerprint_queries, in_portions, save_retrieved
@@ -127,8 +127,8 @@ class RetrieverRun:
         }
 
     def _fingerprint(self, retriever: Retriever) -> str:
-        """Of the retriever and its filters, but not of the end of its chains or rankings."""
-        parts = {"retriever": unended_fingerprint(retriever), "where": self.filter.where, **self._filters()}
+        """The fingerprint of a retriever and the filters."""
+        parts = {"retriever": ranking_fingerprint(retriever), "where": self.filter.where, **self._filters()}
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _filters(self) -> dict[str, str | None]:

@@ -134,7 +134,7 @@ def judged_queries(
             )
     refuse_unknown_passages(runs, corpus)
     own = own_passages(queries, qrels, corpus)
-    return [run.without_own(own) if own else run for run in runs], queries, qrels
+    return [run.without_own(own) for run in runs], queries, qrels
 
 
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:

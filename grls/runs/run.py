@@ -160,6 +160,8 @@ class Run:
 
     def without_own(self, own: Collection[str]) -> Run:
         """Without the passages that some queries (:func:`~grls.data.dataset.own_passages`) are themselves."""
+        if not own:
+            return self
         found = [result.without_own() for result in self.retrieved(own) if result.query_id in self.rankings]
         rankings = {result.query_id: result.hits for result in found}
         chains = {result.query_id: result.chain for result in found if result.chain is not None}

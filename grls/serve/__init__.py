@@ -8,7 +8,7 @@ prints lines before anything is loaded, ``run`` listens, loads and serves until 
 Ray Serve run several of these processes. ``bodies`` are requests and responses. ``worker`` is the thread, its
 queue and its jobs. ``served`` holds the opened retrievers, loads new versions, and finds queries to try;
 ``serving`` is the state that all addresses share, and waits for jobs. ``problems`` turns errors into
-responses. ``guards`` is the middleware: keys, tokens and rates, host names, the bound on bodies, a line of
+responses. ``guards`` is the middleware: keys and tokens, host names, bodies and places, a line of
 the log, counts. ``telemetry`` makes spans. ``options`` are the options of the command and of the file of
 ``--server``.
 """

@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 import grls
 from grls.data.where import MOST
@@ -28,8 +28,8 @@ from grls.serve.bodies import (
     TracedBody,
     VersionBody,
 )
-from grls.serve.guards import CONTENT, RESOURCE, guards, resource_of
-from grls.serve.options import RequestLimits, ServerOptions
+from grls.serve.guards import CONTENT, guards
+from grls.serve.options import RequestLimits
 from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
 from grls.serve.problems import MEDIA, RefusalError, add_handlers, only_known_parameters
 from grls.serve.routes import (
@@ -79,7 +79,7 @@ def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI
         app.router.routes += tool_routes(server)
         app.state.tools = server.session_manager
     serving.metrics.waiting = serving.waiting
-    add_addresses(app, options)
+    add_addresses(app)
     add_handlers(app)
     tokens = None if options.answer.model is None else options.answer.tokens
     app.openapi = partial(described, app, options.limits, tokens)  # type: ignore[method-assign, unused-ignore]
@@ -110,7 +110,7 @@ class _AnyId(PathConvertor):
 register_url_convertor("any_id", _AnyId())
 
 
-def add_addresses(app: FastAPI, options: ServerOptions) -> None:
+def add_addresses(app: FastAPI) -> None:
     """Add all addresses to an application."""
     post = partial(_post, app)
     post("/v1/search", answer_search, _OF_RETRIEVER, response_model=FoundBody)
@@ -121,16 +121,13 @@ def add_addresses(app: FastAPI, options: ServerOptions) -> None:
     post("/v1/stream", answer_stream, _OF_RETRIEVER, responses=events, response_class=StreamingResponse)
     post("/admin/reload", reload_version, _OF_ADMIN, response_model=VersionBody)
     checked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
-    passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
+    passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 503)}
     _get(app, "/v1/passages/{passage:any_id}", show_passage, **checked, **passage)
-    retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 429)}
+    retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 503)}
     _get(app, "/v1/retrievers", show_retrievers, **checked, **retrievers)
     for path, state in (("/health", show_health), ("/ready", show_ready)):
         _get(app, path, state, response_model=HealthBody, responses=problems(503))
     hidden: dict[str, Any] = {"response_class": Response, "include_in_schema": False}
-    if options.access.keys is not None:
-        for within in ("", "/mcp") if options.tools else ("",):
-            _get(app, RESOURCE + within, show_resource, **hidden)
     for path, show in (
         ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page)
     ):  # fmt: skip
@@ -186,23 +183,6 @@ async def show_ready(request: Request) -> HealthBody:
         raise RefusalError(503, "the server is shutting down; use another one.", {"Retry-After": "5"})
     state.check_loaded()
     return _state(state)
-
-
-async def show_resource(request: Request) -> Response:
-    """How a request shows that it may use the server (RFC 9728)."""
-    access = serving(request).options.access
-    name = resource_of(request, access)
-    if name is None:
-        raise RefusalError(400, "the header Host names no host; send the address of this server.")
-    described: dict[str, Any] = {
-        "resource": name + request.url.path.removeprefix(RESOURCE),
-        "resource_name": "grls",
-        "bearer_methods_supported": ["header"],
-        "resource_documentation": f"{name}/docs",
-    }
-    if access.authorization_servers:
-        described["authorization_servers"] = list(access.authorization_servers)
-    return JSONResponse(described)
 
 
 async def show_metrics(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The middleware of the server: log, host names, CORS, keys, rates, bounds of bodies; and its counts."""
+"""The middleware of the server: log, host names, CORS, keys, bodies and places; and its counts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ import logging
 import os
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
-from math import ceil
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic, perf_counter, time
+from time import perf_counter, time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import PARTS, PartCounts, named_lines
-from grls.serve.options import AccessOptions, ServerOptions
+from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
 
@@ -47,7 +46,7 @@ def guards(
     Raises:
         DataError: The file of keys cannot be used.
     """
-    limits, access = options.limits, options.access
+    access = options.access
     keys = None if access.keys is None else read_keys(access.keys)
     middleware = [Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
@@ -60,9 +59,8 @@ def guards(
             allow_headers=["Authorization", "Content-Type"],
         )
         middleware.append(cors)
-    gate = Middleware(Gate, keys=keys, access=access, most=options.most_requests, admin=admin)
-    middleware.append(gate)
-    middleware.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
+    middleware.append(Middleware(Gate, keys=keys, admin=admin))
+    middleware.append(Middleware(Admission, limits=options.limits, most=options.most_requests))
     return middleware
 
 
@@ -109,8 +107,10 @@ class HostCheck:
         if scope["type"] == "http":
             headers = scope["headers"]
             values = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
-            hosts = [_HOST.fullmatch(value.strip()) for value in values]
-            if not hosts or any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
+            hosts = [
+                _HOST.fullmatch(value.strip()) for value in values
+            ]  # HTTP/1.0 may have none; browsers send it
+            if any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
                     "the header Host names none of the hosts of this server; use its address, or name it as "
                     f"access.allowed_hosts in the file of {in_shell('server', ())}."
@@ -120,55 +120,92 @@ class HostCheck:
         await self._app(scope, receive, send)
 
 
-class BodyLimit:
-    """Reads each body before the request is handled; refuses more than ``most`` bytes or ``seconds``."""
+_BODIES = 64
+"""Bodies of the largest size for which there is memory while they are read, and again while requests run."""
 
-    def __init__(self, app: ASGIApp, most: int, seconds: float):
-        self._app, self._most, self._seconds = app, most, seconds
+
+class Admission:
+    """Lets requests in once their bodies are there.
+
+    A body has ``limits.header`` seconds and ``limits.body`` bytes. It is read where the address takes one;
+    elsewhere, the connection drops it. Requests to ``/v1`` and ``/mcp`` take a place, and room for the bytes
+    of their bodies, while they run.
+
+    Args:
+        app: The application behind it.
+        limits: The limits of requests.
+        most: The number of places.
+    """
+
+    def __init__(self, app: ASGIApp, limits: RequestLimits, most: int):
+        self._app, self._limits = app, limits
+        self._places, self._room = most, _BODIES * limits.body
+        self._reading: dict[asyncio.Timeout, int] = {}  # deadline of a body -> its bytes, the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its body, or refuse it."""
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        places = int(scope["path"].startswith(("/v1", "/mcp")))
         try:
-            for name, value in scope["headers"]:
-                announced = name == b"content-length" and value.isdigit() and len(value) < 20
-                if announced and int(value) > self._most:
-                    raise self._too_long()
-            async with asyncio.timeout(self._seconds):
-                body = await self._read(receive)
-        except RefusalError as refusal:
-            await problem(refusal.status, str(refusal), {"Connection": "close"})(scope, receive, send)
-        except TimeoutError:
-            text = f"the body was not there within {self._seconds:g} s; send it faster, or a shorter one."
-            await problem(408, text, {"Connection": "close"})(scope, receive, send)
-        else:
+            body = await self._body(scope, receive)
             if body is None:  # the client has gone
                 return
-            messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+            if self._places < places or self._room < len(body):
+                raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
+        except RefusalError as refusal:
+            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-            async def receive_again() -> Message:
-                """The body, and then the further messages of the connection."""
-                return messages.pop() if messages else await receive()
+        async def receive_again() -> Message:
+            """The body, and then the further messages of the connection."""
+            return messages.pop() if messages else await receive()
 
+        self._places -= places
+        self._room -= len(body)
+        try:
             await self._app(scope, receive_again, send)
+        finally:
+            self._places += places
+            self._room += len(body)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        parts, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
-            if size > self._most:
-                raise self._too_long()
-        return b"".join(parts)
-
-    def _too_long(self) -> RefusalError:
-        return RefusalError(413, f"a body has at most {self._most:,} bytes; send fewer or shorter queries.")
+    async def _body(self, scope: Scope, receive: Receive) -> bytearray | None:
+        """The body of a request, empty where the address takes none; None: the client has gone."""
+        most, seconds = self._limits.body, min(self._limits.header, self._limits.seconds)
+        takes = (route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
+        if scope["method"] in ("GET", "HEAD", "OPTIONS") or not any(takes):
+            return bytearray()
+        text = f"a body has at most {most:,} bytes; send fewer or shorter queries."
+        too_long = RefusalError(413, text, {"Connection": "close"})
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and (len(value) > 20 or int(value) > most):
+                raise too_long
+        body, more, deadline = bytearray(), True, asyncio.timeout(seconds)
+        self._reading[deadline] = 0
+        try:
+            async with deadline:
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > most:
+                        raise too_long
+                    if deadline in self._reading:
+                        self._reading[deadline] = len(body)
+                    if sum(self._reading.values()) > _BODIES * most:  # the oldest one's time is up
+                        longest = next(iter(self._reading))
+                        del self._reading[longest]
+                        longest.reschedule(0)
+        except TimeoutError:
+            text = f"the body was not there within {seconds:g} s; send it faster, or a shorter one."
+            raise RefusalError(408, text, {"Connection": "close"}) from None
+        finally:
+            self._reading.pop(deadline, None)
+        return body
 
 
 # Keys are compared by their hashes, so that the time of a comparison says nothing about them. They are never
@@ -178,8 +215,6 @@ ADMIN = "GRLS_ADMIN_TOKEN"
 """The environment variable with the token of the administrator."""
 SHORTEST = 16
 """Least number of characters of a key or token."""
-_CLIENTS = 10_000
-"""Clients whose rates are known; the client that was seen longest ago is forgotten first."""
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
@@ -212,129 +247,43 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
     return _hashed(token) if token else None
 
 
-class Rates:
-    """Counts requests: each client has a bucket that fills up within a minute with ``rate`` requests."""
-
-    def __init__(self, rate: float):
-        self._rate, self._burst = rate / 60, max(1.0, rate)
-        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # client -> requests left, time
-
-    def wait(self, client: bytes) -> float:
-        """Count a request; the seconds until the client may send another one, 0 if it may now."""
-        now = monotonic()
-        left, last = self._left.pop(client, (self._burst, now))
-        left = min(self._burst, left + (now - last) * self._rate)
-        allowed = left >= 1
-        self._left[client] = (left - 1 if allowed else left, now)
-        if len(self._left) > _CLIENTS:
-            self._left.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self._rate
-
-
-_GUESSES = 30
-"""Wrong keys and tokens a minute of one address, after which further ones are refused without a look."""
-RESOURCE = "/.well-known/oauth-protected-resource"
-"""The address that says how a request shows that it may use the server (RFC 9728)."""
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
-
-
 class Gate:
-    """Lets requests pass that have the key or token that they need, are within the rate, and have room.
+    """Lets requests pass that have the key or token that they need.
 
     Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator.
 
     Args:
         app: The application behind it.
         keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
-        access: The rate of a key or an address, and the name of the server for clients.
-        most: Number of requests to ``/v1`` and ``/mcp`` that are let in at once.
         admin: The hash of the administrator's token; None: no administrator.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: frozenset[bytes] | None,
-        access: AccessOptions,
-        most: int,
-        admin: bytes | None,
-    ):
-        self._app, self._keys, self._access, self._admin = app, keys, access, admin
-        self._rates = None if access.rate is None else Rates(access.rate)
-        self._guesses = Rates(_GUESSES)
-        self._free = most
+    def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, admin: bytes | None):
+        self._app, self._keys, self._admin = app, keys, admin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         path = scope["path"] if scope["type"] == "http" else ""
-        searches = path.startswith(("/v1", "/mcp"))
-        try:
-            if searches:
-                self._check(Request(scope))
-            elif path.startswith("/admin"):
-                self._check_admin(Request(scope))
-        except RefusalError as refusal:
-            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
-            return
-        self._free -= searches
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._free += searches
-
-    def _check(self, request: Request) -> None:
-        client = _address(request)
-        if self._keys is not None:
-            client = _hashed(token_of(request))
-            if client not in self._keys:
-                text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
-                name = resource_of(request, self._access)
-                within = "/mcp" if request.url.path.startswith("/mcp") else ""
-                known = "" if name is None else f' resource_metadata="{name}{RESOURCE}{within}"'
-                raise self._refusal(request, text, f"Bearer{known}")
-        seconds = 0.0 if self._rates is None else self._rates.wait(client)
-        if seconds > 0:
-            text = f"too many requests; send the next one in {ceil(seconds)} s."
-            raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-        if self._free <= 0:
-            raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
-
-    def _check_admin(self, request: Request) -> None:
-        if self._admin is None:
-            raise RefusalError(
-                403,
+        app, needed = self._app, ""
+        if path.startswith(("/v1", "/mcp")) and self._keys is not None and _sent(scope) not in self._keys:
+            needed = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
+        elif path.startswith("/admin") and self._admin is None:
+            text = (
                 f"this server has no administrator: set access.admin in the file of {Option('server')}, or "
-                f"the environment variable {ADMIN}.",
+                f"the environment variable {ADMIN}."
             )
-        if not hmac.compare_digest(_hashed(token_of(request)), self._admin):
-            text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
-            raise self._refusal(request, text, "Bearer")
-
-    def _refusal(self, request: Request, text: str, challenge: str) -> RefusalError:
-        """The refusal of a wrong key or token; many of one address have to wait."""
-        seconds = self._guesses.wait(_address(request))
-        if seconds > 0:
-            text = f"too many wrong keys came from this address; send a right one, or wait {ceil(seconds)} s."
-            return RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
-        return RefusalError(401, text, {"WWW-Authenticate": challenge})
+            app = problem(403, text)
+        elif path.startswith("/admin") and not hmac.compare_digest(_sent(scope), self._admin or b""):
+            needed = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
+        if needed:
+            app = problem(401, needed, {"WWW-Authenticate": "Bearer"})
+        await app(scope, receive, send)
 
 
-def _address(request: Request) -> bytes:
-    return b"" if request.client is None else request.client.host.encode()
-
-
-def resource_of(request: Request, access: AccessOptions) -> str | None:
-    """The address of the server for clients, without a slash at the end; None: the request names none."""
-    host = request.headers.get("host", "")
-    if access.resource is not None:
-        return access.resource.removesuffix("/")
-    return f"{request.url.scheme}://{host}" if _PLAIN_HOST.fullmatch(host) else None
-
-
-def token_of(request: Request) -> str:
-    """The token in the header ``Authorization``, or an empty text."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
+def _sent(scope: Scope) -> bytes:
+    """The hash of the token in the header ``Authorization``, or of an empty text."""
+    kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    return _hashed(token.strip() if kind.lower() == "bearer" else "")
 
 
 def _hashed(token: str) -> bytes:
@@ -431,7 +380,6 @@ class Metrics:
         self._took = seconds("grls_request_seconds", "Seconds of a request.", ("route",))
         self._sizes = sizes("grls_batch_queries", "Queries that are searched together.", named)
         self._batches = seconds("grls_batch_seconds", "Seconds of a batch that none joins.", named)
-        self._cached = counter("grls_cached_answers", "Searches that the cache has answered.", named)
         self._questions = sizes("grls_answer_questions", "Questions of a batch.")
         self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
         self._spent: dict[str, PartCounts] = {}
@@ -448,10 +396,6 @@ class Metrics:
         self._sizes.labels(retriever).observe(queries)
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
-
-    def cached(self, retriever: str) -> None:
-        """Count a search that the cache has answered."""
-        self._cached.labels(retriever).inc()
 
     def parts(self, retriever: str) -> PartCounts:
         """The counts of the parts of a retriever's searches."""

@@ -30,16 +30,16 @@ class RequestLimits:
         seconds: Time that a request may take, with the time in the queue.
         wait: Seconds in the queue. A request that is expected to wait longer is refused (429); null: half of
             ``seconds``.
-        header: Seconds that a connection has for the header of a request.
-        connections: Connections that may be open, if the system gives the process twice as many files; then
-            one that has sent no request is closed.
+        header: Seconds that a client has for the header of a request, for its body, and for each part of the
+            answer.
+        connections: Connections that may be open, if the system gives the process twice as many files. Of
+            more, the one that has waited longest for its client is closed.
         body: Largest body of a request, in bytes.
         queries: Largest number of queries in a request.
         k: Largest number of hits of a query.
         hops: Largest number of hops that a request may ask for.
         characters: Largest number of characters of a query.
         batch: Largest number of queries that are searched together.
-        cache: Answers to searches that each version of a retriever keeps; 0: none.
 
     Raises:
         ConfigError: A limit is not positive.
@@ -56,11 +56,9 @@ class RequestLimits:
     hops: int = 8
     characters: int = 4_000
     batch: int = 64
-    cache: int = 0
 
     def __post_init__(self) -> None:
-        bounded("(0, inf)", "limits.", **{**vars(self), "cache": None})
-        at_least(0, "limits.", cache=self.cache)
+        bounded("(0, inf)", "limits.", **vars(self))
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ class AccessOptions:
     Args:
         keys: File with API keys, one a line. Each request then needs one: the header
             ``Authorization: Bearer KEY``; null: none is needed.
-        rate: Largest number of requests a minute of one key (without keys: of one address); null: any number.
         origins: Origins of web pages that may call the server from a browser (CORS), such as
             https://example.org. Empty: none.
         allowed_hosts: Further host names under which the server is reached, without ports, such as
@@ -78,32 +75,21 @@ class AccessOptions:
             localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
-        resource: Address of the server for its clients, such as https://search.example.org; null: the one
-            that a request names.
-        authorization_servers: Addresses of servers that give out keys, for clients that look for them
-            (RFC 9728).
 
     Raises:
-        ConfigError: The rate is not positive, or an origin, host name or address is not one.
+        ConfigError: An origin or host name is not one.
     """
 
     keys: str | None = None
-    rate: float | None = None
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
-    resource: str | None = None
-    authorization_servers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        list_texts(self, "origins", "allowed_hosts", "authorization_servers")
-        bounded("(0, inf)", "access.", rate=self.rate)
-        address = r"https?://[^\s\"?#\\]+", "an address such as https://example.org"
+        list_texts(self, "origins", "allowed_hosts")
         origin = r"https?://[A-Za-z0-9.\[\]:-]+", "an origin such as https://example.org"
         host = r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", "a host name without port such as search.example.org"
         for name, values, (form, expected) in (
-            ("resource", () if self.resource is None else (self.resource,), address),
-            ("authorization_servers", self.authorization_servers, address),
             ("origins", self.origins, origin),
             ("allowed_hosts", self.allowed_hosts, host),
         ):
@@ -121,7 +107,7 @@ _SPARE = 64
 
 
 OPEN_ACCESS = AccessOptions()
-"""No keys, no rate, no other origin."""
+"""No keys, no other origin."""
 
 ServedProgram = Literal["openqa", "multihop", "conversational", "retrieve-then-read", "self-ask"]
 AnswerMethod = Literal["direct", "follow-up", "riches", ServedProgram]

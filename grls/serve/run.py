@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import math
+import re
 import select
 import signal
 import socket
@@ -96,6 +97,9 @@ def _wait(ended: Event) -> None:
 _WAITING, _AT_ONCE = 2048, 8
 """Connections that wait in the queue of the system, and that are taken from it at once: asyncio takes so many
 before it looks at one of them, or sees that there is no file for it."""
+_UNSENT = 2**17
+"""Bytes of an answer that the system takes before it can send them: with more (4 MB on Linux), a slow client
+looks for half a minute like one that reads nothing."""
 _LAST, _ROUNDS = 5.0, 8
 """Seconds in which a server that ends still takes the connections that wait for it, and the rounds of the
 event loop from taking one to its request."""
@@ -104,22 +108,19 @@ _SWITCH = 0.0005
 
 
 class HttpServer(uvicorn.Server):
-    """A server of an application; when it ends, requests have the time that they may take.
-
-    A connection has so many seconds for each header (``limits.header``). Where more are open than may be,
-    the one that has waited longest for a header is closed.
-    """
+    """A server of an application; when it ends, requests have the time that they may take."""
 
     def __init__(self, app: ASGIApp, limits: RequestLimits):
-        connection: Any = partial(Connection, limits.header, most_connections(limits.connections), {})
+        connection: Any = partial(Connection, limits, most_connections(limits.connections), {})
         config = uvicorn.Config(
             app,
             http=connection,
+            ws="none",  # its connections would have no deadlines
             log_config=None,
             lifespan="on",  # an error at the start ends the server
             access_log=False,
             server_header=False,
-            timeout_keep_alive=30,
+            timeout_keep_alive=math.ceil(limits.header),
             timeout_graceful_shutdown=math.ceil(limits.seconds),
             backlog=_AT_ONCE,
         )
@@ -157,8 +158,15 @@ def most_connections(wanted: int) -> int:
     return wanted if soft < 0 else max(1, min(wanted, soft // 2))
 
 
+_TARGET = re.compile(rb"https?://([^/?#]*)([^#]*)", re.I)
+"""A target in absolute form: the host, and the path with its query."""
+
+
 class _Parser(h11.Connection):
-    """Refuses requests whose body has two lengths: the next request would begin where a proxy sees none."""
+    """Reads a target in absolute form as RFC 9112 says: its host takes the place of the header Host.
+
+    It refuses requests whose body has two lengths: the next request would begin where a proxy sees none.
+    """
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -166,67 +174,127 @@ class _Parser(h11.Connection):
             names = {name for name, _ in event.headers}
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+            if whole := _TARGET.fullmatch(event.target):
+                headers = [(b"host", whole[1]), *(pair for pair in event.headers if pair[0] != b"host")]
+                path = whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
+                return h11.Request(
+                    method=event.method, headers=headers, target=path, http_version=event.http_version
+                )
         return event
+
+
+_UNREAD = 128 * 2**20
+"""Bytes of answers that may wait for clients to read them."""
 
 
 class Connection(H11Protocol):
     """A connection of a client; h11 bounds its headers (httptools would read them of any length).
 
+    Whenever the client has to do something (send a header, send a body, read an answer), it has
+    ``limits.header`` seconds for it. A client that reads an answer has them for each part of it, and
+    ``limits.seconds`` for the whole.
+
     Args:
-        seconds: The time for a header, from its first byte on, or from when the connection is open.
-        most: Number of connections that may be open.
-        idle: The connections of the server that wait for a header, the longest first.
+        limits: The limits of requests.
+        most: Number of connections that may be open. Of more, the one that has waited longest for its client
+            is closed.
+        waiting: The connections of the server that wait for their clients, the longest first, with the bytes
+            that are unread.
         options: Those of uvicorn.
     """
 
-    def __init__(self, seconds: float, most: int, idle: dict[Connection, None], **options: Any):
+    def __init__(
+        self, limits: RequestLimits, most: int, waiting: dict[Connection, int], **options: Any
+    ) -> None:
         super().__init__(**options)
         self.conn = _Parser(h11.SERVER)
-        self._seconds, self._most, self._idle = seconds, most, idle
+        self._limits, self._most, self._waiting = limits, most, waiting
+        self._phase: object = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin; where too many are open, an idle one is closed, or else this one."""
+        """Begin; where too many are open, one that waits is closed, perhaps this one."""
         super().connection_made(transport)
-        self._wait()
+        transport.set_write_buffer_limits(0)  # writing pauses while anything is unread
+        self._look()
         if len(self.connections) > self._most:
-            longest = next(iter(self._idle))
-            del self._idle[longest]
-            longest.transport.abort()
+            next(iter(self._waiting)).abort()
 
     def data_received(self, data: bytes) -> None:
         """Read; a request whose client has hung up already is not begun."""
         if self.conn.their_state is h11.IDLE and _hung_up(self.transport):
-            self.transport.abort()
+            self.abort()
             return
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
-            self._wait()
-        else:
-            self._end_wait()
+        self._look()
 
     def on_response_complete(self) -> None:
-        """Be idle until the next request begins."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.IDLE:
-            self._idle.setdefault(self)
+        """Be ready for the next request, once the answer is read."""
+        self.cycle.body = bytearray()  # of a request that was refused before its body was read
+        if not self.flow.write_paused:
+            super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """Wait until the client has read what is written."""
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        """Go on, with the next request if this one is answered."""
+        super().resume_writing()
+        if self.cycle is not None and self.cycle.response_complete:
+            super().on_response_complete()
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
         self._end_wait()
 
-    def _wait(self) -> None:
-        """Wait for a header, which has its time from the first call on."""
-        self._idle.setdefault(self)
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(self._seconds, self.transport.abort)
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._end_wait()
+        self.transport.abort()
+
+    def _look(self) -> None:
+        """Let the client have its time from when it has something to do."""
+        phase = self.conn.their_state
+        if self.flow.write_paused:
+            phase = "answer"
+        elif phase not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+            phase = None
+        if phase is self._phase:
+            return
+        self._end_wait()
+        self._phase = phase
+        if phase is None:
+            return
+        seconds = self._limits.header
+        if phase is h11.SEND_BODY:  # the application sends 408 before
+            seconds *= 2
+        self._deadline = self.loop.call_later(seconds, self._late)
+        self._end = self.loop.time() + self._limits.seconds
+        self._waiting[self] = self.transport.get_write_buffer_size()
+        over = sum(self._waiting.values()) - _UNREAD
+        for longest, unread in list(self._waiting.items()) if over > 0 else ():
+            if over > 0 and unread and longest is not self:
+                over -= unread
+                longest.abort()
+
+    def _late(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread < self._waiting[self] and self.loop.time() < self._end:
+            self._waiting[self] = unread
+            self._deadline = self.loop.call_later(self._limits.header, self._late)
+        else:
+            self.abort()
 
     def _end_wait(self) -> None:
-        self._idle.pop(self, None)
+        self._phase = None
+        self._waiting.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
 
 
 def _hung_up(transport: asyncio.Transport) -> bool:
@@ -255,6 +323,8 @@ def bound(host: str, port: int) -> list[socket.socket]:
                     sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     sockets[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # its connections have it from the listener
+                    sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
                 sockets[-1].bind(address)
                 sockets[-1].listen(_WAITING)  # another program that binds it later is refused
             opened.pop_all()

@@ -7,7 +7,6 @@ waiting jobs, and ends. The module does not know HTTP.
 from __future__ import annotations
 
 import gc
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from itertools import islice
@@ -90,29 +89,10 @@ def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
             raise ChangedError(name, file.name)
 
 
-class AnswerCache:
-    """The last answers to searches, by their requests; ``most``: their number."""
-
-    def __init__(self, most: int):
-        self._most, self._answers = most, OrderedDict[str, str]()
-
-    def get(self, request: str) -> str | None:
-        """The answer to a request, if it is known."""
-        if request in self._answers:
-            self._answers.move_to_end(request)
-        return self._answers.get(request)
-
-    def put(self, request: str, answer: str) -> None:
-        """Keep an answer; the one that was not asked for longest goes."""
-        self._answers[request] = answer
-        if len(self._answers) > self._most:
-            self._answers.popitem(last=False)
-
-
 class Version:
     """A retriever that answers, with its name, its number from 1, and its thread.
 
-    ``mapped``: the files that it reads while it searches, with their stamps. ``answers``: those it has given.
+    ``mapped``: the files that it reads while it searches, with their stamps.
     """
 
     def __init__(
@@ -129,7 +109,6 @@ class Version:
         check = partial(check_files, name, mapped)  # no method: the worker would hold an old version
         thread, spent = f"grls-serve-{name}", options.parts(name)
         self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, wait, check, options.trace)
-        self.answers = AnswerCache(limits.cache)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:

@@ -26,6 +26,7 @@ from grls.report.systems import read_quoted
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.registry import Opening
 from grls.runs.run import Run
+from grls.tune.step import DevQueries
 
 QUOTED = Path(__file__).parents[2] / "benchmarks" / "quoted"
 
@@ -164,6 +165,8 @@ def test_a_query_that_is_a_passage_does_not_find_itself(
     )
     ours = grls.experiment({"bm25": grls.BM25(data), "fixed": fixed}, data, "test", "RR@1")
     assert [row.means for row in ours.rows] == [{"RR@1": 1.0}, {"RR@1": 1.0}]
+    dev = DevQueries.read(str(data), "test")
+    assert dev.at_once().quality([[query.id, other[query.id]] for query in queries], 1).recall == 1.0
     # Ids that are alike by chance, and gold passages, are found.
     write_dataset(data, passages, [Query(q, "trains carbon") for q in other], {"test": qrels})
     assert main(run) == 0
@@ -333,6 +336,11 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
     order = perturbed(query, "order", 0)
     assert order is not None
     assert sorted(order.text.split()) == sorted(query.text.split())
+    for kind in ("order", "case"):
+        for text in ("two words", "TWO WORDS", "a b c"):
+            made = [perturbed(query._replace(text=text), kind, seed) for seed in range(20)]
+            assert text not in [each.text for each in made if each], "a query that stays says nothing"
+        assert getattr(perturbed(query._replace(text="7 7"), kind, 0), "text", None) == "7 7"
     typos = {perturbed(query, "typo", seed) for seed in range(20)}
     assert len(typos) > 5
     assert all(typo is not None and abs(len(typo.text) - len(query.text)) <= 1 for typo in typos)

@@ -358,19 +358,9 @@ def test_gold_that_the_corpus_lacks_is_told_and_left_out_of_training(
     assert "such as '9' of the query 'a': left out" in caplog.text
     raises(DataError, "'7' is not in corpus, nor", gold_of, None, asked[1:], CORPUS)
     grades = {"a": {"1": 0}, "b": {"7": 1}}
-    raises(
-        DataError,
-        "'7' is not in corpus",
-        told_unknown,
-        asked[1:],
-        {"b": {"1": 0, "7": 1}},
-        [CORPUS],
-        "x",
-        True,
-    )
-    assert gold_of(grades | {"a": {"1": 1}}, {"a": "what ?", "b": "where ?"}, CORPUS, True).qrels == {
-        "a": {"1": 1}
-    }
+    raises(DataError, "no gold passage is in corpus", told_unknown, asked[1:], grades, [CORPUS], "x", True)
+    made = gold_of(grades | {"a": {"1": 1}}, {"a": "what ?", "b": "where ?"}, CORPUS, True)
+    assert made.qrels == {"a": {"1": 1}}
 
 
 def test_a_gold_passage_may_be_in_any_of_several_corpora(caplog: pytest.LogCaptureFixture) -> None:
@@ -445,6 +435,48 @@ def test_queries_of_files_stay_as_they_are(tmp_path: Path) -> None:
     read = [q._replace(answers=("x",), metadata='{"answers": ["x"]}') for q in read_queries(folder)]
     assert queries_from(read) == read
     assert queries_from(folder) == queries_from(folder / "queries.jsonl") == queries()
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"year": 1999, "tags": ["x"]}, {"metadata": {"year": 1}}, {"metadata": '{"year": 1}', "lang": "de"},
+    {"title": None, "metadata": None, "year": None}, {"answers": "x"}, {"evidence": ["p"], "any_order": True},
+])  # fmt: skip
+@pytest.mark.parametrize("names", [("_id", "text"), ("id", "text")])
+@pytest.mark.parametrize("name", ["a", 7])
+def test_a_line_of_a_file_is_read_as_a_dict_in_a_list(
+    tmp_path: Path, name: Any, names: tuple[str, str], more: dict[str, Any]
+) -> None:
+    record = dict(zip(names, (name, "what ?"), strict=True)) | more
+    for form, read, made in (("corpus", Corpus.read, corpus_of), ("queries", read_queries, queries_from)):
+        (file := tmp_path / f"{form}.jsonl").write_text(json.dumps(record))
+        of_file, of_list = read(file), made([record])
+        if form == "corpus":
+            assert content(of_file) == content(of_list)
+        else:
+            assert of_file == of_list
+
+
+def test_a_line_that_is_no_passage_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    for wrong, why in (
+        ({"text": "what ?"}, "expected '_id' to be a non-empty string, the key is missing"),
+        (
+            {"id": 1.5, "text": "what ?"},
+            "line 1: passage: expected an id that is a text or a whole number, got 1.5",
+        ),
+        (
+            {"id": "a", "body": "what ?"},
+            "line 1: passage has no text: looked for 'text', 'contents'; there are",
+        ),
+        (
+            {"_id": "a", "text": "x", "y": 1, "metadata": {"y": 2}},
+            "line 1: passage: 'y' is a field, and a key of",
+        ),
+    ):
+        file.write_text(json.dumps(wrong))
+        raises(DataError, why, Corpus.read, file)
+    file.write_text('{"id": "a", "text": "x"}\n' * 2)
+    raises(DataError, "line 2: the id 'a' is in line 1 already", Corpus.read, file)
 
 
 @pytest.mark.parametrize(("wrong", "why"), [

@@ -316,18 +316,6 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
-def test_what_was_made_with_other_options_before_a_kill_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = write_fit_data(tmp_path / "data", "train", "test")  # each seed draws another dev query
-    first = fitted(data, tmp_path / "out", seed=0)
-    with monkeypatch.context() as patch:
-        killed_at(["bm25"], patch)
-        with pytest.raises(Killed):
-            fitted(data, tmp_path / "out", seed=1)
-    assert fitted(data, tmp_path / "out", seed=0).metrics == first.metrics
-
-
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -610,7 +598,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(cut sentences\))", text)
     assert "no labelled questions: 10 pseudo-queries" in printed
     assert "nothing is trained: without labelled questions" in printed
-    assert "best so far: bm25 + base, by rule, " in printed
+    assert "kept by rule: bm25 + base, " in printed
     content = json.loads((output / "fit.json").read_text())
     assert (content["best_on_dev"], content["data"]["pseudo"]) == (None, ["train", "dev"])
     assert content["data"]["queries"] == {"train": 8, "dev": 2, "test": 3}

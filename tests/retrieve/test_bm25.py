@@ -82,6 +82,9 @@ def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
         if query.islower() and (known := [word for word in words if word != "newt"]):
             constant = bm25s_index.get_scores(known) - scores
             assert constant == pytest.approx(constant[0])
+    for k1 in (0.0, 1e30):
+        found = BM25Retriever(passages, k1, method=method).retrieve(["vole R ibis"], 9)[0]
+        assert {hit.id for hit in found} == set("01234")
 
 
 def test_a_letter_and_a_sign_weigh_as_other_words_of_their_number_do() -> None:

@@ -1,6 +1,5 @@
 """Clients that are slow, many, gone or hostile: the server goes on for the others."""
 
-import asyncio
 import socket
 import threading
 import time
@@ -12,11 +11,10 @@ from typing import Any
 import httpx
 import pytest
 from serve_helpers import Slow, behind_socket, listening, serving_of
-from serve_process import GRLS, started
+from serve_process import GRLS, started, until
 
 from grls.io.files import PartTimer
-from grls.serve.guards import Gate
-from grls.serve.options import OPEN_ACCESS, RequestLimits
+from grls.serve.options import RequestLimits, ServerOptions
 
 HALF = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -41,35 +39,113 @@ def ended(client: socket.socket) -> bytes:
     return received
 
 
-def test_a_header_has_a_deadline() -> None:
+def half(method: bytes, path: bytes, length: bytes = b"Content-Length: 100") -> bytes:
+    """A request whose body does not come whole."""
+    return b"%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n" % (method, path, length) + b"1\r\n{\r\n"
+
+
+def drip(client: socket.socket) -> bytes:
+    """What a client gets that sends a byte now and then, until the server closes the connection."""
+    with suppress(OSError):
+        for _ in range(200):
+            client.sendall(b"1\r\n1\r\n")
+            time.sleep(0.05)
+        raise AssertionError
+    return ended(client)[9:12]
+
+
+def test_a_header_and_a_body_have_deadlines() -> None:
     limits = RequestLimits(header=0.3)
-    with behind_socket(serving_of({"slow": Slow()}, limits)) as address:
-        silent, half = connected(address), connected(address, HALF)
+    with behind_socket(serving_of({"slow": Slow()}, limits)) as address, ThreadPoolExecutor(10) as pool:
         again = connected(address, WHOLE)  # its second header does not come
         assert again.recv(65536).startswith(b"HTTP/1.1 200")
-        again.sendall(HALF)
-        begun = time.monotonic()
-        with suppress(OSError):  # it has ended
-            for _ in range(20):  # a byte now and then is no header
-                time.sleep(0.1)
-                half.sendall(b"a")
-        assert time.monotonic() - begun < 1.9
-        assert [ended(client) for client in (silent, half, again)] == [b"", b"", b""]
-        body = connected(address, HALF + b"Content-Length: 2\r\n\r\n")
-        time.sleep(0.5)  # a body has the time of the request
-        body.sendall(b"{}")
-        assert body.recv(65536).startswith(b"HTTP/1.1 422")
-        body.close()
+        assert ended(connected(address)) == ended(again) == b""
+        chunked = half(b"POST", b"/v1/search", b"Transfer-Encoding: chunked")
+        begun = [HALF + b"a", half(b"POST", b"/v1/search"), chunked, half(b"POST", b"/v1/none")]
+        begun += [half(b"POST", b"/health"), half(b"GET", b"/health"), half(b"GET", b"/none")]
+        statuses = pool.map(drip, [connected(address, sent) for sent in begun])
+        assert list(statuses) == [b"", b"408", b"408", b"404", b"405", b"200", b"404"]
 
 
-def test_as_many_connections_as_there_may_be() -> None:
-    limits = RequestLimits(connections=20, header=60)
+def test_half_requests_take_nothing_from_others() -> None:
+    limits = RequestLimits(connections=150, header=60, queue=1, batch=1)  # less than 110 places
+    heads = [(b"POST", b"/v1/search"), (b"POST", b"/health"), (b"GET", b"/health"), (b"PUT", b"/none")]
     with behind_socket(serving_of({"slow": Slow()}, limits)) as address, ExitStack() as opened:
         first = connected(address)
-        for _ in range(60):
-            opened.enter_context(closing(connected(address, HALF)))
+        for sent in [*(half(*head) for head in heads), HALF]:
+            for _ in range(110):
+                opened.enter_context(closing(connected(address, sent)))
+            assert httpx.get(f"{address}/health", timeout=10).status_code == 200
+            assert httpx.post(f"{address}/v1/search", json={"query": "a"}, timeout=10).status_code == 200
         assert ended(first) == b""
-        assert httpx.get(f"{address}/health", timeout=10).status_code == 200
+
+
+def test_bodies_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.serve.guards._BODIES", 4)
+    limits, retriever = RequestLimits(body=1000, header=60), Slow()
+    large = HALF + b"Content-Type: application/json\r\nContent-Length: 900\r\n\r\n" + b" " * 880
+    rest = b'{"query": "a"}'.rjust(20)
+    with behind_socket(serving_of({"slow": retriever}, limits)) as address:
+        clients = [connected(address, large) for _ in range(7)]
+        assert [ended(client)[9:12] for client in clients[:3]] == [b"408"] * 3
+        assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
+        retriever.gate.clear()
+        for client in clients[3:]:
+            client.sendall(rest)
+        until(lambda: b"503" in connected(address, large + rest).recv(12))  # once these have room
+        retriever.gate.set()
+        assert [client.recv(12)[9:] for client in clients[3:]] == [b"200"] * 4
+        assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
+
+
+SIZE = 8_000_000
+
+
+async def large_answers(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        begun.append(scope["path"])
+        head = [(b"content-length", b"%d" % SIZE)]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": bytes(SIZE)})
+        return
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+begun: list[str] = []
+
+
+def test_an_answer_has_a_deadline_and_the_next_one_waits_for_it() -> None:
+    begun.clear()
+    with listening(large_answers, RequestLimits(header=0.5)) as (address, server):
+        unread = connected(address, 3 * WHOLE)
+        slow, received = connected(address, WHOLE), 0
+        while received < SIZE:  # it takes longer than 0.5 s
+            received += len(slow.recv(100_000))
+            time.sleep(0.02)
+        until(lambda: len(server.server_state.connections) < 2)
+        assert begun == ["/health"] * 2
+        assert 0 < len(ended(unread)) < SIZE
+    with listening(large_answers, RequestLimits(header=0.5, seconds=1)) as (address, _):
+        slow, received = connected(address, WHOLE), 0
+        while part := slow.recv(10_000):
+            received += len(part)
+            time.sleep(0.05)
+        assert received < SIZE
+
+
+def test_answers_that_wait_unread_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.serve.run._UNREAD", 3 * SIZE)
+    with listening(large_answers, RequestLimits(header=60)) as (address, server):
+        clients = [connected(address, WHOLE) for _ in range(6)]
+        assert all(client.recv(1) for client in clients)
+        until(lambda: len(server.server_state.connections) == 3)
+        assert all(len(ended(client)) < SIZE for client in clients[:3])
+        whole = HALF.replace(b"POST", b"GET") + b"Connection: close\r\n\r\n"
+        assert len(ended(connected(address, whole))) > SIZE
+        for client in clients:
+            client.close()
 
 
 FEW_FILES = f"""
@@ -208,28 +284,20 @@ def test_a_call_ends_with_its_client_or_its_time(
         assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
 
 
-def test_more_requests_than_there_is_room_for_are_not_read() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.05)
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-
-    async def ask(gate: Gate, path: str) -> int:
-        said: list[Any] = []
-
-        async def send(message: Any) -> None:
-            said.append(message)
-
-        scope = {"type": "http", "path": path, "headers": [], "method": "POST", "server": ("a", 1)}
-        await gate(scope | {"query_string": b"", "scheme": "http"}, lambda: None, send)  # type: ignore[arg-type]
-        return int(said[0]["status"])
-
-    async def asked() -> list[int]:
-        gate = Gate(app, None, OPEN_ACCESS, 2, None)
-        paths = ("/v1/search", "/v1/search", "/v1/search", "/health")
-        codes = list(await asyncio.gather(*(ask(gate, path) for path in paths)))
-        return [*codes, await ask(gate, "/v1/search")]
-
-    assert asyncio.run(asked()) == [204, 204, 503, 204, 204]
+def test_requests_are_refused_where_no_place_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.serve.options._SPARE", -ServerOptions(()).answer.queue)
+    retriever = Slow()
+    retriever.gate.clear()
+    with (
+        behind_socket(serving_of({"slow": retriever}, RequestLimits(queue=2, batch=1))) as address,
+        ThreadPoolExecutor(5) as pool,
+    ):
+        status = lambda _: httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code  # noqa: E731
+        asked = [pool.submit(status, None) for _ in range(3)]
+        until(lambda: "too many requests" in httpx.get(f"{address}/v1/retrievers").text)
+        assert httpx.get(f"{address}/health").status_code == 200
+        retriever.gate.set()
+        assert [one.result() for one in asked] == [200] * 3
 
 
 def test_a_request_that_would_wait_long_is_refused_before_it_waits(slow: Any) -> None:

@@ -1,10 +1,11 @@
 """The header Host: a server of this machine answers for its own names alone (DNS rebinding)."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_helpers import Slow, serving_of
+from serve_helpers import Slow, listening, serving_of
 from starlette.testclient import TestClient
 
 from grls.errors import ConfigError
@@ -61,6 +62,26 @@ def test_every_header_counts() -> None:
     app = create_app(serving_of({"slow": Slow()}), hosts=accepted_hosts("127.0.0.1", ()))
     headers = [("Host", "127.0.0.1"), ("Host", "evil.example")]
     assert TestClient(app).get("/health", headers=headers).status_code == 400
+
+
+def test_requests_without_host_and_with_an_absolute_target() -> None:
+    """Health checks of proxies are HTTP/1.0; by RFC 9112 the host of a target goes before the header."""
+    app = create_app(serving_of({"slow": Slow()}), hosts=accepted_hosts("127.0.0.1", ()))
+    with listening(app) as (address, _):
+        host, port = address.removeprefix("http://").split(":")
+        body = b"Content-Type: application/json\r\nContent-Length: 14\r\n\r\n" + b'{"query": "a"}'
+        for expected, request in (
+            (200, b"GET /health HTTP/1.0\r\n\r\n"),
+            (200, b"GET /ready HTTP/1.0\r\n\r\n"),
+            (400, b"GET /health HTTP/1.0\r\nHost: evil.example\r\n\r\n"),
+            (400, b"GET /health HTTP/1.1\r\n\r\n"),
+            (200, b"POST http://localhost:80/v1/search HTTP/1.1\r\nHost: localhost\r\n" + body),
+            (200, b"GET HTTP://127.0.0.1?a=b HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
+            (400, b"GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ):
+            with socket.create_connection((host, int(port)), 10) as client:
+                client.sendall(request)
+                assert client.recv(12)[9:] == b"%d" % expected, request
 
 
 @pytest.mark.parametrize("name", ["https://example.org", "example.org:80", "", "*.example.org", "a b"])

@@ -18,7 +18,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
 from grls.serve.app import create_app
 from grls.serve.guards import read_admin_token
-from grls.serve.options import RequestLimits, ServerOptions
+from grls.serve.options import ServerOptions
 from grls.serve.served import Opened, open_served
 from grls.serve.start import named_folders
 
@@ -97,8 +97,6 @@ def test_who_may_reload(client: TestClient, folder: Path) -> None:
     with client:
         for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "the-token-of-the-admin"}):
             assert client.post("/admin/reload", json={}, headers=headers).status_code == 401
-        guesses = [client.post("/admin/reload", json={}).status_code for _ in range(40)]
-        assert set(guesses) == {401, 429}
         assert client.post("/admin/reload", json={"retriever": "x"}, headers=TOKEN).status_code == 404
         assert client.post("/admin/reload", json={"folder": "/etc"}, headers=TOKEN).status_code == 422
     with TestClient(create_app(serving_of({"one": folder}))) as other:
@@ -171,27 +169,3 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
 def _set_aside() -> bool:
     """Whether most objects are left out of collections; what is imported later is not."""
     return gc.get_freeze_count() > max(100_000, len(gc.get_objects()))
-
-
-def test_answers_are_kept_for_a_version(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("the-token-of-the-admin\n")
-    admin = read_admin_token(tmp_path / "token")
-    serving = serving_of({"one": folder}, RequestLimits(cache=2), admin)
-    with TestClient(create_app(serving)) as client:
-        first = client.post("/v1/search", json={"query": "otter"}).json()
-        asked = serving.retrievers["one"].version.searcher.retriever
-        searched: list[int] = []
-        asked.retrieve = lambda queries, k, allow=None: searched.append(k) or [[] for _ in queries]  # type: ignore
-        assert client.post("/v1/search", json={"query": "otter"}).json() == first
-        assert searched == []
-        for k in (1, 2, 1, 10):  # 1 and 2 are new, 1 is known, and 10 is forgotten
-            client.post("/v1/search", json={"query": "otter", "k": k})
-        assert searched == [1, 2, 10]
-        assert 'grls_cached_answers_total{retriever="one"} 2.0' in client.get("/metrics").text
-        write(folder, "new otter")
-        assert client.post("/admin/reload", json={}, headers=TOKEN).status_code == 200
-        assert found(client) == (2, ["new otter"])
-    with TestClient(create_app(serving_of({"one": folder}))) as other:  # off by default
-        for _ in range(2):
-            other.post("/v1/search", json={"query": "otter"})
-        assert "grls_cached_answers_total{" not in other.get("/metrics").text

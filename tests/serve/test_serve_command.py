@@ -253,9 +253,9 @@ def test_a_wrong_file_of_options(
 def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert read_options(None) == FileOptions()
     file = tmp_path / "server.json"
-    file.write_text('{"limits": {"queue": 3}, "access": {"origins": ["https://a.b"], "rate": 2}}')
+    file.write_text('{"limits": {"queue": 3}, "access": {"origins": ["https://a.b"]}}')
     options = read_options(str(file))
-    assert options == FileOptions(RequestLimits(queue=3), AccessOptions(origins=("https://a.b",), rate=2.0))
+    assert options == FileOptions(RequestLimits(queue=3), AccessOptions(origins=("https://a.b",)))
     file.write_text("answer: {model: m, methods: [riches, direct], dsp: {rounds: 3}}")
     answer = read_options(str(file)).answer
     assert (answer.methods, answer.dsp.rounds, answer.k) == (("riches", "direct"), 3, 3)

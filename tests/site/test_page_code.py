@@ -30,7 +30,9 @@ ELSEWHERE = {
 """Pages whose Python needs models or packages -> where it is run."""
 REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, PREPARERS)
 """What the examples of the pages on extending add to."""
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?<!<!-- no-run -->\n\n)^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL
+)
 
 
 def name(page: Path) -> str:

@@ -169,9 +169,6 @@ def refuse_without_gold(
     """Refuse queries without gold passages (their ids): their training or measure would mean nothing.
 
     The error names the ``source`` of the gold, ids in it that are no queries (``further``), and a ``hint``.
-
-    Raises:
-        DataError: There are such queries.
     """
     if without:
         others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
@@ -219,11 +216,7 @@ def _by_query(gold: Any, queries: list[Query]) -> dict[str, GoldOfQuery]:
 
 
 def of_query(value: Any, query: str) -> GoldOfQuery:
-    """The gold passages of a query: a list in order, a set, a dict of grades, or a single id.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """The gold passages of a query: a list in order, a set, a dict of grades, or a single id."""
     label = f"query {query!r}"
     if isinstance(value, Mapping):
         grades: dict[str, int] = {}
@@ -247,11 +240,7 @@ def is_row(value: Any) -> bool:
 def of_rows(
     columns: Collection[str], rows: Sequence[Mapping[str, Any]], queries: Sequence[str]
 ) -> dict[str, GoldOfQuery]:
-    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``.
-
-    Raises:
-        DataError: A column is missing, or a row is malformed.
-    """
+    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``."""
     lists = column_of(columns, _LISTS)
     if lists is not None and column_of(columns, PASSAGE) is None:
         return _of_lists(lists, column_of(columns, _QUERY_OF_LIST), rows, queries)
@@ -324,11 +313,7 @@ def _of_lists(
 
 
 def refuse_repeated_query(names: Iterable[str]) -> None:
-    """Refuse gold passages of one query in two places.
-
-    Raises:
-        DataError: An id is repeated.
-    """
+    """Refuse gold passages of one query in two places."""
     known: set[str] = set()
     for name in names:
         if name in known:
@@ -401,9 +386,6 @@ def hold_out(gold: Gold) -> tuple[Gold, Gold]:
     """Take some queries out of the training queries, for dev: the other queries, and those.
 
     The choice depends on the ids alone, so it is the same in every run, and in any order of the queries.
-
-    Raises:
-        DataError: There is one query only.
     """
     if len(gold.queries) < 2:
         raise DataError(

@@ -56,6 +56,8 @@ _KERNEL_TYPES = ("eetq", "fbgemm_fp8", "fp8", "gguf", "metal", "mxfp4", "mxfp8",
 """Quantizations of weights whose code transformers fetches from the hub."""
 _LOADING = ("attn_implementation", "dtype", "experts_implementation", "output_hidden_states", "torch_dtype")
 """Options of loading that a folder of sentence-transformers may set; others choose files or pickles."""
+_CALLED = ("activation_fn", "activation_function", "sbert_ce_default_activation_function")
+_TORCH = re.compile(r"torch\.nn\.(modules\.\w+\.)?[A-Z]\w*$")
 _TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-generation")
 """The tasks of sentence-transformers that read texts."""
 _RARE = "\U00010380 \U00013000 \U0001f9a6"
@@ -380,6 +382,8 @@ def refuse_code(settings: Any, name: str) -> None:
             unknown = [value] * bool(value)
         elif field == "quant_method":
             unknown = [value] * (value in _KERNEL_TYPES)
+        elif field in _CALLED:  # imported and called, if its name has a dot
+            unknown = [value] * (isinstance(value, str) and "." in value and not _TORCH.match(value))
         elif field == "transformer_task":
             unknown = [value] * (value not in _TASKS)
         elif field in ("model_args", "model_kwargs") and isinstance(value, dict):
@@ -601,6 +605,12 @@ def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return fields
 
 
+def token_settings(generation: Any) -> dict[str, Any]:
+    """The fields of a generation config that count: the tokens. Options of grls control sampling."""
+    fields = generation if isinstance(generation, dict) else getattr(generation, "__dict__", {})
+    return {name: value for name, value in fields.items() if _TOKEN.search(name) and value is not None}
+
+
 def settings_in(folder: str | Path) -> Settings:
     """The settings in a model's folder, and in those of its parts, that affect the output.
 
@@ -622,7 +632,7 @@ def settings_in(folder: str | Path) -> Settings:
             )
         fields = settings_of(content)
         if file.name == _GENERATION:
-            fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
+            fields = token_settings(fields)
         settings[file.relative_to(path).as_posix()] = fields
     return settings
 

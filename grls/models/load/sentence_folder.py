@@ -142,14 +142,10 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
             open_tokenizer(folder)
 
 
-def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bool = False) -> None:
-    """Refuse a loaded model whose weights were not all read, or that has the tokenizer of another model.
+def refuse_unread(model: Any, source: str, parts: list[ModuleFolder]) -> None:
+    """Refuse (IncompleteError) a loaded model whose weights were not all read, or whose tokenizer is another's.
 
-    ``parts`` are its modules (:func:`module_folders`); ``pooler``: the output depends on the pooler.
-
-    Raises:
-        IncompleteError: A transformer lacks weights, or some were dropped; or a tokenizer has more pieces
-            than its model has rows, or no token for unknown words.
+    ``parts`` are its modules (:func:`module_folders`).
     """
     for module, part in zip_longest(modules_of(model), parts):
         tokenizer = getattr(module, "tokenizer", None)
@@ -163,4 +159,4 @@ def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bo
             source, subfolder="" if part is None else part.folder, config=network.config,
             trust_remote_code=False, output_loading_info=True, device_map="meta",
         )  # fmt: skip
-        refuse_incomplete(network, report, pooler=pooler)
+        refuse_incomplete(network, report, pooler=module.transformer_task == "sequence-classification")

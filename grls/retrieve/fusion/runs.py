@@ -26,7 +26,7 @@ from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.base import Description, Retriever, unended_fingerprint
+from grls.retrieve.base import Description, Retriever
 from grls.retrieve.fusion.retriever import (
     Fusion,
     Length,
@@ -126,7 +126,7 @@ class RunFusion:
             "length": self.length,
         }
         method = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
-        # The fingerprint whatever ends chains; empty where that of a member is unknown.
+        # Empty where that of a member is unknown.
         prints = [run.info.retriever if run.info is not None else "" for run in members]
         parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
         info = RunInfo(
@@ -327,10 +327,6 @@ class CutRetriever:
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
-
-    def unended(self) -> str:
-        """The fingerprint of the rankings before they are cut."""
-        return unended_fingerprint(self.retriever)
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:

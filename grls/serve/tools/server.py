@@ -26,6 +26,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
+from grls.data.evidence import part_around
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
@@ -208,6 +209,7 @@ def tool_routes(server: Any) -> list[BaseRoute]:
         streamable_http_path=ADDRESS, json_response=True, stateless_http=True, transport_security=unchecked
     )
     for route in app.routes:
+        route.methods = {"POST"}  # a stream of GET would have no end, and nothing to send
         route.app = _named(route, route.app)
     routes: list[BaseRoute] = app.routes
     return routes
@@ -306,7 +308,7 @@ class FoundPassage(Body):
     id: str
     title: str
     url: str = Field(description="Its address, to cite; empty: it has none.")
-    text: str = Field(description="Its text, or the beginning.")
+    text: str = Field(description="Its text, or the part nearest to the query.")
     score: Score = Field(None, description="Higher is better; missing where it is no finite number.")
     hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
     metadata: dict[str, Any] | None = None
@@ -363,7 +365,7 @@ async def answer_call(
             id=hit.id,
             title=hit.title or hit.id,
             url=_url(serving, hit.metadata),
-            text=hit.text if len(hit.text) <= _SHOWN else f"{hit.text[:_SHOWN].rstrip()}…",
+            text=part_around(call.query, hit.text, _SHOWN),
             score=hit.score,
             hop=hit.hop,
             metadata=dict(hit.metadata) if call.metadata else None,
@@ -385,7 +387,7 @@ def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
 
 
 class SearchCall(Filtered):
-    """Find the passages of the corpus that answer a query, best first, with the beginning of each text."""
+    """Find the passages of the corpus that answer a query, best first, with the nearest part of each text."""
 
     query: QueryText
     k: int = Field(5, ge=1, description="Largest number of passages.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from grls.answer.ralm.reranker import RerankExample, example_settings, read_examples
@@ -34,7 +33,7 @@ class RunExamples(NamedTuple):
     train: Sequence[RerankExample]
     dev: Sequence[RerankExample]
     files: dict[str, str]
-    settings: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = {}
     prefix_tokens: int = PREFIX
     evidence_words: int | None = None
 
