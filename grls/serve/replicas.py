@@ -135,9 +135,8 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
                     if ready:
                         answer_of_ray(partial(serve.delete, NAME, _blocking=False))
                     end = time.monotonic() + options.limits.seconds + _SLACK  # requests are finished
-                    while (
-                        ready and NAME in answer_of_ray(serve.status).applications and time.monotonic() < end
-                    ):
+                    while ready and time.monotonic() < end:
+                        ready = NAME in answer_of_ray(serve.status).applications
                         time.sleep(0.2)
                 with suppress(ReplicaError):
                     answer_of_ray(serve.shutdown)
