@@ -294,7 +294,7 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
     return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
 
 
-def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
+def passage_queries(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
     """Ids of the queries that are passages of the corpus; a query does not find itself.
 
     This is the rule ``ignore_identical_ids`` of BEIR and MTEB, for sets such as ArguAna and Quora: the
