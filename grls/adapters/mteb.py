@@ -13,7 +13,7 @@ from typing import Any
 from grls.adapters.documents import is_blank, parted
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
-from grls.data.dataset import own_passages, read_split, relevant
+from grls.data.dataset import passage_queries, read_split, relevant
 from grls.data.filters import one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.tables import short_repr
@@ -181,7 +181,7 @@ class MTEBTask(AbsTaskRetrieval):
                 f"language: expected ISO 639-3 and script, as in eng-Latn or deu-Latn, got {language!r}."
             ) from None
         self._queries, self._qrels = read_split(data, split, self._corpus)
-        self.ignore_identical_ids = bool(own_passages(self._queries, self._qrels, self._corpus))
+        self.ignore_identical_ids = bool(passage_queries(self._queries, self._qrels, self._corpus))
         self._facts = {
             "name": name or Path(data).resolve().name,
             "description": f"{split} of {data}.",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol
 from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import own_corpus, own_passages, told_unknown
+from grls.data.dataset import own_corpus, passage_queries, told_unknown
 from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.gold import SOURCE, gold_of
 from grls.data.inputs.tables import existing_path, id_text, list_from, name_list, short_repr
@@ -110,7 +110,7 @@ def experiment(
     if not known and folder is not None and (corpus := own_corpus(folder)) is not None:
         known = [corpus]
     asked = joined.queries
-    own = own_passages(asked, joined.qrels, known[0]) if known else frozenset()
+    own = passage_queries(asked, joined.qrels, known[0]) if known else frozenset()
 
     def found(system: Any, asked: Sequence[Query]) -> list[Any]:
         if not isinstance(system, Searcher):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, own_passages
+from grls.data.dataset import gold_passages, passage_queries
 from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
@@ -318,7 +318,7 @@ class Searcher:
                 )
             joined = gold_of(gold, queries, self.corpus)
             passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-            own = own_passages(joined.queries, joined.qrels, self.corpus)
+            own = passage_queries(joined.queries, joined.qrels, self.corpus)
             dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
             retriever = self.retriever
             if read_spec(folder).get("kind") != "hops":  # as the command opens it

@@ -68,7 +68,7 @@ def check(
         format_checked,
         format_faults,
         format_gold,
-        own_passages,
+        passage_queries,
         read_split,
     )
     from grls.index.corpus_check import check_corpus, format_check
@@ -89,7 +89,7 @@ def check(
         print(format_gold(data, gold))
     if is_folder and not faults:
         for split in sorted((Path(data) / "qrels").glob("*.tsv")):
-            own_passages(*read_split(data, split.stem), passages)  # tells of queries that are passages
+            passage_queries(*read_split(data, split.stem), passages)  # tells of queries that are passages
     if output is not None:
         results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]

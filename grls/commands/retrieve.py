@@ -11,7 +11,7 @@ from typing import Any
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
-from grls.data.dataset import own_corpus, own_passages, read_queries, read_split
+from grls.data.dataset import own_corpus, passage_queries, read_queries, read_split
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
@@ -159,7 +159,7 @@ class RetrieveOptions:
         tell_unlike_training(opened)
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
-        own = frozenset() if self.split is None else own_passages(queries, qrels, opened.corpus)
+        own = frozenset() if self.split is None else passage_queries(queries, qrels, opened.corpus)
         options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)
         return RetrieverRun(opened, queries, *options, own)
 

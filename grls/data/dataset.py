@@ -294,7 +294,7 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
     return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
 
 
-def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
+def passage_queries(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
     """Ids of the queries that are passages of the corpus; a query does not find itself.
 
     This is the rule ``ignore_identical_ids`` of BEIR and MTEB, for sets such as ArguAna and Quora: the
@@ -308,22 +308,31 @@ def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> froz
         if number is not None and query.id not in gold_passages(query, qrels)
     ]
     passages = corpus.passages([number for _, number in pairs]) if pairs else []
-    same = 0
-    for (query, _), passage in zip(pairs, passages, strict=True):
-        texts = passage.text, f"{passage.title} {passage.text}"
-        same += query.text.casefold().split() in [text.casefold().split() for text in texts]
+    texts = [(query.text, passage) for (query, _), passage in zip(pairs, passages, strict=True)]
+    same = sum(_alike(q, p.text) or _alike(q, f"{p.title} {p.text}") for q, p in texts)
     if 2 * same <= len(pairs):
         return frozenset()
     _tell_own(len(pairs), str(corpus.source))
     return frozenset(query.id for query, _ in pairs)
 
 
+def _alike(first: str, second: str) -> bool:
+    """Whether one text is the other, or half of it or more: a title or an end may be left out."""
+    short, long = sorted((" ".join(text.casefold().split()) for text in (first, second)), key=len)
+    return short in long and 2 * len(short) >= len(long)
+
+
+def own_told(count: int, source: str) -> str:
+    """That so many queries are passages, in words."""
+    passages = counted(count, "query is a passage", "queries are passages")
+    return (
+        f"{passages} of {source}, by id and text: a query does not find itself (BEIR's ignore_identical_ids)"
+    )
+
+
 @cache  # once, however many runs and systems are measured
 def _tell_own(count: int, source: str) -> None:
-    log.warning(
-        "%s of %s by id and text: a query does not find itself (BEIR's ignore_identical_ids).",
-        counted(count, "query is a passage", "queries are passages"), source,
-    )  # fmt: skip
+    log.warning("%s.", own_told(count, source))
 
 
 def any_order(query: Query) -> bool:

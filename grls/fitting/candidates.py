@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import QRELS_HEADER, Qrels, own_passages, read_split
+from grls.data.dataset import QRELS_HEADER, Qrels, passage_queries, read_split
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
@@ -214,7 +214,7 @@ class FitCandidates:
         RetrieverRun(
             retriever, gold.queries, self.data, gold.split, self.options.depth,
             [None] * len(gold.queries), NO_FILTER, self.precision,
-            own=own_passages(gold.queries, gold.qrels, self.corpus),
+            own=passage_queries(gold.queries, gold.qrels, self.corpus),
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def candidate(self, system: System) -> Candidate:

@@ -32,6 +32,8 @@ from grls.data.dataset import (
     gold_passages,
     has_qrels,
     judged_by,
+    own_told,
+    passage_queries,
     read_qrels,
     read_queries,
     told_unknown,
@@ -280,6 +282,11 @@ def divide(source: SplitData, seed: int) -> SplitData:
         told = f"{CUT}, on which BM25 wins" if DEV in pseudo else "dev, which the choice was made on"
         notes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
+    own = passage_queries(
+        queries, {q: grades for judged in qrels.values() for q, grades in judged.items()}, source.corpus
+    )
+    if own:
+        notes.append(own_told(len(own), "the corpus"))
     return replace(source, queries=queries, qrels=qrels, notes=tuple(notes), pseudo=tuple(pseudo))
 
 

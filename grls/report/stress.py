@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, own_passages
+from grls.data.dataset import Qrels, gold_passages, passage_queries
 from grls.data.perturbed import Perturbation, perturbed
 from grls.data.types import Query
 from grls.errors import ConfigError
@@ -58,7 +58,7 @@ def losses(
 
     Of ``language`` only queries with a translation count, in both means.
     """
-    own = own_passages(queries, qrels, retriever.corpus)
+    own = passage_queries(queries, qrels, retriever.corpus)
     clean = _values(retriever, queries, qrels, measure, k, own)
     differences = {"clean": [fmean(clean.values())]}
     for kind in kinds:
@@ -138,7 +138,7 @@ def grow(
         *(Changes(add=corpus.select(part), device=opening.device) for part in slices[1:]),
         Changes(remove=sorted(removed), device=opening.device),
     ]
-    own = own_passages(queries, qrels, corpus)
+    own = passage_queries(queries, qrels, corpus)
     arrival: dict[str, int] = {}  # query -> the step with which its last gold passage arrives
     for query in queries:
         numbers = [number for number in corpus.numbers(gold_passages(query, qrels)) if number is not None]

@@ -47,7 +47,7 @@ class RetrieverRun:
         limit: Number of first queries of the split, for the manifest; None: all.
         index_seconds: Seconds that the index took, for the manifest; None: unknown.
         own: Ids of the queries that are passages, and do not find themselves
-            (:func:`~grls.data.dataset.own_passages`).
+            (:func:`~grls.data.dataset.passage_queries`).
     """
 
     retriever: Retriever

@@ -159,7 +159,7 @@ class Run:
         return None if depth is None or (passages is not None and depth >= passages) else depth
 
     def without_own(self, own: Collection[str]) -> Run:
-        """Without the passages that some queries (:func:`~grls.data.dataset.own_passages`) are themselves."""
+        """Without the passages that some queries (:func:`~grls.data.dataset.passage_queries`) are."""
         if not own:
             return self
         found = [result.without_own() for result in self.retrieved(own) if result.query_id in self.rankings]

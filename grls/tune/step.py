@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, own_corpus, own_passages, read_split
+from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
@@ -158,7 +158,7 @@ class DevHops:
         evidence: ``[H]`` the gold passages before each hop.
         gold: ``[H]`` ids of the gold passages that are left.
         hops: The inputs are hops: recall@k of an input is the share of the passages that k hits can hold.
-        own: Ids of the queries that are passages (:func:`~grls.data.dataset.own_passages`).
+        own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
     """
 
     queries: list[Query]
@@ -187,7 +187,7 @@ class DevQueries:
         queries: ``[Q]``.
         gold: ``[Q]`` ids of the gold passages.
         corpus: The corpus of the data set; None where it has none.
-        own: Ids of the queries that are passages (:func:`~grls.data.dataset.own_passages`).
+        own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
     """
 
     data: str
@@ -207,7 +207,7 @@ class DevQueries:
         """
         corpus = own_corpus(data)
         queries, qrels = read_split(data, split, corpus, limit)
-        own = frozenset() if corpus is None else own_passages(queries, qrels, corpus)
+        own = frozenset() if corpus is None else passage_queries(queries, qrels, corpus)
         return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus, own)
 
     def at_once(self) -> DevHops:

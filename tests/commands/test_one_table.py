@@ -140,11 +140,11 @@ def test_a_query_that_is_a_passage_does_not_find_itself(
     texts |= {"b1": "libraries open", "b2": "libraries open late"}
     other = {"a1": "a2", "a2": "a1", "b1": "b2", "b2": "b1"}
     passages = [Passage(name, text) for name, text in texts.items()]
-    queries = [Query(name, text.lower()) for name, text in texts.items()]
+    queries = [Query(name, text.lower().removesuffix(" money")) for name, text in texts.items()]
     qrels = {name: {gold: 1} for name, gold in other.items()}
     write_dataset(data := tmp_path / "data", passages, queries, {"test": qrels})
     assert main(["check", str(data)]) == 0
-    said = "4 queries are passages of .*: a query does not find itself .BEIR's ignore_identical_ids."
+    said = "4 queries are passages of .*, by id and text: a query does not find itself"
     assert re.search(said, caplog.text)
     run = ["retrieve", "bm25", f"--data={data}", f"--output={tmp_path / 'run'}"]
     for hops in (["--hops.steps=fixed", "--hops.max=2"], ["--hops.steps=ranked"], ["--k=1"]):
@@ -160,9 +160,7 @@ def test_a_query_that_is_a_passage_does_not_find_itself(
     (table,) = json.loads((tmp_path / "out.json").read_text())["tables"]
     assert [scores["means"]["RR@1"] for scores in table["systems"].values()] == [1.0, 1.0]
 
-    fixed = SimpleNamespace(
-        search=lambda asked, k: [[q, other[q]][:k] for q, text in texts.items() if text.lower() in asked]
-    )
+    fixed = SimpleNamespace(search=lambda asked, k: [[q, other[q]][:k] for q in texts][: len(asked)])
     ours = grls.experiment({"bm25": grls.BM25(data), "fixed": fixed}, data, "test", "RR@1")
     assert [row.means for row in ours.rows] == [{"RR@1": 1.0}, {"RR@1": 1.0}]
     dev = DevQueries.read(str(data), "test")
