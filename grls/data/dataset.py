@@ -189,7 +189,8 @@ def read_split(
         queries, qrels = told_unknown(queries, qrels, [corpus], file, known)
     if limit is not None:
         queries = first_queries(queries, limit)
-        qrels = {query.id: qrels[query.id] for query in queries}
+        first = {query.id for query in queries}
+        qrels = {query: grades for query, grades in qrels.items() if query in first}
     return queries, qrels
 
 

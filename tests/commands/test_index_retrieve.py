@@ -356,6 +356,7 @@ def _sampled(file: Path, folder: Path) -> str:
 
 GOLD_CHECKED = {
     "retrieve": ["retrieve", "bm25"], "tune": ["tune", "nowhere"],
+    "explain": ["explain", "all", "--retriever", "bm25"],
     "direct": ["answer", "direct", "--model", "nowhere"],
     "riches": ["answer", "riches", "--model", "nowhere"],
 }  # fmt: skip
@@ -363,7 +364,13 @@ GOLD_CHECKED = {
 
 @pytest.mark.parametrize(
     ("command", "place"),
-    [("retrieve", "qrel"), ("tune", "evidence"), ("direct", "evidence"), ("riches", "qrel")],
+    [
+        ("retrieve", "qrel"),
+        ("explain", "qrel"),
+        ("tune", "evidence"),
+        ("direct", "evidence"),
+        ("riches", "qrel"),
+    ],
 )
 def test_gold_passages_that_the_corpus_lacks_are_told(
     command: str, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -377,6 +384,10 @@ def test_gold_passages_that_the_corpus_lacks_are_told(
         write_jsonl(data / "queries.jsonl", [{**record, "evidence": ["gone"]} for record in records])
     given = [*GOLD_CHECKED[command], "--data", str(data), "--split", "dev"]
     given += [] if command == "tune" else ["--output", str(tmp_path / "out")]
-    assert main(given) == (0 if command == "retrieve" else 1), "there is no model for the others"
+    right = command in ("retrieve", "explain")
+    assert main(given) == (0 if right else 1), "there is no model for the others"
+    if command == "explain":  # one query, and not told again
+        given[1] = read_split(data, "dev")[0][0].id
+        assert main(given) == 0
     (said,) = [text for text in caplog.messages if "1 judged passage is not in" in text]
     assert "such as 'gone' of the query" in said
