@@ -235,13 +235,14 @@ class TrainCLI(LightningCLI):
             kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]
         if config.trainer.plugins is None:
             kwargs["plugins"] = [AtomicCheckpointIO()]
-        trainer: Any = super().instantiate_trainer(**kwargs)
-        for callback in trainer.callbacks:
+        trainer = super().instantiate_trainer(**kwargs)
+        callbacks: list[L.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for callback in callbacks:
             reason = _UNFIT.get(type(callback).__name__)
             if reason is not None and config.checkpoint.monitor is not None:
                 raise ConfigError(f"{Option('trainer.callbacks')} {type(callback).__name__} {reason}")
         # Dev is measured before other callbacks end the measurement: weight averaging puts its weights back.
-        trainer.callbacks.sort(key=lambda callback: not isinstance(callback, ConstrainedRecall | QuoteRecall))
+        callbacks.sort(key=lambda callback: not isinstance(callback, ConstrainedRecall | QuoteRecall))
         return trainer
 
 
