@@ -123,16 +123,16 @@ class TrainCLI(LightningCLI):
         if config is None or isinstance(error, GrlsError) or is_write_failure(error) or out_of_memory(error):
             return None
         frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-        packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
+        modules = [str(frame.f_globals.get("__name__")) for frame in frames]
         reason = re.sub(r"<([\w.]+) object at 0x\w+>", r"\1", " ".join(str(error).split()))
         reason = reason.removesuffix(".") or type(error).__name__
         names = {str(callback.class_path).rpartition(".")[2] for callback in config.trainer.callbacks or ()}
-        for frame in frames:
+        for frame, module in zip(frames, modules, strict=True):
             name = type(frame.f_locals.get("self")).__name__
-            if name in names and str(frame.f_globals.get("__name__")).startswith("lightning."):
+            if name in names and module.startswith("lightning."):
                 return f"{Option('trainer.callbacks')} {name} cannot be used here: {reason}. Leave it out."
-        outside = [package for package in packages if package not in sys.stdlib_module_names]
-        if outside[-1] != "lightning":
+        outside = [name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names]
+        if not outside[-1].startswith(("lightning.", "torch.multiprocessing.")):  # which spawns for it
             return None
         usual, words = self._parser("fit").get_defaults(), re.findall(r"\w+", reason)
         changed = {
@@ -224,7 +224,8 @@ class TrainCLI(LightningCLI):
             reason = plain_error(str(error), self._called)
             if reason == str(error):
                 raise
-            raise ConfigError(f"cannot use the options: {reason}") from error
+            wrong = f"{Option('trainer.callbacks')}" if "subclass of Callback" in reason else "the options"
+            raise ConfigError(f"cannot use {wrong}: {reason}") from error
         self.model.state = self._state
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
@@ -235,13 +236,14 @@ class TrainCLI(LightningCLI):
             kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]
         if config.trainer.plugins is None:
             kwargs["plugins"] = [AtomicCheckpointIO()]
-        trainer: Any = super().instantiate_trainer(**kwargs)
-        for callback in trainer.callbacks:
+        trainer = super().instantiate_trainer(**kwargs)
+        callbacks: list[L.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for callback in callbacks:
             reason = _UNFIT.get(type(callback).__name__)
             if reason is not None and config.checkpoint.monitor is not None:
                 raise ConfigError(f"{Option('trainer.callbacks')} {type(callback).__name__} {reason}")
         # Dev is measured before other callbacks end the measurement: weight averaging puts its weights back.
-        trainer.callbacks.sort(key=lambda callback: not isinstance(callback, ConstrainedRecall | QuoteRecall))
+        callbacks.sort(key=lambda callback: not isinstance(callback, ConstrainedRecall | QuoteRecall))
         return trainer
 
 

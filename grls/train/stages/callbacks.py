@@ -191,7 +191,8 @@ class SaveModel(L.Callback):
             raise ConfigError(f"no step was made, so nothing was written to {self.folder}: raise {options}.")
         module: Any = pl_module
         checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, BestCheckpoint))
-        best = next((c for c in checkpoints if c.monitor and c.save_top_k), None)  # None: not asked for
+        asked = not trainer.fast_dev_run  # type: ignore[attr-defined]
+        best = next((c for c in checkpoints if c.monitor and c.save_top_k and asked), None)
         taken, measured = trainer.global_step, ""
         trouble = ""
         if best is not None and not best.best_model_path:
