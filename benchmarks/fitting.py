@@ -74,11 +74,10 @@ class Recipe(NamedTuple):
 
 
 class Fast(NamedTuple):
-    """Settings of our side only; ``cache_encoder`` in GiB."""
+    """Settings of our side only."""
 
     precision: Any = "32-true"
     length_pool: int = 50
-    cache_encoder: float = 1.0
 
 
 class Pairs(Dataset[dict[str, list[int]]]):
@@ -216,9 +215,7 @@ def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
         module = RetrieveChains(recipe.generator, freeze_embeddings=recipe.freeze_embeddings, **options)
         data = ChainData(recipe.data, batch_size=_queries(recipe), **sizes)
     else:
-        cache = fast.cache_encoder if recipe.freeze_encoder else 0.0
-        options |= {"freeze_encoder": recipe.freeze_encoder, "cache_encoder": cache}
-        module = Retrieve(recipe.generator, **options)
+        module = Retrieve(recipe.generator, freeze_encoder=recipe.freeze_encoder, **options)
         _freeze(module.model, recipe)
         data = RetrieveData(recipe.data, batch_size=recipe.batch_size, **sizes)
     with tempfile.TemporaryDirectory() as folder:

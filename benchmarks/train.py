@@ -8,7 +8,7 @@ Both sides start with the same weights and train with the same optimizer, rate a
 the loss over the vocabulary, mixed lengths, float32. Our training cuts targets at the unique prefix, takes
 the loss over the tokens that the index allows (no product with the vocabulary), and batches similar lengths;
 a causal model reads all hops of a query as one tree. With ``--precision bf16-mixed`` our side computes in
-bfloat16; with ``--freeze_encoder true`` neither side trains the encoder and our side caches its states.
+bfloat16; with ``--freeze_encoder true`` neither side trains the encoder.
 
 Tokens are counted over the whole, uncut hops on both sides. Speeds are medians over runs that take turns,
 each with ``steps`` steps after a warm-up. Recall@k is measured by the constrained search on dev hops (query
@@ -185,7 +185,6 @@ def main(
     precision: str = "32-true",
     rival_bf16: bool = False,
     length_pool: int = 50,
-    cache_encoder: float = 1.0,
     warmup: int = 5,
     steps: int = 50,
     repeats: int = 3,
@@ -210,12 +209,11 @@ def main(
         queries: Number of generated training queries.
         batch_size: Hops a batch.
         learning_rate: AdamW's learning rate, constant.
-        freeze_encoder: Do not train the encoder on either side; our side caches its states.
+        freeze_encoder: Do not train the encoder on either side.
         freeze_embeddings: Do not train the word embeddings on either side.
         precision: Precision of our side, by Lightning's name.
         rival_bf16: Let the rival compute in bfloat16.
         length_pool: Batches that our side sorts by length together.
-        cache_encoder: GiB for the states of a frozen encoder.
         warmup: Steps before the timed ones.
         steps: Timed steps.
         repeats: Timed runs; the median counts.
@@ -229,7 +227,7 @@ def main(
     quiet()
     print(machine())
     plan = Plan(warmup, steps, repeats, k, recalls, every, cap, dev_size, rival_bf16)
-    fast = Fast(precision, length_pool, cache_encoder)
+    fast = Fast(precision, length_pool)
     shape = Shape(width, layers, vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         data = data or generate(Path(folder), queries, dev_size)

@@ -4,7 +4,7 @@ A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; 
 it has a single qrels file and ``--ratios`` asks for a split by query. Without qrels they are written from the
 evidence of the queries. A pair of files is a corpus and
 the queries that name their gold passages by id. An option names each key of these files, and other fields of
-a record join its metadata. The command lists the fields that are not written.
+a record join its metadata.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Any
 
 from data_prep import common
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split
+from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split, told_unknown
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.io.resumable import object_of, read_jsonl
-
-_QUERY = ("_id", "text", "evidence")
 
 
 def prepare(
@@ -73,7 +71,7 @@ def prepare(
             [p for p, _ in read], str(corpus_file), [metadata for _, metadata in read]
         )
         queries = list(_queries(queries_file, id_key, text_key, evidence_key, of_queries))
-        _refuse_unknown(queries, passages, queries_file)
+        told_unknown(queries, {}, [passages], queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
         for file, fields in ((corpus_file, of_passages), (queries_file, of_queries)):
             fields.tell(file)
@@ -117,11 +115,6 @@ class Fields:
             (self.joined if joins else self.lost)[name] += 1
         return joined
 
-    def count(self, file: Path) -> None:
-        """Count the fields of a file whose other fields are not written."""
-        for _, record in read_jsonl(file):
-            self.lost.update(record.keys() - self._named)
-
     def tell(self, file: Path) -> None:
         """Print which fields of a file joined the metadata, and which were left out."""
         for verb, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
@@ -158,7 +151,7 @@ def _copy(
                 "test.tsv.",
                 raw / "qrels",
             )
-        _refuse_unknown(queries, corpus, raw / "queries.jsonl")
+        told_unknown(queries, {}, [corpus], raw / "queries.jsonl")
         print(f"{'gold':<20} evidence of {counted(count, 'query')}, {len(queries) - count:,} without")
     if ratios:
         if len(qrels) > 1:
@@ -172,10 +165,6 @@ def _copy(
     if drop_leaks:
         qrels = _without_leaks(queries, qrels)
     common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
-    for name, known in (("corpus.jsonl", ("_id", "title", "text")), ("queries.jsonl", _QUERY)):
-        fields = Fields(*known)
-        fields.count(raw / name)
-        fields.tell(raw / name)
 
 
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:
@@ -239,14 +228,3 @@ def _id(record: dict[str, Any], key: str, file: Path, line: int) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return common.field(record, key, str, file, line)
-
-
-def _refuse_unknown(queries: Sequence[Query], corpus: Corpus, file: Path) -> None:
-    uses = [(query.id, passage) for query in queries for passage in query.evidence]
-    for (query_id, passage), number in zip(uses, corpus.numbers([p for _, p in uses]), strict=True):
-        if number is None:
-            raise DataError(
-                f"evidence of query {query_id!r}: passage id {passage!r} is not in {corpus.source}; add "
-                "the passage or remove the reference.",
-                file,
-            )

@@ -48,14 +48,16 @@ def prepare(raw: Path, out: Path) -> None:
         listed = record.get("evidence_list")
         if not isinstance(listed, list):
             raise common.fault(f"expected 'evidence_list' to be a list, got {listed!r:.80}.", file, label)
-        evidence: dict[str, Any] = {}
+        evidence: dict[str, None] = {}
+        facts: list[Any] = []
         for entry in listed:
             address = common.field(entry, "url", str, file, label)
             if address not in ids:
                 raise common.fault(f"the article {address!r} is not in {CORPUS}.", file, label)
-            evidence.setdefault(ids[address], entry.get("fact"))
+            evidence[ids[address]] = None
+            facts.append(entry.get("fact"))
         if evidence:
-            stored = common.metadata(type=kind, answer=answer, any_order=True, facts=list(evidence.values()))
+            stored = common.metadata(type=kind, answer=answer, any_order=True, facts=facts)
             queries.append(Query(f"q{read}", " ".join(text.split()), tuple(evidence), spans(answer), stored))
     if left_out := read - len(queries):
         print(f"{'left out':<20} {counted(left_out, 'question')} without evidence")

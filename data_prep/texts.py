@@ -1,6 +1,6 @@
-"""A folder of plain texts: most are cut into passages to retrieve from, the others stay whole to be read.
+"""A folder of plain texts: they are cut into passages to retrieve from; shares of them stay whole to be read.
 
-This is for in-context retrieval-augmented language modelling (``grls ralm``): a text to read is in no
+Whole texts are for in-context retrieval-augmented language modelling (``grls ralm``): a text to read is in no
 passage, but of the same kind as the passages. A hash of the path and the seed assigns files to parts, so a
 file always goes to the same part. A file with the text of another file is left out. There are no queries:
 the end of the text read so far is the query.
@@ -9,9 +9,11 @@ the end of the text read so far is the query.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
@@ -29,20 +31,20 @@ def prepare(
     out: Path,
     pattern: str = "**/*.txt",
     words: int = 100,
-    shares: Sequence[float] = (0.1, 0.03, 0.07),
-    least_words: int = 200,
+    shares: Sequence[float] = (0, 0, 0),
+    least_words: int = 1,
     seed: int = 0,
 ) -> None:
-    """Write corpus.jsonl and texts/{rerank,dev,test}.
+    """Write the passages of a folder of texts, corpus.jsonl; and whole texts, texts/{rerank,dev,test}.
 
     Args:
         raw: The folder of texts, UTF-8.
         out: Folder to write; an earlier one is replaced.
-        pattern: Glob pattern of the files; ``**`` stands for any folders.
+        pattern: Glob pattern of the files; ``**`` stands for any folders. Other files are counted.
         words: Most words of a passage; a passage ends at the end of a line, or within a longer line.
-        shares: Shares of the files for training a reranker, for tuning (dev) and for test. The other files
-            are the corpus.
-        least_words: Files with fewer words are left out.
+        shares: Shares of the files that are kept whole and out of the corpus, for `grls ralm`: for training a
+            reranker, for tuning (dev) and for test, such as 0.1 0.03 0.07.
+        least_words: Files with fewer words are left out; texts to read should have 200.
         seed: Seed of the assignment of files to parts.
 
     Raises:
@@ -54,6 +56,8 @@ def prepare(
             f"expected words >= 1 and three shares with a sum below 1, got {words} and {list(shares)}."
         )
     files = sorted(file for file in raw.glob(pattern) if file.is_file())
+    others = Counter(file.suffix for file in raw.rglob("*") if file.is_file())
+    others.subtract(file.suffix for file in files)
     dealt: dict[str, list[tuple[str, str]]] = {part: [] for part in ("corpus", *PARTS)}
     seen: set[str] = set()
     repeated = short = 0
@@ -73,7 +77,7 @@ def prepare(
         dealt[_part(name, shares, seed)].append((name, text))
     for part, texts in dealt.items():
         if not texts and (part == "corpus" or shares[PARTS.index(part)]):
-            raise DataError(_none(part, len(files), short, least_words, pattern), raw)
+            raise DataError(_none(part, len(files), short, least_words, pattern, others), raw)
     passages = [passage for name, text in dealt["corpus"] for passage in _passages(name, text, words)]
     with atomic_folder(out, "corpus.jsonl") as new:
         Corpus.from_passages(passages).write(new / "corpus.jsonl")
@@ -87,17 +91,38 @@ def prepare(
                     )
                 with atomic_file(target) as stream:
                     stream.write(text)
-    counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items())
-    print(
-        f"{counted(len(passages), 'passage')}; files: {counts}; of {len(files)} left out: {short} with fewer "
-        f"than {counted(least_words, 'word')}, {repeated} that repeat another one"
+    counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items() if texts)
+    print(f"{out}: {counted(len(passages), 'passage')}; files: {counts}")
+    left_out = {
+        f"with fewer than {counted(least_words, 'word')} (--least_words)": short,
+        "with the text of another one": repeated,
+        f"not matched by {quote(pattern)} (--pattern): {_kinds(others)}": others.total(),
+    }
+    for why, count in left_out.items():
+        if count:
+            print(f"left out: {counted(count, 'file')} {why}")
+    if not any(shares):
+        print(
+            f"next: `grls index bm25 --corpus {quote(str(out))} --output NEW`, then `grls search NEW QUERY`"
+        )
+
+
+def _kinds(files: Counter[str]) -> str:
+    """The endings of files, the most frequent first."""
+    return ", ".join(
+        f"{count} {ending or 'without ending'}" for ending, count in files.most_common(5) if count
     )
 
 
-def _none(part: str, files: int, short: int, least_words: int, pattern: str) -> str:
+def _none(part: str, files: int, short: int, least_words: int, pattern: str, others: Counter[str]) -> str:
     """Why a part has no text, with a remedy."""
+    if not files and not others:
+        return "there is no file here; give the folder of the texts as --raw."
     if not files:
-        return f"no file matches {pattern!r}; give another --pattern."
+        most = others.most_common(1)[0][0]
+        return (
+            f"no file matches {pattern!r}; there are {_kinds(others)}: give --pattern {quote(f'**/*{most}')}."
+        )
     if 2 * short >= files:
         return (
             f"no text for {part}: {short} of {counted(files, 'file')} have fewer than "

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 import grls
 from grls.errors import ConfigError
 from grls.io import ending
-from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
+from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
 from grls.io.progress import showing, wait_asleep_if_busy
 from grls.io.recipes import load_plugins, rare_options, with_recipes
 
@@ -281,8 +281,7 @@ class Command:
             function(self.verb.training, arguments)
             return
         parser = self.parser(all_options)
-        lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
-        arguments = _with_lists(arguments, lists)
+        arguments = with_lists(arguments, parser)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
         sections: Mapping[str, Mapping[str, Any]] = {}
@@ -306,6 +305,9 @@ class Command:
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
+        from grls.commands.early import refuse_early  # it needs NumPy, which --help does not
+
+        refuse_early(options, self.prog)
         for name in options.keys() & {"data", "corpus"}:
             if isinstance(options[name], str) and options[name].startswith("hub:"):
                 from grls.data.hub_data import local_folder
@@ -386,8 +388,9 @@ _VERIFY = (
 )
 
 
-def _with_lists(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
-    """Turn ``--tune a b`` into jsonargparse's ``--tune=["a", "b"]``, for the options in ``lists``."""
+def with_lists(arguments: Sequence[str], parser: ArgumentParser) -> list[str]:
+    """Turn ``--ratios 0.8 0.2`` into jsonargparse's ``--ratios=["0.8", "0.2"]``, where options are lists."""
+    lists = [f"--{one.dest}" for one in parser._actions if is_list(getattr(one, "_typehint", None))]
     joined: list[str] = []
     values: list[str] | None = None
     for argument in arguments:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 _NO_MEMORY = re.compile(
@@ -40,8 +41,11 @@ _MARK = re.compile(r'`grls [^`]*`|⟦(\[".*?\])⟧')
 
 
 def in_shell(name: str, values: Sequence[Any]) -> str:
-    """``--hops.steps fixed or dynamic``."""
-    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    """``--hops.steps fixed or dynamic``; a shell and the command read it as it stands."""
+    words = [value if isinstance(value, list) else [value] for value in values]
+    texts = [
+        " ".join(quote(one if isinstance(one, str) else json.dumps(one)) for one in row) for row in words
+    ]
     return " ".join([f"--{name}", " or ".join(texts)]).rstrip()
 
 

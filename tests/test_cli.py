@@ -200,6 +200,41 @@ for command in {list(commands())!r}:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: Path) -> None:
+    bm25, data, out = kinds / "bm25", kinds / "data", tmp_path / "out"
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "b"}\n{"_id":\n')
+    told = {
+        f"search {bm25} q --k 0": "--k must be at least 1, got 0.",
+        f"search {bm25} q --device gpu": "--device must be auto, cpu, mps, cuda, or one of several",
+        f"search q {bm25}": f"the folder of the retriever comes first: `grls search {bm25} q`.",
+        "search no q": "no: no retriever here",
+        f"retrieve {data} --data {bm25} --output {out}": "--data names a retriever, and the retriever is",
+        f"retrieve bm25 --data no --output {out}": "no: no such folder; a data set is a folder with",
+        "explain q --retriever bm25": "bm25 needs --data: the folder of the data set",
+        f"evaluate no --data {data}": "no: no such file; expected a run",
+        f"evaluate {data}/corpus.jsonl --data {data} --measures ndcgg": "measures: 'ndcgg' is no measure",
+        f"fuse a b --output {out}": "a: no such file; expected a run",
+        f"fuse cut a --tune b --output {out}": "a: no such file; expected a run",
+        f"experiment no --output {out}": "no: no such file or retriever folder",
+        f"tune {bm25} --data {data} --limit 0": "--limit must be at least 1, got 0.",
+        f"fit {data} --output {out} --budget 5x": "expected a budget such as 30m",
+        f"fit {data} --output {out} --measure ndcg_cut_10": "did you mean 'nDCG@10'?",
+        f"fit {tmp_path} --output {out}": "corpus.jsonl, line 2: ",
+    }
+    program = f"""
+import contextlib, io, sys
+from grls.cli import main
+for command, told in {told!r}.items():
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(command.split())
+    assert code == 1 and told in said.getvalue(), (command, said.getvalue())
+    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    assert not loaded, (command, loaded)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_search_by_bm25_loads_nothing_that_takes_seconds(data: Path, tmp_path: Path) -> None:
     """Neither does :func:`grls.load`: most of the time would be the import of what is not used."""
     program = f"""
@@ -244,6 +279,9 @@ assert not loaded, loaded
         (("retrieve", "r", "--hop.max=3"), "there is no option --hop.max; did you mean --hops.max?"),
         (("search", "r", "q", "--top_k=3"), "there is no option --top_k; did you mean --k?"),
         (("tune", "r", "--grid.hops_max=3"), "there is no option --grid.hops_max; did you mean --grid.hops?"),
+        (("search", "r", "q", "--filter=x"), "there is no option --filter; did you mean --where?"),
+        (("search", "r", "q", "--hops", "2"), "--hops: 2 cannot be read; did you mean --hops.max 2?"),
+        (("fuse", "a", "--fusion=rrf"), "--fusion: rrf cannot be read; did you mean --fusion.method rrf?"),
         (("search", "r", "q", "--conf=c"), "there is no option --conf; did you mean --config?"),
         (("retrieve", "bm25"), "--data and --output must be given."),
         (("retrieve",), "the argument retriever and --data and --output must be given."),

@@ -4,11 +4,13 @@ import ast
 import math
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from shlex import split
 
 import pytest
-from verbs import commands
+from small_data import write_jsonl
+from verbs import commands, fault
 
 import grls
 from grls.cli import Command, main
@@ -41,7 +43,9 @@ from grls.errors import (
      "lower data.batch_size"),
     (f"set {Option('dev_split', None)}", "set --dev_split null", "set dev_split=None", "set dev_split null"),
     (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
-    (f"got {Option('name', 'é⟧ x')}", "got --name é⟧ x", 'got name="é⟧ x"', 'got name "é⟧ x"'),
+    (f"with {Option('ratios', [0.8, 0.2])}", "with --ratios 0.8 0.2", "with ratios=[0.8, 0.2]",
+     "with ratios [0.8, 0.2]"),
+    (f"got {Option('name', 'é⟧ x')}", "got --name 'é⟧ x'", 'got name="é⟧ x"', 'got name "é⟧ x"'),
     (f"raise {Option('limits.input', python='max_tokens')}", "raise --limits.input", "raise max_tokens",
      "raise limits.input"),
     ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
@@ -108,6 +112,7 @@ def test_a_value_that_is_no_choice_is_refused() -> None:
         one_of(("a", "b"), kind="c")
 
 
+ROOT = Path(grls.__file__).parents[1]
 SHELL = {
     "io/option_errors.py": "reads what jsonargparse says",
     **dict.fromkeys(
@@ -117,8 +122,8 @@ SHELL = {
 """Files and folders that may write ``--``, and why."""
 
 
-def texts(file: Path) -> Iterator[tuple[int, str]]:
-    """The line and the content of the strings of a module, without docstrings; ``x`` stands for a value."""
+def texts(file: Path, show: Callable[[ast.expr], str] = lambda _: "x") -> Iterator[tuple[int, str]]:
+    """The line and the content of the strings of a module, without docstrings; ``show`` shows values."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     parts: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -126,7 +131,7 @@ def texts(file: Path) -> Iterator[tuple[int, str]]:
             parts.add(node.value)
         if isinstance(node, ast.JoinedStr):
             parts.update(node.values)
-            whole = (part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+            whole = (part.value if isinstance(part, ast.Constant) else show(part) for part in node.values)
             yield node.lineno, "".join(map(str, whole))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
@@ -173,3 +178,69 @@ def test_remedies_name_options_that_there_are() -> None:
         if option not in known and not option.startswith((*TRAININGS, "--x."))
     }
     assert unknown == set()
+
+
+UNQUOTED = "\N{REPLACEMENT CHARACTER}"
+"""A value in a command that a shell may read as several words."""
+
+
+def typed(part: ast.expr) -> str:
+    """An option as a shell has it, and ``x`` for a value that is quoted for one."""
+    call = part.value if isinstance(part, ast.FormattedValue) else part
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return UNQUOTED
+    if call.func.id != "Option" or not isinstance(call.args[0], ast.Constant):
+        return "x" if call.func.id in ("quote", "join") else UNQUOTED
+    values = ["x" if "Name(" in ast.dump(value) else ast.literal_eval(value) for value in call.args[1:]]
+    return in_shell(str(call.args[0].value), values)
+
+
+def test_a_command_in_a_text_can_be_pasted() -> None:
+    """It stands between backticks, within one string; a shell reads it, and the command its options."""
+    faults, commands_read = list[str](), 0
+    for file in [file for folder in ("grls", "data_prep") for file in sorted((ROOT / folder).rglob("*.py"))]:
+        for line, text in texts(file, typed):
+            where = f"{file.relative_to(ROOT)}, line {line}"
+            if re.search("pip install", re.sub(r"`[^`]*`", "", text)) or (
+                text.count("`") % 2 and re.search("`(grls|pip|make) [a-z]", text)
+            ):
+                faults.append(f"{where}: put the whole command between backticks: {text}")
+            for command in re.findall(r"`((?:grls|pip|make) [\w-][^`]*)`", text):
+                commands_read += 1
+                command = command.replace(f'"grls[{UNQUOTED}]"', "grls")
+                if said := "quote its values" if UNQUOTED in command else fault(command):
+                    faults.append(f"{where}: {command}: {said}")
+    assert commands_read > 60
+    assert not faults, "\n".join(faults)
+
+
+def test_a_remedy_with_a_list_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "of mine"
+    write_jsonl(folder / "corpus.jsonl", [{"_id": str(n), "text": f"passage {n}"} for n in range(4)])
+    queries = [{"_id": str(n), "text": f"query {n}", "evidence": [str(n % 4)]} for n in range(12)]
+    write_jsonl(folder / "queries.jsonl", queries)
+    assert main(["retrieve", "bm25", "--data", str(folder), "--output", str(tmp_path / "run")]) == 1
+    (remedy,) = re.findall("`grls (prepare [^`]*)`", capsys.readouterr().err)
+    assert main(split(remedy.replace("NEW", str(tmp_path / "new")))) == 0
+    assert (tmp_path / "new" / "qrels" / "test.tsv").is_file()
+
+
+def test_the_error_of_a_value_is_plain_english() -> None:
+    """Of each type of an option; a list is written as words, as remedies have it."""
+    faults, kinds = list[str](), set[str]()
+    for name, verb in commands().items():
+        parser = None if verb.training else Command(verb, f"grls {name}").parser()
+        for action in parser._actions if parser else ():
+            kind = str(getattr(action, "_typehint", None))
+            if kind in kinds or not action.option_strings or action.dest.endswith(".help"):
+                continue
+            kinds.add(kind)
+            for value in ("a b", "0.5,1", "[1,", '{"a":1}'):
+                try:
+                    parser.parse_args([f"--{action.dest}={value}"])
+                except GrlsError as error:
+                    said = error.text.partition("\n")[0].partition(", got")[0]
+                    if re.search(r"class|typing|collections|\[[a-z]|\||None|Sequence|tuple|Union", said):
+                        faults.append(said)
+    assert len(kinds) > 40
+    assert not faults, "\n".join(faults)

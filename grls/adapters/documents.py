@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grls.data.inputs.tables import json_value
 from grls.data.types import Hit
+from grls.runs.trec import falling
+
+
+def parted(hits: Sequence[Hit]) -> list[Hit]:
+    """Hits with the scores of a run file: other libraries sort by scores, and part equal ones otherwise."""
+    scores = falling([hit.score for hit in hits])
+    return [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
 
 
 def metadata_of_hit(hit: Hit) -> dict[str, Any]:

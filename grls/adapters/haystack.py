@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from grls.adapters.documents import is_blank, metadata_of_hit, titled
+from grls.adapters.documents import is_blank, metadata_of_hit, parted, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
@@ -122,7 +122,7 @@ class HaystackRetriever:
             ConfigError: The folder is temporary.
         """
         folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
-        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.temporary:
+        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.path_is_temporary:
             raise ConfigError(
                 f"{folder} is temporary and goes with its retriever; a pipeline that is saved needs a folder "
                 "that stays: save the retriever, and open its folder."
@@ -140,4 +140,7 @@ class HaystackRetriever:
 
 
 def _documents(hits: Sequence[Hit]) -> list[Document]:
-    return [Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score) for hit in hits]
+    return [
+        Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score)
+        for hit in parted(hits)
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.adapters.documents import is_blank, metadata_of_hit
+from grls.adapters.documents import is_blank, metadata_of_hit, parted
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
 from grls.data.types import Hit
@@ -71,7 +71,7 @@ class LangChainRetriever(BaseRetriever):
 
     def _documents(self, hits: Sequence[Hit]) -> list[Document]:
         documents = []
-        for hit in hits:
+        for hit in parted(hits):
             metadata = {"title": "", **metadata_of_hit(hit), "id": hit.id, "score": hit.score}
             documents.append(Document(hit.text, id=hit.id, metadata=metadata))
         return documents

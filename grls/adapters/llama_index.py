@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.adapters.documents import is_blank, metadata_of_hit
+from grls.adapters.documents import is_blank, metadata_of_hit, parted
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
@@ -54,5 +54,5 @@ class LlamaIndexRetriever(BaseRetriever):
             NodeWithScore(
                 node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of_hit(hit)), score=hit.score
             )
-            for hit in hits
+            for hit in parted(hits)
         ]

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from grls.adapters.documents import is_blank
+from grls.adapters.documents import is_blank, parted
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split, relevant
+from grls.data.dataset import own_passages, read_split, relevant
 from grls.data.filters import one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.tables import short_repr
@@ -27,7 +27,6 @@ from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.run import retrieve_results
 from grls.runs.portions import PORTION
-from grls.runs.trec import falling
 
 with needing("mteb", "the search protocol of MTEB"):
     from datasets import Dataset
@@ -43,9 +42,8 @@ Rows = Iterable[Mapping[str, Any]]
 class MTEBSearch:
     """A retriever as ``mteb.evaluate`` takes it.
 
-    A query's passages are those that ``grls retrieve`` writes: of fixed and dynamic hops the best chain, or
-    the chains with ``hops.pool``. MTEB reads scores in single precision, not ranks, so scores are lowered to
-    fall strictly (:func:`~grls.runs.trec.falling`).
+    A query's passages are those that ``grls retrieve`` writes
+    (:func:`~grls.retrieve.run.retrieve_results`).
 
     Args:
         retriever: A searcher, for tasks over its corpus, or a function that makes a retriever of a corpus.
@@ -143,8 +141,7 @@ class MTEBSearch:
             part = texts[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
             for found in retrieve_results(retriever, part, k, one_each(allow, len(part))):
-                lowered = falling([hit.score for hit in found.hits])
-                scores[found.query_id] |= zip([hit.id for hit in found.hits], lowered, strict=True)
+                scores[found.query_id] |= {hit.id: hit.score for hit in parted(found.hits)}
         return scores
 
 
@@ -184,6 +181,7 @@ class MTEBTask(AbsTaskRetrieval):
                 f"language: expected ISO 639-3 and script, as in eng-Latn or deu-Latn, got {language!r}."
             ) from None
         self._queries, self._qrels = read_split(data, split, self._corpus)
+        self.ignore_identical_ids = bool(own_passages(self._queries, self._qrels, self._corpus))
         self._facts = {
             "name": name or Path(data).resolve().name,
             "description": f"{split} of {data}.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from grls.adapters.documents import is_blank
+from grls.adapters.documents import is_blank, parted
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
@@ -21,8 +21,8 @@ class PyTerrierRetriever(pt.Transformer):
     """A PyTerrier transformer over a searcher: a frame of queries in, a frame of results out.
 
     The columns ``docno``, ``score`` and ``rank`` (from 0) follow those of the queries. Ranks are in the order
-    of the searcher, which also decides among equal scores. Of fixed and dynamic hops the results are the best
-    chain, each passage once, and ``hop`` is the hop that found it, from 1.
+    of the searcher, and scores are those of a run file, which fall strictly. Of fixed and dynamic hops the
+    results are the best chain, each passage once, and ``hop`` is the hop that found it, from 1.
 
     Args:
         searcher: The retriever.
@@ -59,7 +59,7 @@ class PyTerrierRetriever(pt.Transformer):
             distinct: dict[str, Hit] = {}
             for hit in hits:
                 distinct.setdefault(hit.id, hit)  # hops may repeat a passage, a ranking may not
-            rankings.append(list(distinct.values()))
+            rankings.append(parted(list(distinct.values())))
         rows = [(rank, hit) for hits in rankings for rank, hit in enumerate(hits, pt.model.FIRST_RANK)]
         columns: dict[str, Any] = {
             "docno": pd.Series([hit.id for _, hit in rows], dtype=object),

@@ -32,7 +32,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, at_least
 from grls.io.files import exclusive, refuse_unwritable
 from grls.models.base import positions_in
-from grls.models.load.language import end_tokens, weights_fingerprint
+from grls.models.load.language import end_tokens, model_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.runs.portions import RunInfo, fingerprint_queries
 
@@ -409,6 +409,6 @@ def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
     """Everything of a language model that its output depends on."""
     return {
         "model": Path(model).name,
-        "weights": weights_fingerprint(loaded),
+        "weights": model_fingerprint(loaded),
         "tokenizer": tokenizer_fingerprint(tokenizer),
     }

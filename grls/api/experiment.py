@@ -7,6 +7,7 @@ A system is a searcher, or anything else with ``search(texts, k)``. Recall (``R@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
@@ -14,18 +15,24 @@ from typing import Annotated, Any, Protocol
 from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
+from grls.data.dataset import own_corpus, own_passages, told_unknown
 from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.gold import gold_of, refuse_unknown_gold
-from grls.data.inputs.tables import id_text, name_list, short_repr
+from grls.data.inputs.gold import SOURCE, gold_of
+from grls.data.inputs.tables import existing_path, id_text, list_from, name_list, short_repr
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import cutoff, measure_names, query_values
 from grls.io.progress import counted
 from grls.report.systems import ExperimentTable, SystemRun, compare_systems
+from grls.retrieve.run import retrieve_results
+from grls.runs.trec import trec_order
 
 MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
 
 _LEAST_K = 10  # as `grls retrieve`
+
+_SYSTEM = "the results of a system"
 
 
 class SearchesTexts(Protocol):
@@ -34,7 +41,8 @@ class SearchesTexts(Protocol):
     def search(self, queries: list[str], k: int) -> Sequence[Sequence[Any]]:
         """The hits of each text, best first.
 
-        A hit is an id, a tuple that begins with one, or has one as ``id``.
+        A hit is an id, a tuple that begins with one, or has one as ``id``, ``doc_id`` or ``docid``. Passage
+        ids with their scores (a dict) are ranked by the scores.
         """
 
 
@@ -96,37 +104,87 @@ def experiment(
     depth = max(deepest, _LEAST_K) if k is None else k
     joined = gold_of(gold, queries)
     corpora = [getattr(system, "corpus", None) for system in systems.values()]
-    refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
-    texts = [query.text for query in joined.queries]
+    known = [corpus for corpus in corpora if isinstance(corpus, Corpus)]
+    told_unknown(*joined, known, SOURCE)
+    folder = existing_path(queries, "queries")
+    if not known and folder is not None and (corpus := own_corpus(folder)) is not None:
+        known = [corpus]
+    asked = joined.queries
+    own = own_passages(asked, joined.qrels, known[0]) if known else frozenset()
+
+    def found(system: Any, asked: Sequence[Query]) -> list[Any]:
+        if not isinstance(system, Searcher):
+            return list(system.search([query.text for query in asked], depth + bool(own)))
+        with system.lock, system.held_folder.named("a system"):
+            results = retrieve_results(system.retriever, asked, depth, [None] * len(asked), own)
+        return [result.hits for result in results]
+
     runs: dict[str, SystemRun] = {}
     for name, system in systems.items():
-        search = system.rankings if isinstance(system, Searcher) else system.search
-        search(texts[:1], depth)
+        found(system, asked[:1])
         begun = time.perf_counter()
-        results = list(search(texts, depth))
-        seconds = (time.perf_counter() - begun) / len(texts)
-        if len(results) != len(texts):
+        results = found(system, asked)
+        seconds = (time.perf_counter() - begun) / len(asked)
+        if len(results) != len(asked):
             raise DataError(
                 f"the system {name!r} gave {counted(len(results), 'list')} of hits for "
-                f"{counted(len(texts), 'query')}; expected one list a query, in their order."
+                f"{counted(len(asked), 'query')}; expected one list a query, in their order."
             )
-        pairs = zip(joined.queries, results, strict=True)
-        rankings = {query.id: _ids(hits, f"{name!r}, query {query.id!r}", depth) for query, hits in pairs}
-        values = query_values(measures, rankings, {q.id: joined.qrels[q.id] for q in joined.queries})
+        rankings = {}
+        for query, hits in zip(asked, results, strict=True):
+            ids = _ids(hits, f"{name!r}, query {query.id!r}", depth + bool(own))
+            rankings[query.id] = [i for i in ids if i != query.id or i not in own][:depth]
+        values = query_values(measures, rankings, {query.id: joined.qrels[query.id] for query in asked})
         runs[name] = SystemRun(values, seconds=seconds)
     rows = compare_systems({name: [run] for name, run in runs.items()}, baseline)
-    return ExperimentTable(tuple(measures), rows, baseline, depth, len(texts))
+    return ExperimentTable(tuple(measures), rows, baseline, depth, len(asked))
+
+
+_ID = ("id", "doc_id", "docid", "docno", "passage_id", "corpus_id")
+"""How the hits of other libraries call the id of a passage."""
 
 
 def _ids(hits: Any, label: str, k: int) -> list[str]:
     """The ids of the first k hits, which are passages; checked."""
-    if isinstance(hits, str) or not hasattr(hits, "__iter__"):
-        raise DataError(f"the system {label}: expected a list of hits, got {short_repr(hits)}.")
-    ids = []
-    for hit in hits:
-        first = hit[0] if isinstance(hit, tuple | list) and hit else hit
-        ids.append(id_text(getattr(hit, "id", first), f"{label}, a hit", "the results of a system"))
+    listed = None if hasattr(hits, "_fields") else list_from(hits)  # a named tuple is a single hit
+    is_series = hasattr(hits, "items") and hasattr(hits, "index") and not hasattr(hits, "columns")
+    if isinstance(hits, Mapping) or (is_series and list(hits.index) != [*range(len(hits))]):
+        scores = {id_text(name, f"{label}, a hit", _SYSTEM): _score(score) for name, score in hits.items()}
+        known = {name: score for name, score in scores.items() if score is not None}
+        listed = [hit.id for hit in trec_order(known)] if len(known) == len(scores) else None
+    if listed is None or any(isinstance(hit, list) and len(hit) > 1 and _are_texts(hit) for hit in listed):
+        raise DataError(
+            f"the system {label}: expected a list of hits, got {short_repr(hits)}: give passage ids, the "
+            "best first, or ids with their scores, such as {'p7': 3.2}."
+        )
+    ids, last = [], math.inf
+    for hit in listed:
+        name, score = hit, None
+        if fields := [getattr(hit, name) for name in _ID if hasattr(hit, name)]:
+            name, score = fields[0], _score(getattr(hit, "score", None))
+        elif isinstance(hit, tuple | list) and hit:
+            name, score = hit[0], _score(hit[1]) if len(hit) == 2 else None
+        ids.append(id_text(name, f"{label}, a hit", _SYSTEM))
+        if score is not None and score > last:
+            raise DataError(
+                f"the system {label}: the scores rise, from {last:g} to {score:g} at passage {ids[-1]!r}: "
+                "give the best hit first, with the highest score, or ids alone."
+            )
+        last = last if score is None else score
     passages = [name for name in ids if name != DONE_ID][:k]
     if len(set(passages)) < len(passages):
         raise DataError(f"the system {label}: a passage is listed twice; a ranking holds each passage once.")
     return passages
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _score(value: Any) -> float | None:
+    """A score, of NumPy or Torch, too; None for what is no finite number."""
+    try:
+        score = math.nan if isinstance(value, str | bytes | bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return score if math.isfinite(score) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_queries
 from grls.data.inputs.tables import id_list
 from grls.data.types import Query
@@ -106,7 +107,7 @@ def explain_query(
     depth: int,
 ) -> ExplainedQuery:
     """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
-    query, order = _query_and_gold(folder, query, gold)
+    query, order = _query_and_gold(folder, query, gold, retriever.corpus)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     single = single_steps(retriever)
     decoding = explainable(single)
@@ -125,7 +126,7 @@ def explain_query(
 
 
 def _query_and_gold(
-    folder: Path, query: str | Query, gold: str | int | Collection[str | int] | None
+    folder: Path, query: str | Query, gold: str | int | Collection[str | int] | None, corpus: Corpus
 ) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
     queries_of([query])
@@ -144,7 +145,9 @@ def _query_and_gold(
         if not named:  # the split that judges it, or its evidence
             splits = map(read_qrels, sorted((data / "qrels").glob("*.tsv")))
             judged = (gold_passages(row, qrels) for qrels in splits if query in qrels)
-            named = next(filter(None, judged), list(dict.fromkeys(row.evidence)))
+            listed = next(filter(None, judged), list(dict.fromkeys(row.evidence)))
+            numbers = corpus.numbers(listed)
+            named = [name for name, number in zip(listed, numbers, strict=True) if number is not None]
         if not named:
             raise DataError(f"no gold passage of query {query!r} is known; name them: gold=[…].", data)
         return row, named

@@ -62,7 +62,8 @@ class FitResult:
         return self.run.metrics
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.output)!r})\n{self.run.text()}"
+        folder = "" if self._folder.path_is_temporary else repr(str(self.output))
+        return f"{type(self).__name__}({folder})\n{self.run.text()}"
 
 
 @checked_options(FitOptions)
@@ -83,7 +84,8 @@ def fit(
         corpus: The passages: texts, dicts, a data frame, a folder, …
             (:func:`~grls.data.inputs.entries.corpus_of`). A data set folder may hold the queries as well.
         queries: Queries to learn from (:func:`~grls.data.inputs.entries.queries_from`); None: those of the
-            data set folder ``corpus``, or else pseudo-queries made of its passages.
+            data set folder ``corpus``. Without any nothing is trained, and what is kept is the fusion of BM25
+            and an encoder.
         gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
         output: The folder of the run; one that was killed goes on when it is called again; None: a temporary
             folder, which goes with the result.

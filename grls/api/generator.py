@@ -576,7 +576,7 @@ def given_splits(
     if source is not None:
         named = names.train != USUAL_NAMES.train
         judged = gold is None and folder is not None and (named or has_qrels(folder))
-        splits["train"] = gold_of(names.train if judged else gold, source, passages)
+        splits["train"] = gold_of(names.train if judged else gold, source, passages, True)
     elif gold is not None or dev is not None:
         raise DataError(
             f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages
+from grls.data.dataset import gold_passages, own_passages
 from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
@@ -28,7 +28,7 @@ from grls.data.inputs.gold import gold_of
 from grls.data.inputs.tables import existing_path
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, GrlsError, WriteError
-from grls.io.files import NEW, temporary
+from grls.io.files import NEW, is_temporary, refuse_unusable, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, single_steps, untuned_fingerprint
 from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
@@ -207,16 +207,6 @@ class Searcher:
 
         return hops()
 
-    def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
-        """The rankings of queries that measures read: chains are pooled, and hits have no texts.
-
-        Raises:
-            ConfigError: ``k`` is no positive number.
-            DataError: A query is empty.
-        """
-        with self.lock, self.held_folder.named("this retriever"):
-            return self.retriever.retrieve(_listed(queries), k)
-
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
         with self.lock, self.held_folder.named("this retriever"):
             return search_hits(self.retriever, queries, k, allow)
@@ -328,7 +318,8 @@ class Searcher:
                 )
             joined = gold_of(gold, queries, self.corpus)
             passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus)
+            own = own_passages(joined.queries, joined.qrels, self.corpus)
+            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
             retriever = self.retriever
             if read_spec(folder).get("kind") != "hops":  # as the command opens it
                 retriever = single_steps(retriever)
@@ -466,16 +457,15 @@ class Searcher:
         output: str | Path | None,
         names: Mapping[Path, str],
     ) -> Searcher:
-        """A searcher of a composite folder; it opens its members anew, from their folders.
+        """A searcher of a composite folder, which ``compose`` writes; it opens its members anew, from theirs.
 
-        Args:
-            call: The name of the call, for errors.
-            compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
-            arguments: Its arguments between the folder and the options of search.
-            members: The searchers that it is made of.
-            output: The folder; None: a temporary folder.
-            names: The folders of members -> their names in the call, for errors.
+        A temporary folder goes with its process, so an output with such a member is what :meth:`save` writes.
+        ``names``: the folders of members -> their names in the ``call``, for errors.
         """
+        if output is not None and any(map(is_temporary, names)):
+            refuse_unusable(output, MANIFEST)
+            made = self.composed(call, compose, arguments, members, None, names)
+            return Searcher(load_retriever(made.save(output), self.opening), output, self.opening)
         folder = HeldFolder(output, [member.held_folder for member in members])
         with folder.named(call, names):
             retriever = compose(folder.path, *arguments, USUAL_SEARCH, self.opening)
@@ -540,14 +530,7 @@ class HeldFolder:
     composite retriever holds the objects of its members, so their folders stay as long as it names them.
     Folders that a killed process leaves are removed when the next temporary folder is made.
 
-    Attributes:
-        path_is_temporary: Whether the folder itself is removed with this object.
-        members: The folders of its members.
-        fill: Writes the content of a temporary folder when it is made; None: whoever reads the path does.
-
-    Args:
-        output: The folder that the user has named; None: a temporary folder.
-        members: The folders of its members.
+    ``fill`` writes the content of a temporary folder when it is made; None: whoever reads the path does.
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
@@ -585,24 +568,18 @@ class HeldFolder:
         Raises:
             ConfigError: It is temporary.
         """
-        if self.temporary:
+        if self.path_is_temporary:
             raise ConfigError(
-                "what is in a temporary folder, or has a member there, cannot be pickled: the folder goes "
-                "with the object that made it. Save it with save(folder), or make it and its members with "
-                "output=folder, and open that folder."
+                "what is in a temporary folder cannot be pickled: the folder goes with the object that made "
+                "it. Save it with save(folder), or make it with output=folder, and open that folder."
             )
-        return HeldFolder, (self.path.absolute(), self.members)
+        return HeldFolder, (self.path.absolute(),)
 
     def __copy__(self) -> HeldFolder:
         return self  # the folder goes with the last object that holds it
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HeldFolder:
         return self
-
-    @property
-    def temporary(self) -> bool:
-        """Whether it, or the folder of a member, is removed with this object."""
-        return self.path_is_temporary or any(member.temporary for member in self.members)
 
     @contextmanager
     def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
@@ -640,7 +617,10 @@ def _called(path: str, root: Path, names: Mapping[Path, str]) -> str:
     """The caller's name of a path, which may be relative to ``root``: that of its folder, or a plain path."""
     if not path.startswith(("/", "..")) and root / path not in names and Path(path) not in names:
         return path
-    plain = _plain(root / path)
+    plain, typed = _plain(root / path), _plain(Path(path))
+    known = any(typed.is_relative_to(folder) for folder in (root, *names))
+    if typed != plain and (known or (os.access(typed, os.F_OK) and not os.access(plain, os.F_OK))):
+        return os.path.normpath(path)  # relative to the working directory, as the caller has named a folder
     for folder in (plain, *plain.parents):
         if folder in names:
             name, rest = names[folder], plain.relative_to(folder).as_posix()

@@ -109,7 +109,7 @@ class Cluster:
             except RayError as error:  # the check itself fails there
                 complaint = (
                     f"grls cannot be imported there ({_last_line(error)}) "
-                    'Install it there: pip install "grls[ray]".'
+                    'Install it there: `pip install "grls[ray]"`.'
                 )
             if complaint:
                 raise ConfigError(f"the machine {name} of the Ray cluster cannot do the work: {complaint}")
@@ -256,7 +256,7 @@ def _complaint(expected: dict[str, str], mark: str) -> str:
         if versions[name] != wanted:
             return (
                 f"it has {name} {versions[name]} and this machine {wanted}; install the same there "
-                f'(pip install "grls[ray]", with {sys.executable}).'
+                f'(`pip install "grls[ray]"`, with {sys.executable}).'
             )
     if not Path(mark).is_file():
         return (

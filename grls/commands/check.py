@@ -23,9 +23,9 @@ def check(
     passages longer than the limit, passages that are a prefix of another one, passages equal to another once
     cut, passages that the tokenizer changes when it encodes and decodes them. In a data set folder it also
     checks queries, evidence and qrels. It says how many of them it checked, and names each fault with file
-    and line: repeated and unknown ids, splits and queries without gold. If there is a fault, the exit code
-    is 1. It also says what is the gold (qrels; without any, the field `evidence` of the queries), and how
-    many queries have none.
+    and line: repeated ids, splits and queries without gold. If there is a fault, the exit code is 1. Unknown
+    ids are named as well, and are no fault: evaluation and training warn of them and go on. It also says what
+    is the gold (qrels; without any, the field `evidence` of the queries), and how many queries have none.
 
     With ``--index`` it checks an index or a retriever folder of any kind, with its members, and no data:
     that the checksums are right, that the files belong together, that the index holds each passage once and
@@ -68,6 +68,8 @@ def check(
         format_checked,
         format_faults,
         format_gold,
+        own_passages,
+        read_split,
     )
     from grls.index.corpus_check import check_corpus, format_check
     from grls.models.load.build import load_tokenizer
@@ -85,6 +87,9 @@ def check(
         print(format_checked(data, files))
     if gold is not None:
         print(format_gold(data, gold))
+    if is_folder and not faults:
+        for split in sorted((Path(data) / "qrels").glob("*.tsv")):
+            own_passages(*read_split(data, split.stem), passages)  # tells of queries that are passages
     if output is not None:
         results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
@@ -92,7 +97,8 @@ def check(
         results["gold"] = None if gold is None else gold._asdict()
         write_json(output, report._asdict() | results)
     if faults:
-        print(format_faults(faults))
+        print(format_faults(sorted(faults, key=lambda fault: fault.told)))
+    if refused := sum(not fault.told for fault in faults):
         raise DataError(
-            f"{counted(len(faults), 'fault')} in queries and qrels; correct them before you train.", data
+            f"{counted(refused, 'fault')} in queries and qrels; correct them before you train.", data
         )

@@ -18,7 +18,6 @@ def evaluate(
     ks: tuple[int, ...] | int | str | None = None,
     measures: str | None = None,
     baseline: str | None = None,
-    price: str | None = None,
     examples: int = 0,
     autoais: AutoAISOptions = _AUTOAIS,
     limit: int | None = None,
@@ -38,10 +37,6 @@ def evaluate(
             AP, P@5 and Judged@10, with a dash likewise.
         baseline: Another run of the same queries. For each recall and measure, the difference of the run to
             the baseline is printed, with the 95 % interval and p of a paired test over queries.
-        price: Run of the same system without an end: a fixed number of hops beside runs that end by DONE,
-            the ranking before the cut beside a run that was cut; null: such a run among those that are
-            scored, if there is one. The price of the end is printed: set F1 with the known number of gold
-            passages less set F1 as ended.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
         autoais: Whether evidence supports answers.
         limit: Number of first queries that were answered; null: as the manifests of the answers say, else
@@ -54,7 +49,6 @@ def evaluate(
     from grls.evaluation.evaluate import evaluate_run, format_report
     from grls.evaluation.examples import format_examples
     from grls.evaluation.measures import measure_names
-    from grls.evaluation.price import format_price, price_of_run
     from grls.evaluation.significance import compare_runs, format_comparison
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.option_errors import visible
@@ -67,10 +61,8 @@ def evaluate(
         raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")
     if limit is not None and not answers:
         raise ConfigError("--limit is of answers: leave it out for runs, whose manifests say it.")
-    if answers and (measures is not None or baseline is not None or price is not None or examples):
-        raise ConfigError(
-            "--measures, --baseline, --price and --examples are of runs; leave them out for answers."
-        )
+    if answers and (measures is not None or baseline is not None or examples):
+        raise ConfigError("--measures, --baseline and --examples are of runs; leave them out for answers.")
     if autoais != _AUTOAIS or device != "auto":
         if not answers:
             raise ConfigError(
@@ -98,7 +90,6 @@ def evaluate(
         report: dict[str, Any] = {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
     else:
         names = None if measures is None else measure_names(measures)
-        pairs = _priced(runs, price)  # runs without a price are refused before runs are scored
         corpus = Corpus.read(data)
         reports = []
         for number, run in enumerate(runs):
@@ -116,32 +107,5 @@ def evaluate(
             reports.append(scored)
         each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
         report = reports[0] if len(reports) == 1 else {"runs": each}
-        prices = []
-        for run, other in pairs:
-            priced = price_of_run(run, other, data, split, corpus)
-            named = f"{run}: " if len(runs) > 1 else ""
-            print("\n" + visible(named + format_price(priced, other)))
-            prices.append({"run": run, "unended": other, **priced.record()})
-        if prices:
-            report["prices"] = prices
     if output is not None:
         write_json(output, report)
-
-
-def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
-    """Runs whose ends have a price, each with its run without an end; refuses a run without a price."""
-    from grls.evaluation.price import refuse_no_pair, runs_without_end
-    from grls.runs.comparable import load_runs
-    from grls.runs.portions import read_info
-
-    if unended is None:
-        pairs = runs_without_end([read_info(run) for run in runs])
-        return [(runs[run], runs[other]) for run, other in pairs.items()]
-    ended = [run for run in runs if run != unended]
-    if not ended:
-        raise ConfigError(
-            f"--price {unended} is the run itself: give a run of the same system without an end."
-        )
-    for run in ended:
-        refuse_no_pair(*load_runs([run, unended]))
-    return [(run, unended) for run in ended]

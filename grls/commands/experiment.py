@@ -16,7 +16,7 @@ from grls.commands.retrieve import RetrieveOptions
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, at_least, one_of
-from grls.io.files import atomic_file, refuse_unwritable, write_json
+from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
 from grls.io.option_errors import visible
 from grls.retrieve.registry import Opening, load_retriever, member_folders, names_bm25
 from grls.retrieve.spec import is_retriever
@@ -48,7 +48,6 @@ def experiment_command(
     stress: str | None = None,
     output: str = "experiment",
     page: bool = False,
-    proofs: int = 2,
     seed: int = 0,
     title: str = "Retrieval runs",
     device: str = "auto",
@@ -79,13 +78,13 @@ def experiment_command(
         stress: Also perturb the queries: some of typo, order, case, synonym and language (translations in the
             metadata of queries), as in typo,order (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
-        page: Also write OUTPUT.html, one file that needs nothing else, with curves, chains, proof graphs and
+        page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
             similarity, and OUTPUT-figures/ (its pictures).
-        proofs: Successes and failures of each run on RuleTaker-Open that the page draws.
         seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
         title: Heading of the page.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics.averages import KS
@@ -93,7 +92,6 @@ def experiment_command(
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table
 
-    named = _named(systems)
     names = measure_names(MEASURES if measures is None else measures)
     if not names:
         raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")
@@ -110,6 +108,7 @@ def experiment_command(
         raise ConfigError(f"--growth and --stress search, and {run} is a run: give its retriever folder.")
     if all(name for name, _ in named):  # before anything is retrieved
         _refuse_no_system(baseline, [name for name, _ in named])
+    output = without_ending(output, (".md", ".tex", ".csv", ".json", ".html"))
     refuse_unwritable(output)
     depth = max(_LEAST_K, *map(cutoff, names)) if k is None else k
     files: list[tuple[str, str]] = []  # the file of a run, and the name of its system; empty: it is not named
@@ -143,7 +142,8 @@ def experiment_command(
             print("\n" + visible(table.text()))
             more.append(table)
     every = [*printed, *more]
-    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": [t.latex() for t in every]}
+    latex = [t.latex() for t in (*(table.table(compact=True) for table in tables), *more)]
+    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": latex}
     files_of |= {f"{output}.csv": [table.csv() for table in tables]}
     files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in more}
     for path, texts in files_of.items():
@@ -161,7 +161,7 @@ def experiment_command(
         reference = next((label for label, system in by_label.items() if system == baseline), None)
         tested = [name for name in names if not name.startswith("Judged")]
         k = cutoff(names[0]) if names[0].startswith("R@") else 5
-        built = build_page(groups, ks, k, reference, proofs, seed, title, tested)
+        built = build_page(groups, ks, k, reference, seed, title, tested)
         titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
         parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
         built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
@@ -182,14 +182,13 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     for word in words:
         name, equals, rest = word.partition("=")
         is_named = bool(equals) and not Path(word).exists()
-        paths = rest.split(",") if is_named else [word]
-        for path in paths:
-            if not (Path(path).is_file() or is_retriever(Path(path)) or names_bm25(path)):
-                raise DataError(
-                    "no such file or retriever folder; give a run (.jsonl, .trec), a retriever folder, or "
-                    "bm25, each with or without NAME= before it.",
-                    path,
-                )
+        paths = _paths(rest.split(",") if is_named else [word])
+        if not paths:
+            raise DataError(
+                "no such file or retriever folder; give a run (.jsonl, .trec), a retriever folder, or bm25, "
+                "each with or without NAME= before it.",
+                word,
+            )
         taken = [other for other, _ in systems]
         if not is_named:
             name = "" if Path(word).is_file() else Path(word).resolve().name
@@ -198,6 +197,19 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
             raise ConfigError(f"two systems are called {name!r}: give each its name, as in NAME=PATH.")
         systems.append((name, paths))
     return systems
+
+
+def _is_system(path: str) -> bool:
+    return Path(path).is_file() or is_retriever(Path(path)) or names_bm25(path)
+
+
+def _paths(parts: Sequence[str]) -> list[str]:
+    """The paths whose parts stand between commas, for a name may hold commas; none if not all exist."""
+    for end in range(len(parts), 0, -1):
+        rest = _paths(parts[end:])
+        if _is_system(path := ",".join(parts[:end])) and (rest or end == len(parts)):
+            return [str(Path(path)), *rest]
+    return []
 
 
 def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:

@@ -73,7 +73,7 @@ def explain(
             or int8 on CPUs (generators only); auto measures.
     """
     from grls.commands.opening import bm25_over
-    from grls.data.dataset import first_queries, gold_passages, read_queries, read_split
+    from grls.data.dataset import gold_passages, read_queries, read_split
     from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
@@ -94,7 +94,6 @@ def explain(
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hops.stop import stop_of_hop
-    from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
@@ -102,7 +101,6 @@ def explain(
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
         )
-    first_queries([], limit)  # refuses a limit below 1 before a model is loaded
     if output is not None:
         refuse_unwritable(output)
     hops.refuse_bias()
@@ -149,14 +147,13 @@ def explain(
     explainer = None
     if decoding is None:
         refuse_stepwise(opened, retriever, case, search, hops)
-        check_counts(**{"--k": depth})
     else:
         k = candidates_listed(hops) if k is None else k
         explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
     if query == EVERY:
         if data is None:
             raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
-        queries, qrels = read_split(data, split, limit=limit)
+        queries, qrels = read_split(data, split, opened.corpus, limit, known=True)
         if explainer is not None:
             summary = summarise(explainer, asks_of(queries, qrels, hops.chained))
             print(format_summary(summary))
@@ -178,7 +175,7 @@ def explain(
         counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
         _write(output, counts | {"queries": records})
         return
-    question, order = query_and_gold(query, data, split, case.gold is not None)
+    question, order = query_and_gold(query, data, split, case.gold is not None, opened.corpus)
     gold = ids_of(case.gold, opened.corpus)
     if explainer is None:
         ((named, _),) = hops_of(order, gold, None, None, "single")

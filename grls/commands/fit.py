@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grls.fitting.options import FitOptions
+from grls.fitting.splits import read_source
 
 
 def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
@@ -18,14 +19,16 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
 
     Args:
         data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
-            off; without training queries pseudo-queries stand in for them.
+            off. Without both nothing is trained, and BM25 and an encoder are kept, fused.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
+    chosen = FitOptions(**options)
+    read_source(data, chosen)  # what is wrong with the data is told before torch is imported
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:
-        print(plan_dataset(data, output, FitOptions(**options)))
+        print(plan_dataset(data, output, chosen))
     else:
-        fit_dataset(data, output, FitOptions(**options))
+        fit_dataset(data, output, chosen)

@@ -50,11 +50,14 @@ def fuse_runs(
         tune: Runs to tune the weights on.
         name: Name of the run in reports; null: a name from the method and the members.
     """
+    from grls.io.files import without_ending
     from grls.retrieve.fusion.runs import RunFusion
     from grls.runs.comparable import complete_runs, find_asked, load_runs, refuse_to_replace, save_for
     from grls.runs.dev_runs import DevRuns
+    from grls.runs.portions import ENDINGS
     from grls.tune.priors import refuse_untunable, shown_weights, tune_run_weights
 
+    output = without_ending(output, ENDINGS)
     if tune.runs is not None:
         refuse_untunable(fusion)
     elif tune != UNTUNED:

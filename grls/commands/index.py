@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from typing import Any, Literal
 
@@ -251,7 +252,7 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
         search: Options of search; those that differ from their defaults are kept in the folder.
     """
     _compose(compose_cut, output, retriever, depth, search, Opening("cpu"))
-    print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
+    print(f"where its rankings end is not known yet: `grls tune {quote(output)} --data D` finds it on dev.")
 
 
 def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
 from grls.cluster.work import done_by_workers
-from grls.data.dataset import own_corpus, read_queries, read_split
+from grls.data.dataset import own_corpus, own_passages, read_queries, read_split
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.files import refuse_unwritable
+from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
@@ -24,7 +24,7 @@ from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
-from grls.runs.portions import PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
+from grls.runs.portions import ENDINGS, PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
 
 def retrieve(
@@ -84,6 +84,7 @@ def retrieve(
     """
     sharing = workers_of(ray, workers)
     check_counts(k=k)
+    output = without_ending(output, ENDINGS)
     refuse_unwritable(output)
     rule = FilterOptions(allow, where, query_filters)
     options = RetrieveOptions(
@@ -135,7 +136,7 @@ class RetrieveOptions:
 
         corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
-            queries = read_split(self.data, self.split, corpus, self.limit)[0]
+            queries, qrels = read_split(self.data, self.split, corpus, self.limit)
         elif self.limit is None:
             queries = read_queries(self.data)
         else:
@@ -158,8 +159,9 @@ class RetrieveOptions:
         tell_unlike_training(opened)
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
+        own = frozenset() if self.split is None else own_passages(queries, qrels, opened.corpus)
         options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)
-        return RetrieverRun(opened, queries, *options)
+        return RetrieverRun(opened, queries, *options, own)
 
     def elsewhere(self) -> RetrieveOptions:
         """The same with absolute paths: a worker runs in another folder."""
@@ -181,7 +183,7 @@ class RetrieveOptions:
         def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
             begun = perf_counter()
             rows = slice(shard.first, shard.end)
-            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows])
+            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows], run.own)
             write_retrieved(results, folder / _FILE)
             return {"seconds": perf_counter() - begun}
 

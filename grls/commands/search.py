@@ -8,6 +8,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from grls.data.evidence import part_around
 from grls.errors import ConfigError, DataError
 from grls.io.option_errors import json_line, visible
 from grls.models.option_names import Precision
@@ -69,17 +70,13 @@ def search_command(
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hub_names import is_on_the_hub
     from grls.retrieve.options import stored_options
-    from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import names_bm25
 
-    check_counts(k=k)
     texts = [line.strip() for line in sys.stdin] if query == INPUT else [query]
     questions = [text for text in texts if text]
     if not questions:
         raise DataError("there is no question: give one in quotes, or one a line on standard input with -.")
     if names_bm25(retriever):
-        if data is None:
-            raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
         searcher: Searcher = BM25(data)
     elif data is not None:
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
@@ -112,12 +109,13 @@ class _Form(NamedTuple):
         hop = {} if hit.hop is None else {"hop": hit.hop}
         return hit._asdict() | hop | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
-    def shown(self, rank: int, hit: Hit, width: int, of_score: str = "") -> str:
-        """A hit for the terminal, with the words after its score and the first lines of its text."""
+    def shown(self, query: str, rank: int, hit: Hit, width: int, of_score: str = "") -> str:
+        """A hit for the terminal, with the words after its score and the lines nearest to the query."""
         title = " ".join(hit.title.split())
         head = f"{rank:>3}  {hit.score:>9.4f}{of_score}  {hit.id:<{width}}  {title}".rstrip()
         columns = max(40, get_terminal_size((100, 24)).columns)
-        rows = wrap(hit.text, columns - len(_INDENT), max_lines=_LINES, placeholder=" …")
+        room = columns - len(_INDENT)
+        rows = wrap(part_around(query, hit.text, _LINES * room), room, max_lines=_LINES, placeholder=" …")
         if self.metadata and hit.metadata:
             rows.append(json_line(dict(hit.metadata)))
         return "\n".join([head, *(f"{_INDENT}{row}" for row in rows)])
@@ -131,7 +129,8 @@ def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _F
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
     return [
-        form.shown(rank, hit, width, "" if hit.hop is None else IN_CHAIN) for rank, hit in enumerate(hits, 1)
+        form.shown(query, rank, hit, width, "" if hit.hop is None else IN_CHAIN)
+        for rank, hit in enumerate(hits, 1)
     ]
 
 
@@ -145,7 +144,7 @@ def _streamed(searcher: Searcher, query: str, k: int, where: str | None, form: _
             continue
         text = "no further passage"
         if hop.hit is not None:
-            text = form.shown(hop.number, hop.hit, len(hop.hit.id), IN_HOP)
+            text = form.shown(query, hop.number, hop.hit, len(hop.hit.id), IN_HOP)
         if hop.last:
             ids = " -> ".join(passage.id for passage in hop.chain) or "nothing was found"
             text += f"\nchain: {ids}{' -> DONE' if hop.done else ''} (score of the chain {hop.score:.4f})"

@@ -56,7 +56,7 @@ def train_stage(name: str, arguments: Sequence[str]) -> None:
     description = _STAGES[name]
     if "train" in lacking_extras():
         description += (
-            ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'
+            ' Lightning, whose options are not listed here, is not installed: `pip install "grls[train]"`.'
         )
     parser = argparse.ArgumentParser(
         prog, "%(prog)s [options]", description, _EPILOG.format(prog=prog), add_help=False

@@ -68,6 +68,15 @@ class UnknownFieldError(LookupError):
         self.known = known
 
 
+class IncomparableError(LookupError):
+    """No value of a field, such as ``example``, is above or below that of a comparison."""
+
+    def __init__(self, comparison: FieldComparison, example: Any):
+        super().__init__(comparison.field)
+        self.comparison = comparison
+        self.example = example
+
+
 class MetadataColumns:
     """The columns of a corpus, made when a filter names their fields; at most ``most`` bytes are kept."""
 
@@ -84,20 +93,27 @@ class MetadataColumns:
         return MetadataColumns, (self._table, self._most)
 
     def allowed(self, expression: Expression) -> npt.NDArray[np.int64]:
-        """The numbers of the passages for which a filter holds, ascending.
-
-        Raises:
-            UnknownFieldError: No passage has a field of the filter.
-        """
+        """The numbers of the passages for which a filter holds, ascending."""
         bits = self._cache.get(expression)
         if bits is None:
             with self._reading:  # one thread reads, the others find the result in the cache
                 bits = self._cache.get(expression)
                 if bits is None:
-                    names = list(dict.fromkeys(expression.fields()))
+                    comparisons = list(expression.comparisons())
+                    names = list(dict.fromkeys(comparison.field for comparison in comparisons))
                     columns = self._columns(names)
-                    parts = self._parts(names) if columns is None else [columns]
-                    masks = [np.empty(0, dtype=bool), *(part_mask(expression, part) for part in parts)]
+                    masks, examples = [np.empty(0, dtype=bool)], dict[FieldComparison, Any]()
+                    for part in self._parts(names) if columns is None else [columns]:
+                        masks.append(part_mask(expression, part))
+                        for comparison in tuple(comparisons):
+                            values = [v for v in part[comparison.field].values if v not in (None, [])]
+                            if any(map(comparison.compares, values)):
+                                comparisons.remove(comparison)
+                            elif values:
+                                examples.setdefault(comparison, values[0])
+                    for comparison in comparisons:
+                        if comparison in examples:
+                            raise IncomparableError(comparison, examples[comparison])
                     bits = np.packbits(np.concatenate(masks))
                     self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))

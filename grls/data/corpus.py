@@ -28,6 +28,7 @@ from grls.data.corpus_table import (
     arrow_numbers,
     arrow_strings,
     joined_tables,
+    read_passages,
     read_table,
     rows_in_memory,
     table_of,
@@ -38,7 +39,7 @@ from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
 from grls.io.files import atomic_file
 from grls.io.progress import counted
-from grls.io.resumable import read_jsonl, write_line
+from grls.io.resumable import write_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,7 +311,7 @@ class Corpus:
         if pc.count_distinct(self._ids).as_py() == len(self):
             return "different"
         first: dict[str, int] = {}
-        for line, record in read_jsonl(file):
+        for line, record in read_passages(file):
             if record["_id"] in first:
                 raise DataError(
                     f"the id {record['_id']!r} is in line {first[record['_id']]} already; "

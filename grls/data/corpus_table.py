@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from grls.data.inputs.tables import CORPUS_FORM, in_layout
 from grls.errors import DataError, WriteError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.resumable import object_of, read_jsonl, string_of
@@ -134,11 +135,7 @@ def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
 
 
 def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
-    """The table of the passages in a file, and its facts.
-
-    Raises:
-        DataError: A line is malformed.
-    """
+    """The table of the passages in a file, and its facts."""
     import pyarrow as pa
 
     batches = _passage_batches(file)
@@ -167,11 +164,16 @@ def schema() -> pa.Schema:
     return pa.schema([(name, pa.large_string()) for name in COLUMNS])
 
 
+def read_passages(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of ``corpus.jsonl`` with their numbers, in BEIR's layout."""
+    return ((line, in_layout(record, CORPUS_FORM, file, line)) for line, record in read_jsonl(file))
+
+
 def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     columns: list[list[str]] = [[], [], [], []]
-    for line, record in read_jsonl(file):
+    for line, record in read_passages(file):
         values = (
             string_of(record, "_id", file, line),
             string_of(record, "title", file, line, default=""),

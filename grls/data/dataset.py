@@ -17,11 +17,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
@@ -142,33 +144,35 @@ def evidence_hint(folder: Path) -> str:
 
 
 def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
-    """The first queries of a split, as ``--limit`` counts them; None: all.
-
-    Raises:
-        ConfigError: The limit is below 1.
-    """
+    """The first queries of a split, as ``--limit`` counts them; None: all."""
     at_least(1, limit=limit)
     return queries[:limit]
 
 
 def read_split(
-    folder: str | Path, split: str, corpus: Corpus | None = None, limit: int | None = None
+    folder: str | Path,
+    split: str,
+    corpus: Corpus | None = None,
+    limit: int | None = None,
+    known: bool = False,
 ) -> tuple[list[Query], Qrels]:
-    """The queries and qrels of one split of a data set, checked against each other.
+    """The queries and qrels of one split of a data set; warns of what does not fit together.
+
+    Judgements of unknown queries are left out. Judged passages that the corpus lacks: :func:`told_unknown`.
 
     Args:
         folder: The data set.
         split: ``train``, ``dev``, ``test``: the name of the file in ``qrels/``.
-        corpus: If given, every passage id of qrels and evidence must be in it.
+        corpus: The corpus that should hold the passages of qrels and evidence; None: any.
         limit: Number of first queries; None: all.
+        known: Leave out passages that the corpus lacks, as for training.
 
     Returns:
         The queries in the order of ``queries.jsonl``, and their qrels.
 
     Raises:
         ConfigError: The limit is below 1.
-        DataError: The split judges no query, a qrel names an unknown query or passage, or evidence an
-            unknown passage.
+        DataError: The split judges no known query, or the corpus has none of its passages.
     """
     if not Path(folder).exists():
         raise DataError(
@@ -180,30 +184,92 @@ def read_split(
         raise DataError(
             f"the split holds no query: add judgements, or choose another (there are {_splits(file)}).", file
         )
-    queries = [query for query in read_queries(folder) if query.id in qrels]
-    unknown = qrels.keys() - {query.id for query in queries}
-    if unknown:
-        raise DataError(
-            f"query id {min(unknown)!r} is in no line of queries.jsonl ({len(unknown)} such); "
-            "add the query or drop its qrels.",
-            file,
-        )
+    queries, qrels = judged_by(qrels, read_queries(folder), file)
     if corpus is not None:
-        uses = [(p, f"qrel of query {q!r}", file) for q, grades in qrels.items() for p in grades]
-        queries_file = file.parent.parent / "queries.jsonl"
-        uses += [(p, f"evidence of query {q.id!r}", queries_file) for q in queries for p in q.evidence]
-        for (passage, use, source), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
-            if number is None:
-                raise DataError(
-                    f"{use}: passage id {passage!r} is not in {corpus.source}; add the passage or "
-                    "remove the reference.",
-                    source,
-                )
+        queries, qrels = told_unknown(queries, qrels, [corpus], file, known)
     if limit is not None:
         queries = first_queries(queries, limit)
-        first = {query.id for query in queries}
-        qrels = {query: grades for query, grades in qrels.items() if query in first}
+        qrels = {query.id: qrels[query.id] for query in queries}
     return queries, qrels
+
+
+def judged_by(qrels: Qrels, queries: Iterable[Query], source: str | Path) -> tuple[list[Query], Qrels]:
+    """The queries that qrels judge, and the qrels of these; warns of judged queries that there are not.
+
+    Raises:
+        DataError: No query is judged.
+    """
+    judged = [query for query in queries if query.id in qrels]
+    unknown = qrels.keys() - {query.id for query in judged}
+    if not judged:
+        raise DataError(
+            f"judges none of the queries: {min(unknown)!r} is in no line of queries.jsonl.", source
+        )
+    if unknown:
+        _warn_once(
+            f"{source}: {counted(len(unknown), 'judged query is', 'judged queries are')} in no line of "
+            f"queries.jsonl, such as {min(unknown)!r}, and left out."
+        )
+    return judged, {name: grades for name, grades in qrels.items() if name not in unknown}
+
+
+def told_unknown(
+    queries: list[Query], qrels: Qrels, corpora: Sequence[Corpus], source: str | Path, known: bool = False
+) -> tuple[list[Query], Qrels]:
+    """Queries and qrels; warns of judged passages and evidence that no corpus has.
+
+    Such passages stay: no run finds them, as for trec_eval. ``known``: they are left out, as are queries that
+    have no other gold.
+
+    Raises:
+        DataError: The corpora have none of the passages.
+    """
+    uses = {passage: query for query, grades in qrels.items() for passage in grades}
+    for query in queries:
+        for passages in (query.evidence, *proofs_of(query)):
+            uses.update(dict.fromkeys(passages, query.id))
+    lacking = list(uses)
+    for corpus in corpora:
+        numbers = corpus.numbers(lacking)
+        lacking = [passage for passage, number in zip(lacking, numbers, strict=True) if number is None]
+    if not lacking or not corpora:
+        return queries, qrels
+    names = " or ".join(corpus.source for corpus in corpora)
+    if len(lacking) == len(uses):
+        first = ", ".join(map(repr, corpora[-1].ids(range(min(3, len(corpora[-1]))))))
+        listed = " A list as text must be read first, with json.loads." * lacking[0].startswith("[")
+        raise DataError(
+            f"query {uses[lacking[0]]!r}: the passage id {lacking[0]!r} is not in {names}, nor is any other "
+            f"(the ids there begin with {first}); give the corpus of these queries.{listed}",
+            source,
+        )
+    remedy = "left out" if known else "no search finds such a passage"
+    _warn_once(
+        f"{source}: {counted(len(lacking), 'judged passage is', 'judged passages are')} not in {names}, such "
+        f"as {lacking[0]!r} of the query {uses[lacking[0]]!r}: {remedy}."
+    )
+    if not known:
+        return queries, qrels
+    gone, kept, kept_qrels = set(lacking), [], {}
+    for query in queries:
+        grades = {name: grade for name, grade in qrels[query.id].items() if name not in gone}
+        if relevant(grades) or not relevant(qrels[query.id]):
+            evidence = tuple(passage for passage in query.evidence if passage not in gone)
+            metadata = json.loads(query.metadata)
+            if "proofs" in metadata:
+                metadata["proofs"] = [proof for proof in metadata["proofs"] if gone.isdisjoint(proof)]
+            text = json.dumps(metadata, ensure_ascii=False)
+            kept.append(query._replace(evidence=evidence, metadata=text))
+            kept_qrels[query.id] = grades
+    if not kept:
+        raise DataError(f"no gold passage is in {names}; give the corpus of these queries.", source)
+    return kept, kept_qrels
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Commands read a split more than once."""
+    log.warning("%s", text)
 
 
 def own_corpus(folder: str | Path) -> Corpus | None:
@@ -226,6 +292,38 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
         return list(dict.fromkeys(query.evidence))
     gold = relevant(qrels[query.id])
     return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
+
+
+def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> frozenset[str]:
+    """Ids of the queries that are passages of the corpus; a query does not find itself.
+
+    This is the rule ``ignore_identical_ids`` of BEIR and MTEB, for sets such as ArguAna and Quora: the
+    passage with the id of a query is left out, unless it is gold. Ids may also be alike by chance (0, 1, 2,
+    …): the rule holds where most of these passages have the text of their query.
+    """
+    numbers = corpus.numbers([query.id for query in queries])
+    pairs = [
+        (query, number)
+        for query, number in zip(queries, numbers, strict=True)
+        if number is not None and query.id not in gold_passages(query, qrels)
+    ]
+    passages = corpus.passages([number for _, number in pairs]) if pairs else []
+    same = 0
+    for (query, _), passage in zip(pairs, passages, strict=True):
+        texts = passage.text, f"{passage.title} {passage.text}"
+        same += query.text.casefold().split() in [text.casefold().split() for text in texts]
+    if 2 * same <= len(pairs):
+        return frozenset()
+    _tell_own(len(pairs), str(corpus.source))
+    return frozenset(query.id for query, _ in pairs)
+
+
+@cache  # once, however many runs and systems are measured
+def _tell_own(count: int, source: str) -> None:
+    log.warning(
+        "%s of %s by id and text: a query does not find itself (BEIR's ignore_identical_ids).",
+        counted(count, "query is a passage", "queries are passages"), source,
+    )  # fmt: skip
 
 
 def any_order(query: Query) -> bool:
@@ -322,14 +420,13 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` names it alone.
-
-    Raises:
-        DataError: A field is missing or malformed.
-    """
+    """A query from the object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
+    record = in_layout(record, QUERY_FORM, file, line)
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])
-    evidence = record.get("evidence", [])
+    if isinstance(answers, str):
+        metadata["answers"] = answers = [answers]
+    evidence = record.get("evidence") or []
     for name, value in (("evidence", evidence), ("metadata.answers", answers)):
         if not _are_strings(value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
@@ -338,13 +435,6 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         raise DataError(
             f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
             "if it means something else.",
-            file,
-            line,
-        )
-    if "any_order" in record:
-        raise DataError(
-            "any_order stands beside the metadata, where nothing reads it; write it into them: "
-            '"metadata": {"any_order": true}.',
             file,
             line,
         )
@@ -370,12 +460,13 @@ def _are_strings(value: object) -> bool:
 class DataFault(NamedTuple):
     """A fault that retrieval, training or evaluation would refuse, in words.
 
-    ``line`` is None if the fault concerns the whole file.
+    ``line`` is None if the fault concerns the whole file. ``told``: it is not refused, and warned of.
     """
 
     file: Path
     line: int | None
     what: str
+    told: bool = False
 
 
 def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
@@ -416,26 +507,29 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
             for name, grades in qrels.items()
             if not relevant(grades)
         ]
-        judged: list[tuple[int, str]] = []
-        for line, text in text_lines(split):
-            fields = text.split("\t")
-            if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
-                continue
-            if fields[0] not in lines:
-                fault = f"the query id {fields[0]!r} is in no line of queries.jsonl"
-                faults.append(DataFault(split, line, fault))
-            judged.append((line, fields[1]))
-        faults += _unknown(split, judged, corpus, "judged")
+        judged = [
+            (line, fields[0], fields[1])
+            for line, text in text_lines(split)
+            if len(fields := text.split("\t")) == 3 and (line > 1 or fields[0] != QRELS_HEADER[0])
+        ]
+        if unknown := [(line, query) for line, query, _ in judged if query not in lines]:
+            told = len(unknown) < len(judged)
+            faults += [
+                DataFault(split, line, f"the query id {query!r} is in no line of queries.jsonl", told)
+                for line, query in unknown
+            ]
+        faults += _unknown(split, [(line, passage) for line, _, passage in judged], corpus, "judged")
     return faults
 
 
 class CheckedFile(NamedTuple):
-    """A checked file, the number of its entries (a query or a judgement each), and of its faults."""
+    """A checked file: the numbers of its entries (queries or judgements), of faults, and of unknown ids."""
 
     file: Path
     entries: int
     kind: str
     faults: int
+    unknown: int
 
 
 def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFile]:
@@ -448,7 +542,8 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
         with file.open("rb") as lines:
             filled = (line for line in lines if line.strip())
             entries = sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
-        checked.append(CheckedFile(file, entries, kind, sum(fault.file == file for fault in faults)))
+        told = [fault.told for fault in faults if fault.file == file]
+        checked.append(CheckedFile(file, entries, kind, told.count(False), told.count(True)))
     return checked
 
 
@@ -498,7 +593,11 @@ def format_gold(folder: str | Path, gold: GoldCount) -> str:
 
 def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
     """The checked files, one a line; a folder without queries and qrels is named as such."""
-    lines = [f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}" for f in files]
+    lines = [
+        f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}"
+        + f", {counted(f.unknown, 'unknown id')} (warned of, not refused)" * bool(f.unknown)
+        for f in files
+    ]
     return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
 
 
@@ -528,10 +627,12 @@ def _as_fault(error: DataError, file: Path) -> DataFault:
 
 
 def _unknown(file: Path, named: list[tuple[int, str]], corpus: Corpus, kind: str) -> list[DataFault]:
-    """A fault for each (line, passage id) whose passage is not in the corpus."""
+    """A fault for each (line, passage id) whose passage is not in the corpus; refused if it has none."""
     numbers = corpus.numbers([passage for _, passage in named])
     return [
-        DataFault(file, line, f"the {kind} passage id {passage!r} is not in {corpus.source}")
+        DataFault(
+            file, line, f"the {kind} passage id {passage!r} is not in {corpus.source}", {*numbers} != {None}
+        )
         for (line, passage), number in zip(named, numbers, strict=True)
         if number is None
     ]

@@ -7,12 +7,14 @@ question; a word that is rare in the passage counts more. With S sentences, of w
 
     score(sentence) = sum over the words w that sentence and question share of log((S + 1) / S_w).
 
-Words are compared by their first six letters, without case. The module does not know corpora or tokenizers.
+Words are compared by their first six letters, without case. People are shown the part of a text nearest to a
+question (:func:`part_around`). The module does not know corpora or tokenizers.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 from grls.data.sentences import sentences
@@ -45,3 +47,34 @@ def excerpt(question: str, passage: Passage, words: int) -> Passage:
         length = next(n for n in range(len(split), -1, -1) if count("".join(split[:n])) <= words)
         text = "".join(split[:length]).strip()
     return passage._replace(text=text)
+
+
+def part_around(question: str, text: str, most: int) -> str:
+    """The part of a text nearest to a question, of at most ``most`` characters, for people; … is left out.
+
+    It holds the words of the question that are rarest in the text; without any it is the beginning.
+    """
+    text = text.strip()
+    if len(text) <= most:
+        return text
+    stems = {stem_key(word) for word in pieces(question)} - {""}
+    places = [(word.start(), stem_key(word[0])) for word in re.finditer(r"\w+", text)]
+    places = [(start, stem) for start, stem in places if stem in stems][:_PLACES]
+    holders = Counter(stem for _, stem in places)
+    best, begin = 0.0, 0
+    for row, (start, _) in enumerate(places):
+        near = {stem for other, stem in places[row : row + most] if other < start + most * 3 // 4}
+        worth = math.fsum(1 / holders[stem] for stem in near)
+        if worth > best:
+            best, begin = worth, start
+    first = (
+        max(0, begin - most // 4) if begin > most // 2 else 0
+    )  # from the beginning of a sentence or line before it, or of a word
+    ends = [match.end() for match in re.finditer(r"[.!?]\s+|\n+", text[first:begin])] if first else [0]
+    first = first + (ends[-1] if ends else max(0, text[first:begin].find(" ") + 1))
+    part = text[first : first + most].rstrip()
+    return f"{'… ' if first else ''}{part}{'…' if first + most < len(text) else ''}"
+
+
+_PLACES = 500
+"""The most words of a text that are looked at."""

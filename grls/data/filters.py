@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grls.data.columns import UnknownFieldError
+from grls.data.columns import IncomparableError, UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
+from grls.data.inputs.tables import short_repr
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
@@ -74,6 +75,21 @@ class Where(Filter):
             known = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
             raise ConfigError(
                 f"no passage of {corpus.source} has the metadata field {error.field!r}: {known}."
+            ) from None
+        except IncomparableError as error:
+            begin, text = (
+                f"{error.comparison.field}{error.comparison.operator}",
+                error.comparison.values[0].text,
+            )
+            example = error.example[0] if isinstance(error.example, list) else error.example
+            remedy = "such values have no order; use = or !="
+            if isinstance(example, str):
+                remedy = f"quote the value, which is text then: {begin}'{text}'"
+            elif isinstance(example, int | float) and not isinstance(example, bool):
+                remedy = f"give a number without quotes, as in {begin}{example}"
+            raise ConfigError(
+                f"the filter {begin}{text} can hold for no passage of {corpus.source}: the field has values "
+                f"such as {short_repr(example)}, which are neither above nor below {text}; {remedy}."
             ) from None
 
 
@@ -130,11 +146,7 @@ def where(text: str) -> Where:
 
 
 def one_each(allow: Allow, queries: int) -> list[Filter | None]:
-    """The filter of each query, of so many queries.
-
-    Raises:
-        ConfigError: The number of entries is not the number of queries, or an entry is no filter.
-    """
+    """The filter of each query, of so many queries."""
     if allow is None or isinstance(allow, Filter):
         return [allow] * queries
     if isinstance(allow, str):
@@ -159,12 +171,7 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
 
 
 def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
-    """Filter -> the numbers of its allowed passages; each filter is evaluated once.
-
-    Raises:
-        DataError: A filter names a passage that the corpus does not hold.
-        ConfigError: A filter names a metadata field that no passage has.
-    """
+    """Filter -> the numbers of its allowed passages; each filter is evaluated once."""
     return {each: each.numbers(corpus) for each in dict.fromkeys(filters)}
 
 
@@ -176,12 +183,7 @@ def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | 
 
 
 def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter of each query, from the options of a command.
-
-    Raises:
-        ConfigError: ``where`` does not follow the grammar.
-        DataError: A file or a query's metadata cannot be read as filters.
-    """
+    """The filter of each query, from the options of a command."""
     none: list[Filter | None] = [None] * len(queries)
     by_file = none if options.allow is None else read_allowed(options.allow, queries)
     for_all = None if options.where is None else where(options.where)
@@ -193,9 +195,6 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
     """Allowed passages from a file: one passage id a line for all queries, or ``query-id <tab> passage-id``.
 
     With query ids, each of the queries needs a line; lines of other queries are ignored.
-
-    Raises:
-        DataError: The file is missing or empty, mixes both forms, or has no line for a query.
     """
     path = Path(file)
     lines = named_lines(path, "a passage id a line, or query-id <tab> passage-id")
@@ -225,11 +224,7 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
 
 
 def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter in each query's metadata: ``allow`` (a list of passage ids) and ``where`` (a text).
-
-    Raises:
-        DataError: One of the two has another type.
-    """
+    """The filter in each query's metadata: ``allow`` (a list of passage ids) and ``where`` (a text)."""
     filters: list[Filter | None] = []
     for query in queries:
         metadata = json.loads(query.metadata)

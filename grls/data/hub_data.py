@@ -16,10 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.dataset import Qrels, write_dataset
-from grls.data.inputs.entries import CORPUS_FORM, InputEntry, entry_parts, metadata_of, queries_from
+from grls.data.inputs.entries import queries_from
 from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
-from grls.data.inputs.tables import column_of, name_list
-from grls.errors import ConfigError, DataError
+from grls.data.inputs.tables import (
+    CORPUS_FORM,
+    InputEntry,
+    column_of,
+    entry_parts,
+    metadata_of,
+    name_list,
+    short_repr,
+)
+from grls.errors import ConfigError, DataError, GrlsError
 
 HUB = "hub:"
 """The beginning of the name of a data set of the hub, where a folder could stand."""
@@ -41,23 +49,28 @@ def local_folder(name: str) -> str:
     import datasets
 
     repository, _, chosen = name.removeprefix(HUB).partition(":")
-    if not repository:
+    readers = getattr(datasets.packaged_modules, "_PACKAGED_DATASETS_MODULES", ())  # json, csv, …
+    if not repository or (repository in readers and not Path(repository).is_dir()):
         raise ConfigError(f"{name}: expected {HUB}NAME, a data set of the hub (user/name) or a local folder.")
     key = re.sub(r"[^\w.-]+", "--", name.removeprefix(HUB)).strip("-")
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / HUB.strip(":") / key
-    if Path(repository).is_dir() or not (folder / "corpus.jsonl").is_file():
-        try:
+    try:
+        if is_folder := Path(repository).is_dir():
+            repository = str(Path(repository).resolve())
+        if is_folder or not (folder / "corpus.jsonl").is_file():
             names = datasets.get_dataset_config_names(repository)
             sets = {config: datasets.load_dataset(repository, config, streaming=True) for config in names}
             _write(folder, name, sets, chosen)
-        except DataError as error:  # of a row
-            raise DataError(error.text, name) from None
-        except (OSError, ValueError) as error:  # of datasets and of the hub's client
-            raise ConfigError(
-                f"{name}: datasets cannot read {repository!r} ({error}). Correct the name, or, without the "
-                f"network, give {HUB}FOLDER with the files of the data set."
-            ) from error
-        print(f"{name} is now in {folder}; remove it to read the hub again.", file=sys.stderr)
+            print(f"{name} is now in {folder}; remove it to read the hub again.", file=sys.stderr)
+    except DataError as error:  # of a row
+        raise DataError(error.text, name) from None
+    except GrlsError:
+        raise
+    except Exception as error:  # whatever datasets, its readers of many formats and the hub's client raise
+        raise ConfigError(
+            f"{short_repr(name)}: datasets cannot read it ({error}). Correct the name, or, without the "
+            f"network, give {HUB}FOLDER with the files of the data set."
+        ) from error
     return str(folder)
 
 
@@ -86,5 +99,5 @@ def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for n, row in enumerate(rows):
         label = f"row {n}"
         name, text, fields = entry_parts(None, row, label, CORPUS_FORM)
-        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM, ("title",))
+        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM)
         yield {"_id": name or str(n), "title": fields.get("title", ""), "text": text, "metadata": metadata}

@@ -25,8 +25,9 @@ STEMMERS = {
 _SAMPLE, _LONGEST = 500, 400
 """How many texts are read, and how many characters of each."""
 
-_SURE = 0.5
-"""The least probability of a language. Lists of names and code stay below it in all languages."""
+_SURE, _SURE_LATIN = 0.5, 0.95
+"""The least probability of a language, and of one in Latin letters other than English: lists of names, random
+syllables and code stay below it."""
 
 
 def guess(texts: Iterable[str]) -> str | None:
@@ -39,9 +40,10 @@ def guess(texts: Iterable[str]) -> str | None:
     code, probability = _likeliest(sample)
     if probability < _SURE:
         return None
-    if code == "en" or len(sample) < 2 or not re.search("[a-z]", "".join(sample)):
+    if code == "en" or not re.search("[a-z]", "".join(sample)):
         return code
-    agree = _likeliest(sample[::2])[0] == _likeliest(sample[1::2])[0] == code
+    halves = (sample[::2], sample[1::2]) if len(sample) > 1 else ()
+    agree = probability >= _SURE_LATIN and all(_likeliest(half)[0] == code for half in halves)
     return code if agree else None
 
 

@@ -58,11 +58,14 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
             edits = (b if a == b else b + a, b, a + a + b)  # swapped (equal ones: dropped), dropped, doubled
             text = text[:n] + random.choice(edits) + text[n + 2 :]
     elif kind == "order":
-        words = query.text.split()
-        random.shuffle(words)
+        words, before = query.text.split(), query.text.split()
+        while words == before and len({*words}) > 1:
+            random.shuffle(words)
         text = " ".join(words)
     elif kind == "case":
-        text = query.text.upper() if random.random() < 0.5 else query.text.lower()
+        texts = query.text.upper(), query.text.lower()
+        first = random.random() >= 0.5
+        text = texts[first] if texts[first] != query.text else texts[not first]
     else:
         text = re.sub(r"\w+", lambda word: SYNONYMS.get(word[0].lower(), word[0]), query.text)
     return query._replace(text=text)

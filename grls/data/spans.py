@@ -138,9 +138,5 @@ class Spans:
 
 
 def read_spans(value: Any, file: Path) -> int | None:
-    """The length of spans in words, of a JSON value ``{"words": 8}``; None for null.
-
-    Raises:
-        DataError: The value is something else; ``file`` is for the error text.
-    """
+    """The length of spans in words, of a JSON value ``{"words": 8}``; None for null."""
     return read_count(value, "words", "the length of spans", 8, file)

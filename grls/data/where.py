@@ -19,6 +19,7 @@ How values compare:
   equals a text with the same letters, and is neither above nor below any text.
 - ``true`` and ``false`` equal the truth values of JSON.
 - Everything else, and every quoted value, is text, in the order of its characters.
+- An order that no passage can have is refused, such as that of a number and a field of texts alone.
 - For a list, the comparison must hold for any element; with ``!=`` and ``not in``, no element may be equal.
 - If a field is missing or null, no comparison holds, ``!=`` and ``not in`` included. So a bare ``null`` is
   refused as a value.
@@ -118,8 +119,8 @@ class FieldComparison:
     operator: str
     values: tuple[FilterValue, ...]
 
-    def fields(self) -> Iterator[str]:  # noqa: D102
-        yield self.field
+    def comparisons(self) -> Iterator[FieldComparison]:  # noqa: D102
+        yield self
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
         return of(self)
@@ -136,6 +137,11 @@ class FieldComparison:
         wanted = {"<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (1, 0)}[self.operator]
         return any(order in wanted for order in orders)
 
+    def compares(self, entry: Any) -> bool:
+        """Whether the comparison may hold for some value of the type of this one."""
+        elements = entry if isinstance(entry, list) else [entry]
+        return self.operator in ("=", "!=") or any(self.values[0].order(e) is not None for e in elements)
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -149,10 +155,10 @@ class Joined:
     word: str
     parts: tuple[Expression, ...]
 
-    def fields(self) -> Iterator[str]:
-        """The fields that the filter reads."""
+    def comparisons(self) -> Iterator[FieldComparison]:
+        """The comparisons of the filter."""
         for part in self.parts:
-            yield from part.fields()
+            yield from part.comparisons()
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
         """For which passages the filter holds, from those for which each comparison holds."""

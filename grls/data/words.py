@@ -48,8 +48,8 @@ _PART = regex.compile(
     rf"(?P<unspaced>(?:(?=\w)[{UNSPACED}][\p{{M}}\u200c\u200d]*)+)|(?P<word>(?:(?![{UNSPACED}])\w)+)"
     r"|(?P<symbol>\p{Regional_Indicator}{2}|(?!\p{ASCII})\p{S})"
 )
-_SIGNS = regex.compile(r"[+#]+(?!\w)")
-"""Signs at the end of a word that belong to it, as in ``C++`` and ``C#``."""
+_SIGNS = regex.compile(r"[+#]++(?!\w)|\+\+(?=\d)")
+"""Signs at the end of a word that belong to it, as in ``C++``, ``C++17`` and ``C#``."""
 _JOINED = regex.compile(r"(?<=\w['’])\w\b|\b\w(?=['’]\w)")
 """A letter that an apostrophe joins to a word, as in ``owl's`` and ``l'eau``."""
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")

@@ -3,10 +3,19 @@
     model.generate(..., num_beams=5, prefix_allowed_tokens_fn=PrefixAllowedTokens(index, pad_token))
 
 It is for users with their own code, and it is the oracle of our decoder. With ``length_penalty=0.0`` its
-scores are those of ``full``; with ``renormalize_logits=True`` as well, those of ``renormalized``. Tokens that
-a generation config forces override the constraint. A forced first token (``forced_bos_token_id``, as in
-facebook/bart) belongs to no passage, so set ``skip=2``. A forced last token cuts a passage, so set
-``max_new_tokens`` above the longest passage.
+scores are those of ``full``; with ``renormalize_logits=True`` as well, those of ``renormalized``.
+
+``generate`` (and a generation config) can override the constraint, and then writes what is no passage. So do
+not use
+
+- ``min_length`` and ``min_new_tokens`` above the shortest passage: a passage that ends is continued;
+- ``num_return_sequences``, or more beams, above the number of passages: the other beams write something else;
+- ``no_repeat_ngram_size``, ``bad_words_ids``, ``suppress_tokens``, ``begin_suppress_tokens`` and
+  ``sequence_bias`` of minus infinity: where they bar all allowed tokens, any other token is taken;
+- ``max_new_tokens``, ``max_length`` and ``stop_strings`` that end a passage before its end, and a forced last
+  token (``forced_eos_token_id``), which cuts it: allow more tokens than the longest passage has.
+
+A forced first token (``forced_bos_token_id``, as in facebook/bart) belongs to no passage, so set ``skip=2``.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def evaluate_run(
     loaded = run if isinstance(run, Run) else Run.load(run)
     split = split_asked(loaded.path, loaded.info, split)
     corpus = Corpus.read(data) if corpus is None else corpus
-    queries, qrels = judged_queries([loaded], data, split, corpus)
+    (loaded,), queries, qrels = judged_queries([loaded], data, split, corpus)
     warn_below_zero(data, split, qrels)
     depth = RunDepth.of(loaded, len(corpus), [gold_passages(query, qrels) for query in queries])
     depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])

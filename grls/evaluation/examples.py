@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_split
+from grls.data.dataset import gold_passages
 from grls.data.types import Hit, Query
 from grls.evaluation.evaluate import stated_problems
 from grls.evaluation.graph import graph_errors
 from grls.io.option_errors import visible
 from grls.io.progress import counted
+from grls.runs.comparable import judged_queries
 from grls.runs.results import find_passages, passage_texts
-from grls.runs.run import Run, shared_limit
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 _SHOWN = 5
@@ -58,7 +59,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     shown with their titles, in a line each. ``run``: a JSONL or TREC run, or a loaded run.
     """
     loaded = run if isinstance(run, Run) else Run.load(run)
-    queries, qrels = read_split(data, split, corpus, shared_limit([loaded]))
+    (loaded,), queries, qrels = judged_queries([loaded], data, split, corpus)
     examples = []
     for query in queries:
         chain = loaded.chains.get(query.id) if loaded.steps == "dynamic" else None

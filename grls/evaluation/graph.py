@@ -37,7 +37,7 @@ class GraphErrors(NamedTuple):
             the query names the start facts.
         end_node: The last node does not conclude the goal: its last word (the attribute, or a relation's
             object) differs from the goal's; with ``reuse`` the whole statement counts, with subject and verb.
-        missing_edge: A node lacks an edge that it needs (see :func:`passing_choice` and :func:`lacks_edge`).
+        missing_edge: A node lacks an edge that it needs (see :func:`lacks_edge`, and algorithm 3).
     """
 
     node_number: bool
@@ -55,37 +55,6 @@ class GraphErrors(NamedTuple):
         """Only the first failed check: the paper counts a chain under this error."""
         failed = next((n for n, wrong in enumerate(self) if wrong), None)
         return GraphErrors(*(n == failed for n in range(len(self))))
-
-
-class Walk(NamedTuple):
-    """Algorithm 3 on one chain.
-
-    Attributes:
-        lacking: For each node the premises that no unused statement before it states.
-        edges: (earlier node, later node): the later node consumes the statement of the earlier one.
-        left: Nodes whose statement is left over, without the statement that may stay.
-    """
-
-    lacking: tuple[tuple[Fact, ...], ...]
-    edges: tuple[tuple[int, int], ...]
-    left: tuple[int, ...]
-
-    @property
-    def passes(self) -> bool:
-        """Whether no premise is missing and no statement is left over."""
-        return not self.left and not any(self.lacking)
-
-
-_Unused = tuple[tuple[Fact, int], ...]
-"""T: each statement with the node that states it, in order."""
-
-
-class _Step(NamedTuple):
-    """A way to take a rule."""
-
-    lacking: tuple[Fact, ...]
-    taken: tuple[int, ...]
-    unused: _Unused
 
 
 def graph_errors(
@@ -106,7 +75,7 @@ def graph_errors(
     facts = [node for node in nodes if isinstance(node, Fact)]
     paper = reading == "algorithm3"
     if paper:  # a node outside the language always lacks an edge
-        missing = any(node is None for node in nodes) or not passing_choice(problem, nodes).passes
+        missing = any(node is None for node in nodes) or not _passes(problem, nodes)
     else:
         missing = lacks_edge(problem, nodes)
     return GraphErrors(
@@ -114,97 +83,62 @@ def graph_errors(
         start_node=not nodes
         or nodes[0] not in problem.start
         or any(fact not in problem.start for fact in facts),
-        end_node=not (ends_in_goal(problem, nodes) if paper else _proves_goal(problem, nodes)),
+        end_node=not (_ends_in_goal(problem, nodes) if paper else _proves_goal(problem, nodes)),
         missing_edge=missing,
     )
 
 
-def ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+def _ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
     """Whether the last word of the last node is the goal's."""
     last = nodes[-1] if nodes else None
     return last is not None and last_word(last) == last_word(problem.goal)
 
 
-def passing_choice(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
-    """Algorithm 3 with a choice of subjects that passes, if there is one.
-
-    Otherwise each rule takes the subject with the fewest missing premises, the goal's subject first. Its
-    conclusion then counts as true, so that one wrong step does not make all later steps wrong. A node outside
-    the language is skipped.
-    """
-    walk = _passing(problem, nodes)
-    if walk is not None:
-        return walk
-    unused: _Unused = ()
-    edges: list[tuple[int, int]] = []
-    lacking = []
-    for n, node in enumerate(nodes):
-        step = min(_steps(problem, node, n, unused), key=lambda step: len(step.lacking))
-        edges += ((source, n) for source in step.taken)
-        lacking.append(step.lacking)
-        unused = step.unused
-    return _end(problem, nodes, unused, tuple(edges), tuple(lacking))
+_Unused = tuple[tuple[Fact, int], ...]
+"""T: each statement with the node that states it, in order."""
 
 
-def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None:
-    """The first choice of subjects, depth first, with which algorithm 3 passes."""
+def _passes(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+    """Whether a chain passes algorithm 3 with some choice of subjects, which are tried depth first."""
     rules = [node for node in nodes if isinstance(node, Rule)]
     facts = sum(isinstance(node, Fact) for node in nodes)
     if nodes and facts - sum(len(rule.premises) - 1 for rule in rules) != 1:
-        return None  # the numbers of statements and uses cannot leave exactly one statement
+        return False  # the numbers of statements and uses cannot leave exactly one statement
+    right = _ends_in_goal(problem, nodes)
     hopeless: set[tuple[int, tuple[Fact, ...]]] = set()
 
-    def go(n: int, unused: _Unused, edges: tuple[tuple[int, int], ...]) -> Walk | None:
+    def go(n: int, unused: _Unused) -> bool:
         state = n, tuple(sorted(fact for fact, _ in unused))
         if state in hopeless:
-            return None
+            return False
         if n == len(nodes):
-            walk = _end(problem, nodes, unused, edges, ((),) * len(nodes))
-            if walk.passes:
-                return walk
+            stay = [m for fact, m in unused if m == n - 1 and (fact == problem.goal or not right)]
+            passes = len(stay) == len(unused)
         else:
-            for step in _steps(problem, nodes[n], n, unused):
-                after = (*edges, *((source, n) for source in step.taken))
-                done = None if step.lacking else go(n + 1, step.unused, after)
-                if done:
-                    return done
-        hopeless.add(state)
-        return None
+            passes = any(go(n + 1, after) for after in _taken(problem, nodes[n], n, unused))
+        if not passes:
+            hopeless.add(state)
+        return passes
 
-    return go(0, (), ())
+    return go(0, ())
 
 
-def _steps(problem: Problem, node: Statement | None, n: int, unused: _Unused) -> Iterator[_Step]:
-    """The ways to take node ``n`` with the unused statements, the goal's subject first."""
+def _taken(problem: Problem, node: Statement | None, n: int, unused: _Unused) -> Iterator[_Unused]:
+    """T after node ``n``, for each subject that it can be about, the goal's first."""
     if not isinstance(node, Rule):
-        yield _Step((), (), unused if node is None else (*unused, (node, n)))
+        yield unused if node is None else (*unused, (node, n))
         return
     subjects = sorted({fact.subject for fact, _ in unused} - {problem.goal.subject})
     for subject in (problem.goal.subject, *subjects) if node.free else ("",):
         premises, conclusion = node.of(subject)
-        left, taken, lacking = list(unused), [], []
+        left = list(unused)
         for premise in premises:
             index = next((i for i, (fact, _) in enumerate(left) if fact == premise), None)
             if index is None:
-                lacking.append(premise)
-            else:
-                taken.append(left.pop(index)[1])
-        yield _Step(tuple(lacking), tuple(taken), (*left, (conclusion, n)))
-
-
-def _end(
-    problem: Problem,
-    nodes: Sequence[Statement | None],
-    unused: _Unused,
-    edges: tuple[tuple[int, int], ...],
-    lacking: tuple[tuple[Fact, ...], ...],
-) -> Walk:
-    """The end of a walk: the last statement may stay if it is the goal, or if the chain misses the goal."""
-    right = ends_in_goal(problem, nodes)
-    last = next((entry for entry in unused if entry[1] == len(nodes) - 1), None)
-    stays = last if last and (last[0] == problem.goal or not right) else None
-    left = tuple(n for fact, n in unused if (fact, n) != stays)
-    return Walk(lacking, tuple(sorted(set(edges))), left)
+                break
+            left.pop(index)
+        else:
+            yield (*left, (conclusion, n))
 
 
 def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:

@@ -173,10 +173,10 @@ def query_values(
             for n, grades in enumerate(qrels.values())
             for passage, grade in grades.items()
         ]
-        hits = [
-            ir_measures.ScoredDoc(str(n), number[passage], float(-rank))
+        hits = [  # scores above 0, which Compat takes for the score of a passage that was not found
+            ir_measures.ScoredDoc(str(n), number[passage], 1.0 / rank)
             for n, query in enumerate(qrels)
-            for rank, passage in enumerate(rankings.get(query, ()))
+            for rank, passage in enumerate(rankings.get(query, ()), 1)
         ]
         calculated = _PROVIDERS.iter_calc(list(map(_parsed, standard)), judged, hits)
         by_query = {(m.query_id, str(m.measure)): float(m.value) for m in calculated}

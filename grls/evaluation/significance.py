@@ -188,7 +188,7 @@ def compare_runs(
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])
-    queries, qrels = judged_queries(loaded, data, split, corpus)
+    loaded, queries, qrels = judged_queries(loaded, data, split, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     depths = [RunDepth.of(each, len(corpus), [*gold.values()]) for each in loaded]

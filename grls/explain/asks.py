@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
+from grls.data.dataset import Qrels, evidence_hint, gold_passages, read_qrels, read_queries, told_unknown
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError, Option
 from grls.explain.text import TEXT_ALONE, Ask
@@ -28,8 +28,10 @@ def candidates_listed(hops: HopOptions) -> int:
     return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
-def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
-    """The query and its gold passages in order; a query given as text has no gold passages.
+def query_and_gold(
+    query: str, data: str | None, split: str, named: bool, corpus: Corpus
+) -> tuple[Query, list[str]]:
+    """The query and its gold passages in order, of those that the corpus has; a text has no gold passages.
 
     Args:
         query: Id or text.
@@ -37,6 +39,7 @@ def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tup
         split: The split whose qrels must judge the query.
         named: The user names the gold passages, so the qrels need not judge the query; their order is then
             unknown.
+        corpus: The passages of the retriever.
 
     Raises:
         DataError: The query is neither an id of the data set nor a text, or the split does not judge it.
@@ -48,16 +51,18 @@ def query_and_gold(query: str, data: str | None, split: str, named: bool) -> tup
         qrels_file = Path(data) / "qrels" / f"{split}.tsv"
         qrels = read_qrels(qrels_file) if qrels_file.is_file() else {}
         if query in qrels:  # a passage in the evidence only is not gold here
-            return known[query], gold_passages(known[query], qrels)
+            (row,), judged = told_unknown([known[query]], {query: qrels[query]}, [corpus], qrels_file, True)
+            return row, gold_passages(row, judged)
         if named:
             return known[query], []
         files = sorted(qrels_file.parent.glob("*.tsv"))
         splits = [file.stem for file in files if file != qrels_file and query in read_qrels(file)]
-        remedy = f"{Option('split')} {splits[0]} does: name it" if splits else "no split does: make qrels"
+        remedy = f"no split does{evidence_hint(Path(data)) or ': make qrels'}"
+        remedy = f"{Option('split')} {splits[0]} does: name it" if splits else remedy
         raise DataError(
             f"{Option('split', split)} does not judge query {query!r}; {remedy}, or give "
             f"{Option('case.gold', 'ID')}.",
-            qrels_file,
+            qrels_file if qrels_file.is_file() else data,
         )
     file = Path(data) / "queries.jsonl" if Path(data).is_dir() else Path(data)
     if not any(character.isspace() for character in query):

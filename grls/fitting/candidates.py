@@ -1,7 +1,8 @@
 """The candidates of a run: their folders, what they rank for dev and test, and the best of them so far.
 
 ``members`` holds a folder for each candidate, ``runs/SPLIT`` what each of them ranks, and ``grls.json`` is a
-link to the best one (docs/fit.md lists all files).
+link to the best one (docs/fit.md lists all files). A stage that is done anew, with other options, writes
+``NAME-2`` beside ``NAME``, which stays until the new one has ranked.
 
 Dev queries come in portions, ``dev-1``, ``dev-2``, …, in an order that is drawn once. A slow candidate ranks
 only the first of them, and candidates are compared on those that all have ranked.
@@ -20,12 +21,12 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import QRELS_HEADER, Qrels, read_split
+from grls.data.dataset import QRELS_HEADER, Qrels, own_passages, read_split
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
-from grls.fitting.choose import Candidate, Choice, choose, level
+from grls.fitting.choose import Candidate, Choice, choose, choose_unmeasured, level
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Pace
@@ -98,13 +99,18 @@ class System:
 
 
 class FitCandidates:
-    """All candidates of a run, and the pace, which gets their costs."""
+    """All candidates of a run, and the pace, which gets their costs.
 
-    def __init__(self, output: Path, options: FitOptions, machine: Machine):
-        self.output, self.options, self.machine = output, options, machine
+    Where dev queries are cut out of passages (``unlabelled``) fusions have equal weights, and a rule chooses.
+    """
+
+    def __init__(self, output: Path, options: FitOptions, machine: Machine, unlabelled: bool = False):
+        self.output, self.options, self.machine, self.unlabelled = output, options, machine, unlabelled
         self.precision = machine.precision if options.precision == AUTO else options.precision
         self.pace = Pace(machine.cores, mean_load)
         self.systems: dict[str, System] = {}
+        self.places: dict[str, str] = {}
+        """Stage -> the name of its folder below ``members``, where that is not its own."""
 
     @property
     def data(self) -> str:
@@ -116,9 +122,17 @@ class FitCandidates:
         """The passages."""
         return Corpus.read(self.data)
 
-    def member(self, folder: str) -> Path:
-        """The folder of a system, or of a part of one."""
-        return self.output / "members" / folder
+    def place(self, stage: str) -> str:
+        """The name of the folder of a stage."""
+        return self.places.get(stage, stage)
+
+    def member(self, stage: str) -> Path:
+        """The folder of a stage."""
+        return self.folder(self.place(stage))
+
+    def folder(self, place: str) -> Path:
+        """The folder of this name."""
+        return self.output / "members" / place
 
     def run_file(self, split: str, folder: str) -> Path:
         """The path of a run."""
@@ -193,13 +207,14 @@ class FitCandidates:
 
     def opened(self, system: System) -> Retriever:
         """The retriever of a system."""
-        return load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
+        return load_retriever(self.folder(system.folder), Opening(self.options.device, self.precision))
 
     def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
         """Rank the queries of a split, and save the run."""
         RetrieverRun(
             retriever, gold.queries, self.data, gold.split, self.options.depth,
             [None] * len(gold.queries), NO_FILTER, self.precision,
+            own=own_passages(gold.queries, gold.qrels, self.corpus),
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def candidate(self, system: System) -> Candidate:
@@ -214,16 +229,20 @@ class FitCandidates:
         return level([self.candidate(self.systems[name]) for name in names])
 
     def choose(self) -> Choice:
-        """The best so far; the output opens as it from now on."""
+        """The best so far."""
         candidates = [self.candidate(system) for system in self.systems.values()]
-        choice = choose(candidates, self.options.decides, self.options.prefer)
-        write_link(self.output, self.member(self.systems[choice.chosen.name].folder))
-        return choice
+        if self.unlabelled:
+            return choose_unmeasured(candidates)
+        return choose(candidates, self.options.decides, self.options.prefer)
+
+    def link(self, name: str) -> None:
+        """Let the output open as a system."""
+        write_link(self.output, self.folder(self.systems[name].folder))
 
     def is_there(self, system: System) -> bool:
         """Whether folder and runs of a system are there."""
         runs = [self.run_file(gold.split, system.folder) for gold in self.portions[: system.portions]]
-        return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *runs))
+        return all(file.is_file() for file in (self.folder(system.folder) / "grls.json", *runs))
 
     def system(self, name: str) -> System:
         """The system that the user names (ConfigError where there is none)."""
@@ -236,9 +255,9 @@ class FitCandidates:
         """Keep a candidate that the user names; see :meth:`system`."""
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
-        write_link(self.output, self.member(system.folder))
-        shown = f"{100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
-        return Choice(chosen, best.best, f"as was asked: {self.options.decides} {shown}")
+        queries = counted(len(chosen.values), "cut sentence" if self.unlabelled else "dev query")
+        shown = f"{self.options.decides} {100 * chosen.value:.1f} on {queries}"
+        return Choice(chosen, best.best, f"as was asked: {shown}")
 
     def rank_dev(self) -> JudgedQueries:
         """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""
@@ -261,7 +280,7 @@ class FitCandidates:
         """Fuse every two of some systems, and all of them; the fusions that are kept.
 
         Weights are those that are best on the saved rankings of what all have ranked. A fusion that a member
-        is better off without is none.
+        is better off without is none. Cut sentences weigh nothing: weights are equal.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
@@ -274,14 +293,18 @@ class FitCandidates:
                 values = values_of(golds, (decides, ORDER), ranked.values())
                 return fmean(values[decides]), fmean(values[ORDER])
 
-            fusion, _ = tune_weights(len(parts), _FUSION, quality)
+            if self.unlabelled:
+                fusion = replace(_FUSION, weights=(1.0,) * len(parts))
+            else:
+                fusion, _ = tune_weights(len(parts), _FUSION, quality)
             weights = fusion.weights or ()
             if not all(weights):
                 continue
             models = tuple(dict.fromkeys(model for system in systems for model in system.models))
-            system = System(" + ".join(parts), f"fusion-{'-'.join(parts)}", parts, models, weights=weights)
-            folder = self.member(system.folder)
-            content = {"members": [self.named(part.folder, folder) for part in systems],
+            place = "-".join(("fusion", *(part.folder for part in systems)))
+            system = System(" + ".join(parts), place, parts, models, weights=weights)
+            folder = self.folder(place)
+            content = {"members": [self.named(name, folder) for name in parts],
                        **recorded(fusion), "depth": self.options.depth}  # fmt: skip
             create(folder, "fusion", content, Opening(self.options.device))
             for _ in golds:
@@ -299,6 +322,6 @@ class FitCandidates:
         fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
         self._save(fused, gold, system)
 
-    def named(self, folder: str, of: Path) -> str:
+    def named(self, name: str, of: Path) -> str:
         """A member as it stands in the folder of another; BM25 is over the corpus of that one."""
-        return folder if folder == BM25 else relative(self.member(folder), of)
+        return name if name == BM25 else relative(self.member(name), of)

@@ -6,6 +6,10 @@ query; Breiman et al. 1984, section 3.4.3), and of these, by nDCG@10 and by the 
 well: recall is often level. Of what is left, the best of those that cost at most twice the cheapest is
 kept. What is kept is never worse on dev than one of its members, and no candidate that was measured is left
 out.
+
+Without labelled questions a rule chooses (:func:`choose_unmeasured`): BM25 wins on sentences that are cut out
+of passages, and loses on questions. R@5 over 2,119 man pages and docstrings, on cut sentences: BM25 98.9,
+MiniLM 91.3; on 37 questions 77.0 and 91.9, fused 90.5.
 """
 
 from __future__ import annotations
@@ -95,7 +99,26 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     cheap = [candidate for candidate in ordered if candidate.cost <= most]
     chosen = max(cheap, key=lambda c: (round(c.value, 9), round(c.order, 9), -c.cost))
     shown = f"{measure} {100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
+    if len(equal) == 1:
+        return Choice(chosen, best, f"the only candidate: {shown}")
+    # What chance makes: two standard errors, and one query at least.
+    error = max(paired_error(chosen.values, candidate.values) for candidate in equal)
+    least = 100 * max(2 * error, 1 / len(chosen.values))
+    shown += f", where differences below {min(least, 100.0):.0f} points may be chance"
+    same = [other.name for other in equal if other.name != chosen.name and _level(other, chosen)]
     if chosen.name == best.name:
-        return Choice(chosen, best, f"the best: {shown}")
-    why = f"{shown}, within chance of {best.name} ({100 * best.value:.1f})"
-    return Choice(chosen, best, f"{why}, and {'cheaper' if chosen.cost < best.cost else 'better ordered'}")
+        why = f"level with {', '.join(same)}, and the cheapest" if same else "the best"
+        return Choice(chosen, best, f"{why}: {shown}")
+    more = "cheaper" if chosen.cost < best.cost else "better ordered"
+    return Choice(chosen, best, f"within chance of {best.name} ({100 * best.value:.1f}), and {more}: {shown}")
+
+
+def _level(one: Candidate, other: Candidate) -> bool:
+    return abs(one.value - other.value) < _TIE and abs(one.order - other.order) < _TIE
+
+
+def choose_unmeasured(candidates: Sequence[Candidate]) -> Choice:
+    """Choose by rule: the fusion of most retrievers, or else the first candidate."""
+    chosen = max(candidates, key=lambda candidate: len(candidate.members))
+    why = "by rule, since no labelled question tells which is best: give questions with their passages"
+    return Choice(chosen, chosen, why)

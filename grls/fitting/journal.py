@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -46,11 +47,6 @@ class FitJournal:
 
     Attributes:
         records: Stage -> its last record (``inputs``, ``seconds``, ``result``), the latest at the end.
-
-    Raises:
-        ConfigError: The folder holds something else.
-        MismatchError: It is of a run with other data.
-        WriteError: Another run works there, or the folder cannot be written.
     """
 
     def __init__(self, output: str | Path, data: str):
@@ -87,13 +83,7 @@ class FitJournal:
 
 
 def refuse_other_output(output: Path, data: str) -> None:
-    """Refuse a folder in which a run over these data could not work. Nothing is written.
-
-    Raises:
-        ConfigError: The folder holds something else.
-        MismatchError: It is of a run with other data.
-        WriteError: The folder cannot be written.
-    """
+    """Refuse a folder in which a run over these data could not work. Nothing is written."""
     refuse_unwritable(output, folder=True)
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; give the output another name.")
@@ -201,10 +191,13 @@ class FitProgress:
         if not log.stat().st_size:
             log.unlink()
 
-    def limit(self, allowance: float | None) -> None:
-        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`."""
+    def limit(self, allowance: float | None, hopeful: bool = False) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`.
+
+        ``hopeful``: whatever their pace is.
+        """
         self._end = None if allowance is None else monotonic() + allowance
-        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+        self._telling = inf if hopeful else max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
 
     def at(self, work: str) -> None:
         """Say how far a stage is that keeps to its time itself, such as a training."""

@@ -49,11 +49,7 @@ class Machine:
 
 
 def this_machine(device: str = "auto") -> Machine:
-    """The machine that this process runs on; the device ``auto`` is a GPU if there is one.
-
-    Raises:
-        ConfigError: The device cannot be used.
-    """
+    """The machine that this process runs on; the device ``auto`` is a GPU if there is one."""
     import torch
 
     from grls.models.precision import accelerator, has_bfloat16
@@ -101,11 +97,7 @@ def licence_of(name: str) -> str | None:
 def base_models(
     biencoder: str | None, generator: str | None, machine: Machine, language: str | None
 ) -> BaseModels:
-    """Find the models that are asked for (:class:`~grls.fitting.options.FitOptions`), or choose them.
-
-    Raises:
-        ConfigError: A model is neither folder nor package nor a hub name that can be reached.
-    """
+    """Find the models that are asked for (:class:`~grls.fitting.options.FitOptions`), or choose them."""
     large = machine.gpu_memory >= _LARGE
     encoders = (*_LARGE_ENCODERS, *_ENCODERS) if large else _ENCODERS
     if language not in (None, "en"):

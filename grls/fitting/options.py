@@ -92,11 +92,7 @@ class FitOptions:
 
     @property
     def seconds(self) -> float | None:
-        """The budget in seconds; None: no limit.
-
-        Raises:
-            ConfigError: It is no time.
-        """
+        """The budget in seconds; None: no limit."""
         if self.budget is None:
             return None
         match = _BUDGET.fullmatch(str(self.budget).strip().lower().replace(" ", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
@@ -19,13 +19,13 @@ from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import DEV, TEST, SplitData, sizes_line
-from grls.io.files import atomic_file, write_json
+from grls.fitting.splits import CUT, DEV, TEST, SplitData, sizes_line
+from grls.io.files import atomic_file, is_temporary, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
 from grls.retrieve.hub import CARD, card_text
 from grls.retrieve.hub_names import CardOptions
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import BM25, Opening, load_retriever
 
 if TYPE_CHECKING:
     from grls.fitting.stages import FitStages
@@ -41,13 +41,14 @@ class Fitted:
         output: Its folder, which opens as the candidate that is kept.
         kept: The name of the candidate that is kept.
         why: The reason.
-        queries: Split -> number of queries that were compared.
+        queries: Split (``cut sentences`` where there are no dev queries) -> number of queries compared.
         metrics: Candidate -> measure, with its split before it (``test R@5``) -> mean, a share of 1.
         seconds: Seconds of the whole run.
         notes: What people should know of the data.
         query_seconds: Candidate -> seconds that ranking a query took, in batches and without loading.
         done: What each stage did, with its seconds.
         skipped: The stages that were not done.
+        more: How they can be done, for people; empty: more time would do none.
     """
 
     output: Path
@@ -60,6 +61,20 @@ class Fitted:
     query_seconds: Mapping[str, float] = field(default_factory=dict)
     done: Sequence[tuple[str, float]] = ()
     skipped: Sequence[Skipped] = ()
+    more: str = ""
+
+    @property
+    def gain(self) -> str:
+        """What is kept beside BM25, in a sentence; empty: it is BM25, or no labelled question tells."""
+        words, kept = self.metrics.get(BM25, {}), self.metrics[self.kept]
+        heads = [head for head in kept if head in words and not head.startswith(CUT)]
+        if self.kept == BM25 or not heads:
+            return ""
+        head = next((head for head in heads if head.startswith(TEST)), heads[0])
+        points = 100 * (kept[head] - words[head])
+        beside = "below" if points < 0 else "above"
+        shown = f"{head} {100 * kept[head]:.1f}, {abs(points):.1f} points {beside} BM25"
+        return f"{self.kept}: {shown}."
 
     @property
     def report(self) -> Path:
@@ -75,8 +90,12 @@ class Fitted:
             cells = ["-" if value is None else f"{100 * value:.1f}" for value in values]
             mark = "* " if name == self.kept else "  "
             rows.append([mark + name, *cells, milliseconds(self.query_seconds[name])])
-        table = aligned(rows, {0})
-        return "\n".join([f"queries: {sizes_line(self.queries)}", *table, f"kept: {self.kept}, {self.why}"])
+        lines = [
+            f"queries: {sizes_line(self.queries)}",
+            *aligned(rows, {0}),
+            f"kept: {self.kept}, {self.why}",
+        ]
+        return "\n".join(filter(None, (*lines, self.gain, self.more)))
 
 
 def milliseconds(seconds: float) -> str:
@@ -92,6 +111,7 @@ def write_outcome(
     names: Sequence[str],
     done: Sequence[tuple[str, float]],
     skipped: Sequence[Skipped],
+    more: str,
     seconds: float,
 ) -> Fitted:
     """Write ``report.html``, ``fit.json`` and ``README.md``.
@@ -100,22 +120,23 @@ def write_outcome(
     whole run.
     """
     candidates, options = stages.candidates, stages.options
-    golds = {DEV: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
+    dev = CUT if stages.facts.unlabelled else DEV
+    golds = {dev: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
     golds |= {TEST: [gold]} if TEST in data.qrels else {}
     measures = (options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR")
     metrics: dict[str, dict[str, float]] = {}
     for name in candidates.systems:
         metrics[name] = {}
-        for split in (split for split in golds if split == DEV or name in names):
+        for split in (split for split in golds if split == dev or name in names):
             values = values_of(golds[split], measures, candidates.rankings(name, golds[split]))
             metrics[name] |= {f"{split} {measure}": round(fmean(values[measure]), 4) for measure in values}
     compared = {split: sum(len(part.queries) for part in parts) for split, parts in golds.items()}
     costs = {name: round(system.cost, 6) for name, system in candidates.systems.items()}
     fitted = Fitted(
         stages.output, choice.chosen.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
-        costs, done, skipped,
+        costs, done, skipped, more,
     )  # fmt: skip
-    _write_page(fitted, stages, gold, names)
+    _write_page(fitted, stages, Path(data.name).absolute().name, gold, names)
     system = candidates.systems[fitted.kept]
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -124,7 +145,7 @@ def write_outcome(
     content = {
         "kept": fitted.kept,
         "why": fitted.why,
-        "best_on_dev": choice.best.name,
+        "best_on_dev": None if stages.facts.unlabelled else choice.best.name,
         "measure": options.decides,
         "retriever": f"members/{system.folder}",
         "weights": {name: system.weights for name, system in candidates.systems.items() if system.weights},
@@ -150,7 +171,9 @@ def write_outcome(
     return fitted
 
 
-def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: Sequence[str]) -> None:
+def _write_page(
+    fitted: Fitted, stages: FitStages, data: str, gold: JudgedQueries, names: Sequence[str]
+) -> None:
     """Write the page that compares the candidates, with significance against the kept one."""
     from grls.report.blocks import Column, Section, Subsection, Table, Text, score_runs, value_table
     from grls.report.page import build_page, write_report
@@ -159,7 +182,13 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
     candidates, options = stages.candidates, stages.options
     ks = sorted({1, options.k, 10, DEPTH})
     files = [str(candidates.run_file(gold.split, candidates.systems[name].folder)) for name in names]
-    groups = [score_runs(group, ks, measure_names(MEASURES)) for group in load_groups(files, candidates.data)]
+    dev = next(iter(fitted.queries))
+    kind = "test query" if TEST in fitted.queries else "dev query" if dev == DEV else "cut sentence"
+    asked = counted(len(gold.queries), kind)
+    groups = [
+        score_runs(replace(group, name=data, split=asked), ks, measure_names(MEASURES))
+        for group in load_groups(files, candidates.data)
+    ]
     title = f"grls fit: {counted(len(names), 'candidate')} over {counted(stages.facts.passages, 'passage')}"
     page = build_page(
         groups, ks, options.k, fitted.kept if fitted.kept in names else None, seed=options.seed, title=title,
@@ -170,7 +199,8 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
         columns = [Column(head, "text", "") for head in heads[1:]]
         return value_table(name, caption, heads[:1], columns, [((row[0],), row[1:]) for row in rows])
 
-    decides, cost = f"dev {options.decides}", "What a query costs, in milliseconds, and what it finds on dev"
+    decides = f"{dev} {options.decides}"
+    cost = f"What a query costs, in milliseconds, and what it finds: {decides}"
     done = [(stage, duration(seconds)) for stage, seconds in fitted.done]
     costs = [
         (name, milliseconds(seconds), f"{100 * fitted.metrics[name][decides]:.1f}")
@@ -179,14 +209,14 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
     times = table("times", "The stages, and the time of each", ("stage", "time"), done)
     whole = Text(f"{duration(fitted.seconds)} in all, without this page.")
     parts = [
-        Subsection("What was kept", (Text(f"{fitted.kept}, {fitted.why}."),)),
+        Subsection("What was kept", (Text(f"{fitted.kept}, {fitted.why}. {fitted.gain}"),)),
         Subsection("What was done", (times, whole)),
         Subsection("Quality and cost", (table("cost", cost, ("candidate", "ms", decides), costs),)),
     ]
     if fitted.skipped:
         reasons = [(stage.what, stage.why) for stage in fitted.skipped]
         skipped = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
-        parts.append(Subsection("What was skipped", (skipped,)))
+        parts.append(Subsection("What was skipped", (skipped, *([Text(fitted.more)] if fitted.more else []))))
     page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
     write_report(page, str(stages.output / "report"))
 
@@ -194,13 +224,15 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
 def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> None:
     """Write ``README.md``; ``models`` are those that the kept candidate began with."""
     times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
+    asked, facts = sizes_line(fitted.queries), stages.facts
+    asked += "" if [*fitted.queries] == [CUT] else " queries"
     licences = [(title_of(name), licence_of(name)) for name in models]
     begun = ", ".join(f"`{name}`" + (f" (licence: {own})" if own else "") for name, own in licences)
     parts = [
-        f"Measured on {sizes_line(fitted.queries)} queries, in percent. Kept: {fitted.kept}, {fitted.why}.",
+        f"Measured on {asked}, in percent. Kept: {fitted.kept}, {fitted.why}. {fitted.gain}".strip(),
         f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
         "## Data",
-        f"Queries: {sizes_line(stages.facts.queries)}.",
+        f"Queries: {sizes_line(facts.queries, facts.cut)}.",
         "\n".join(f"- {note}" for note in fitted.notes),
         "## How it was made",
         "\n".join(f"- {stage} ({duration(seconds)})" for stage, seconds in fitted.done),
@@ -214,10 +246,11 @@ def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> Non
     for name in (name for name in models if not Path(name).exists()):
         with suppress(ConfigError):  # it has not the form of a hub name
             hub_names += CardOptions(base_models=(name,)).base_models
-    language = stages.facts.language
-    options = CardOptions(base_models=tuple(hub_names), languages=() if language is None else (language,))
+    languages = () if facts.language is None else (facts.language,)
+    options = CardOptions(base_models=tuple(hub_names), languages=languages)
     retriever = load_retriever(fitted.output, Opening(stages.options.device))
     notes, name = "\n\n".join(filter(None, parts)), fitted.output.absolute().name
+    name = "retriever" if is_temporary(fitted.output) else name
     text = card_text(name, retriever, options, fitted.metrics, notes, local=True)
     with atomic_file(fitted.output / CARD) as stream:
         stream.write(text)

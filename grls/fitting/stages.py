@@ -22,14 +22,17 @@ fewer steps where the whole of them does not fit.
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from grls.cluster.options import WorkerOptions, Workers
+from grls.cluster.plan import shards_folder
 from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
@@ -63,6 +66,8 @@ ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
 CHAINS = 5  # chains that ranked hops keep
 
+_PLACE = re.compile(r"(bm25|base|dense|generator|hybrid|(bm25|base|dense)-hops)(-\d+)?|fusion-.+")
+"""Folders that stages make below ``members``."""
 _TRAINED = {"dense": "biencoder", "generator": "generator"}
 """Stage -> the folder of its training below ``stages``."""
 _MOST = {"dense": (300, 3000), "generator": (500, 5000)}
@@ -77,8 +82,16 @@ _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
 _LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed anew in the backward pass
 _SAMPLE = 64  # passages on which the speed of embedding is measured
+_SHARD = 512  # passages that are embedded again after a kill, at most
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class _Fewer(Exception):  # noqa: N818
@@ -97,16 +110,21 @@ class FitStages:
         self.notes: dict[str, str] = {}
         """Stage -> what it came to, for page and card."""
 
-    def remove(self, name: str) -> None:
-        """Remove what a stage has made with other inputs, and fusions of it."""
-        if name in GATHERING:
-            return
-        members = self.output / "members"
-        training = self.output / "stages" / _TRAINED.get(name, "none")
-        for folder in (members / name, training, *members.glob(f"fusion-*{name}*")):
-            shutil.rmtree(folder, ignore_errors=True)
-        for file in (*self.output.glob(f"runs/*/{name}.*"), members / f"{name}.tune.jsonl"):
-            file.unlink(missing_ok=True)
+    def training(self, stage: str) -> Path:
+        """The folder of a training; each place of its stage has one."""
+        return self.output / "stages" / f"{_TRAINED[stage]}{self.candidates.place(stage)[len(stage) :]}"
+
+    def clear(self, kept: Collection[str]) -> None:
+        """Remove what stages have made in all but these folders below ``members``."""
+        for path in (*self.output.glob("members/*"), *self.output.glob("runs/*/*")):
+            place = path.name.removeprefix(".").partition(".")[0]
+            if _PLACE.fullmatch(place) and place not in kept:
+                _remove(path)
+        for stage, name in _TRAINED.items():
+            for path in self.output.glob(f"stages/{name}*"):
+                number = path.name[len(name) :]
+                if re.fullmatch(r"(-\d+)?", number) and stage + number not in kept:
+                    _remove(path)
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of what they are expected to gain."""
@@ -116,14 +134,15 @@ class FitStages:
         if encoder is not None:
             work = f"embed {corpus} with {encoder.title} as it is"
             run = partial(self._embedded, "base", encoder.name)
-            stages.append(Stage("base", work, run, (), self._embedding, share=lambda _: 0.35))
+            begin = partial(run, late=True)
+            stages.append(Stage("base", work, run, (), self._embedding, share=lambda _: 0.35, begin=begin))
         if facts.hops:
             stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
         if facts.hops and encoder is not None:
             stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3))
         if encoder is not None:
-            stages.append(self._fusion_stage(1, "bm25"))
-        if encoder is not None and not facts.few:
+            stages.append(self._fusion_stage(1, "base"))
+        if encoder is not None and facts.untaught is None:
 
             def least() -> float:
                 return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
@@ -133,18 +152,19 @@ class FitStages:
                 return 0.5 if writer is not None and 2 * self._writer_seconds() < room else 0.8
 
             work = f"fine-tune {encoder.title}, and embed {corpus}"
-            stages.append(Stage("dense", work, self._dense, ("base",), least, self._dense_follows, share))
+            follows, begin = self._dense_follows, partial(self._dense, late=True)
+            stages.append(Stage("dense", work, self._dense, ("base",), least, follows, share, begin=begin))
             if facts.hops:
                 stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
             stages.append(self._fusion_stage(2, "dense"))
-        if writer is not None and not facts.few:
+        if writer is not None and facts.untaught is None:
             work = f"fine-tune {writer.title} to write spans, and index them"
             times = self._writer_seconds, self._hybrid_seconds
             stages.append(Stage("generator", work, self._generator, ("bm25",), *times))
             work = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", work, self._hybrid, ("generator",), self._hybrid_seconds))
             stages.append(self._fusion_stage(3, "hybrid"))
-        if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
+        if facts.queries[DEV] >= 1.5 * PORTIONS[0] and not facts.unlabelled:
             work = "candidates that may be kept rank more dev queries"
             stages.append(Stage(MORE, work, self._more_dev, ("bm25",), share=lambda _: 0.0, aside=True))
         return stages
@@ -160,14 +180,16 @@ class FitStages:
         """Inputs of a query ranked by hops: one in the first hop, one a chain in the others."""
         return 1 + CHAINS * (self.facts.most_hops - 1)
 
-    def _embedding(self) -> float:
-        """Seconds to embed the corpus and to rank the first portion."""
-        return self.facts.passages * self.pace.of("embed") + self._rank_seconds("base")
+    def _embedding(self, name: str = "base") -> float:
+        """Seconds to embed the rest of the corpus and to rank the first portion."""
+        shards = shards_folder(self.candidates.member(name)).glob("shard-*")
+        rest = max(0, self.facts.passages - _SHARD * len([*shards]))
+        return rest * self.pace.of("embed") + self._rank_seconds("base")
 
     def _dense_follows(self) -> float:
         """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
         hops = self._rank_seconds("base", inputs=(_SETTINGS + 1) * self._inputs)
-        return self._embedding() + (hops if self.facts.hops else 0.0)
+        return self._embedding("dense") + (hops if self.facts.hops else 0.0)
 
     def _encoder_step(self) -> float:
         return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * self.pace.of("embed")
@@ -191,10 +213,10 @@ class FitStages:
         folder = self.candidates.member(BM25)
         if not (folder / "grls.json").is_file():
             BM25Retriever(self.candidates.corpus).save_pretrained(folder)
-        self._ranked(System(BM25, BM25), allowance)
+        self._ranked(System(BM25, folder.name), allowance)
 
-    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
-        """Embed the corpus with a model, and rank."""
+    def _embedded(self, name: str, model: str, allowance: float | None, late: bool = False) -> None:
+        """Embed the corpus with a model, and rank; ``late``: also what does not fit, shard by shard."""
         folder, begun, corpus = self.candidates.member(name), perf_counter(), self.candidates.corpus
         assert self.models.biencoder is not None
         if not (folder / "grls.json").is_file():
@@ -206,13 +228,20 @@ class FitStages:
                 encoder.encode(texts, "passage")
                 self.pace.add("embed", perf_counter() - measured, len(texts))
                 del encoder
-            if allowance is not None and self._embedding() > allowance:
-                raise TimeIsUp(f"to embed the passages takes about {duration(self._embedding())}")
-            build(model, self.candidates.data, Building(str(folder), "dense", device=self.options.device))
-            self.pace.add("embed", perf_counter() - begun, len(corpus))
+            seconds = self._embedding(name)
+            if late:
+                self.progress.limit(allowance, hopeful=True)
+            elif allowance is not None and seconds > allowance:
+                raise TimeIsUp(f"to embed the passages takes about {duration(seconds)}")
+            workers = Workers(None, WorkerOptions(shard=_SHARD))
+            building = Building(str(folder), "dense", device=self.options.device, workers=workers)
+            whole = not any(shards_folder(folder).glob("shard-*"))  # no earlier call has begun it
+            build(model, self.candidates.data, building)
+            if whole:
+                self.pace.add("embed", perf_counter() - begun, len(corpus))
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         left = None if allowance is None else allowance - (perf_counter() - begun)
-        self._ranked(System(name, name, models=(self.models.biencoder.name,)), left)
+        self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
 
     def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
@@ -244,7 +273,7 @@ class FitStages:
             if (read_spec(folder).get("hops") or {}).get("max") == 1:
                 return f"one hop is best, which is {of}"
             models = self.candidates.systems[of].models
-            self._ranked(System(name, name, models=models, more=(of,)), allowance, found)
+            self._ranked(System(name, folder.name, models=models, more=(of,)), allowance, found)
             return None
 
         return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=of in (BM25, "base"))
@@ -309,14 +338,16 @@ class FitStages:
 
     # Trainings.
 
-    def _dense(self, allowance: float | None) -> None:
+    def _dense(self, allowance: float | None, late: bool = False) -> None:
         begun, reserved = perf_counter(), self._dense_follows()
+        if late and not (self.training("dense") / "model").is_dir():
+            raise TimeIsUp("there is no time to train it")  # few steps now would be all that it ever gets
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
         model = self._trained("dense", steps, self._train_encoder, allowance, self._dense_follows)
-        if allowance is not None:  # what follows the training has its own time
+        if allowance is not None and not late:  # what follows the training has its own time
             allowance = max(0.0, allowance + reserved - (perf_counter() - begun))
         self.progress.limit(allowance)
-        self._embedded("dense", str(model), allowance)
+        self._embedded("dense", str(model), allowance, late)
 
     @property
     def _encoder_examples(self) -> int:
@@ -342,7 +373,7 @@ class FitStages:
             "device": "cpu" if options.device == "cpu" else "auto",
         }
         return run_biencoder(
-            data=self.candidates.data, output=str(self.output / "stages/biencoder"), source=model.name,
+            data=self.candidates.data, output=str(self.training("dense")), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=facts.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
@@ -403,7 +434,7 @@ class FitStages:
             "data.dev_size": min(facts.queries[facts.tune], 40),
             "recall.k": options.k,
             "recall.beams": BEAMS,
-            "output": str(self.output / "stages/generator"),
+            "output": str(self.training("generator")),
             "resume": resume,
         }
         teachers = [str(self.candidates.member(name)) for name in self._teachers]
@@ -429,7 +460,7 @@ class FitStages:
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
         was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
         """
-        output, begun, later = self.output / "stages" / _TRAINED[stage], perf_counter(), follows()
+        output, begun, later = self.training(stage), perf_counter(), follows()
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
         model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
         if model.is_dir():  # a call that was killed later has trained it
@@ -511,7 +542,7 @@ class FitStages:
         found = self._tuned(folder, "hybrid", content, tried, self._hybrid_seconds, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
-        self._ranked(System("hybrid", "hybrid", models=names, more=tuple(priors)), allowance, found)
+        self._ranked(System("hybrid", folder.name, models=names, more=tuple(priors)), allowance, found)
 
     @property
     def _low_memory(self) -> bool:

@@ -372,8 +372,8 @@ def write_ranges(
     if not isinstance(index, ArrayIndex):
         raise ConfigError(
             "only an index of the backend 'array' in one segment is cut into ranges; got a "
-            f"{type(index).__name__}: merge it with `grls index update {Option('merge', True)}`, or build "
-            "it again."
+            f"{type(index).__name__}: merge it with `grls index update FOLDER {Option('merge', True)}`, or "
+            "build it again."
         )
     parts = ranges.parts
     cuts = cuts_of(index, parts)

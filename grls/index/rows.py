@@ -97,7 +97,8 @@ class SortedRows(ABC):
             instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
                 f"{work} needs whole passages, and this index holds only their unique prefixes: build it "
-                f"with `grls index … {Option('index.form', 'whole')}`{instead}."
+                f"with `grls index MODEL {Option('corpus', 'CORPUS')} {Option('output', 'NEW')} "
+                f"{Option('index.form', 'whole')}`{instead}."
             )
 
 

@@ -323,4 +323,4 @@ def _lacking(extra: str) -> list[str]:
 
 
 def _remedy(extra: str, feature: str, packages: Sequence[str], reason: str) -> str:
-    return f'{feature} needs {" and ".join(packages)} ({reason}): pip install "grls[{extra}]".'
+    return f'{feature} needs {" and ".join(packages)} ({reason}): `pip install "grls[{extra}]"`.'

@@ -20,7 +20,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -65,6 +65,12 @@ def is_write_failure(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
         return True
     return any(sign in str(error) for sign in _WRAPPED)
+
+
+def without_ending(output: str, endings: Iterable[str]) -> str:
+    """The name that ``output`` begins, where it was given with an ending that is added to it."""
+    ending = next((end for end in endings if output.endswith(end) and Path(output).name != end), "")
+    return output.removesuffix(ending)
 
 
 def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
@@ -514,6 +520,9 @@ class PartCounts:
     def hop(self, number: int) -> None:
         """Report a hop of all queries, which others may count."""
 
+    def step(self) -> None:
+        """Report that a step of a long search is done; others may end the search here, by an error."""
+
     def __getitem__(self, part: Part) -> PartSpent:
         return self._parts[part]
 
@@ -542,6 +551,13 @@ def report_hop(number: int) -> None:
     """Report to the counts of this thread that a hop of all queries is found, by its number from 1."""
     if _thread.spent is not None:
         _thread.spent.hop(number)
+        _thread.spent.step()
+
+
+def report_step() -> None:
+    """Report to the counts of this thread that a step of a long search is done."""
+    if _thread.spent is not None:
+        _thread.spent.step()
 
 
 class PartTimer:
@@ -561,14 +577,10 @@ class PartTimer:
             self._begun = perf_counter()
         return self
 
-    def step(self) -> None:
-        """Report that a step of a long block is done: whoever counts may end the block here."""
-        if self._spent is not None:
-            self._spent.add(self._part, 0.0, 0)
-
     def __exit__(self, *_: object) -> None:
         if self._spent is not None:
             self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
+            self._spent.step()
 
 
 class Stamp(NamedTuple):

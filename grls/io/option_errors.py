@@ -37,13 +37,22 @@ _QUOTE = "'"
 _SHOWN = 3
 """The most options that are named for a beginning of their names."""
 _KINDS = (
-    (r"\b(?:tuple|list)\[int(?:, \.\.\.)?\]", "a list of whole numbers"),
+    (r"<class '([\w.]+)'>", r"\1"),
+    (r"typing\.|collections\.abc\.| \| None|\bOptional|, NoneType", ""),
+    (r"^\[(.*)\]$", r"\1"),
+    (r"Literal\[([^\]]*)\]", lambda match: f"one of {match[1].replace(_QUOTE, '')}"),
+    (r"\btuple\[str, str\]", "two texts, such as a b"),
+    (r"\b(?:tuple|list|Sequence)\[int(?:, \.\.\.)?\]", "whole numbers, such as 1 2 3"),
+    (r"\b(?:tuple|list|Sequence)\[float(?:, \.\.\.)?\]", "numbers, such as 0.5 1 2"),
+    (r"\blist\[str(?: \| dict.*)?\]", "texts, such as a b"),
+    (r"\btuple\[(one of .*), \.\.\.\]", r"values, each \1"),
     (r"\bint\b", "a whole number"),
     (r"\bfloat\b", "a number"),
     (r"\bbool\b", "true or false"),
     (r"\bstr\b", "a text"),
+    (r"\b(?:tuple|list|Sequence)\b", "a list"),
 )
-"""Types, and their names in plain English."""
+"""Types, and their names in plain English, replaced in this order."""
 _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 
 
@@ -94,12 +103,30 @@ def _without_type_checking() -> Iterator[None]:
         visitor.update_aliases = update_aliases
 
 
+_OTHER_NAMES = {
+    "filter": "where",
+    "filters": "where",
+    "topk": "k",
+    "n": "k",
+    "gpu": "device",
+    "cuda": "device",
+}
+"""Names of options in other programs, and ours."""
+
+
+def is_list(kind: object) -> bool:
+    """Whether a type, or its name, is that of a list and of nothing else, or null."""
+    return re.match(r"(typing\.Optional\[)?(collections\.abc\.Sequence|list|tuple)\b", str(kind)) is not None
+
+
 def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:
     """An error of jsonargparse in one line, with the option of the parser that may be meant.
 
     ``config`` begins the error of an option in a file; None: the file of ``--config``.
     """
-    line = plain_error(message, parser.prog)
+    kinds = {action.dest: str(getattr(action, "_typehint", None)) for action in parser._actions}
+    lists = {name: kind for name, kind in kinds.items() if is_list(kind)}
+    line = plain_error(message, parser.prog, lists)
     actions = {name: action for action in parser._actions for name in action.option_strings}
     options = [name[2:] for name in actions if name.startswith("--")]
     positionals = [action.dest for action in parser._actions if not action.option_strings]
@@ -115,7 +142,7 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
     if match := _MISSING.fullmatch(line):
         names = match[1].split(", ")
         return _needed(f"the argument {name}" if name in positionals else name.lstrip("-") for name in names)
-    if match := re.fullmatch(r"argument --([\w.]+): expected (?:one|at least one) argument", line):
+    if match := re.fullmatch(r"argument --([\w.]+)(?:/\S+)?: expected (?:one|at least one) argument", line):
         truth = "bool" in str(getattr(actions.get(f"--{match[1]}"), "_typehint", ""))
         return f"{Option(match[1])} needs a value" + (
             f": {Option(match[1], True)}, or false." if truth else "."
@@ -126,10 +153,18 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
     if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
         return _no_option(f"{match[1]}.{match[2]}", options)
     if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
-        return f"{Option(match[1])}: {match[2]} cannot be read; give a file of YAML."
+        within = {dest: kind for dest, kind in kinds.items() if dest.startswith(f"{match[1]}.")}
+        meant = next((dest for dest, kind in within.items() if _takes(kind, match[2])), None)
+        hint = f"; did you mean {Option(meant, match[2])}?" if meant else "; give a file of YAML."
+        return f"{Option(match[1])}: {match[2]} cannot be read{hint}"
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
         return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
     return line
+
+
+def _takes(kind: str, value: str) -> bool:
+    """Whether a type, by its name, is one of names or numbers that a value may be."""
+    return repr(value) in kind or (value.isdigit() and re.match(r"int\b|<class 'int'>", kind) is not None)
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
@@ -138,6 +173,7 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     last = wrong.rpartition(".")[2]
     ends = [(name, name.rpartition(".")[2]) for name in names]
     near = [name for name in names if wrong and name.startswith(wrong)][:_SHOWN]
+    near = near or [name for name in names if name == _OTHER_NAMES.get(wrong.rpartition(".")[2])]
     near = near or get_close_matches(wrong, [name for name, end in ends if end == last], 1, 0.0)
     near = near or get_close_matches(wrong, names, 1, 0.75)
     near = near or [name for name, end in ends if end in last.split("_")][:1]  # top_k: k
@@ -145,10 +181,11 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
     return f"there is no option {written(wrong)}{meant}"
 
 
-def plain_error(message: str, command: str = "grls train") -> str:
+def plain_error(message: str, command: str = "grls train", types: Mapping[str, str] | None = None) -> str:
     """Shorten an error of jsonargparse to the option and the reason; other messages stay as they are.
 
-    The message has a line for each type that was tried, and for each class around the option.
+    The message has a line for each type that was tried, and for each class around the option; of a list it
+    does not say the elements, so ``types`` has those of options that are lists.
     """
     if not any(mark in message for mark in _MARKS):
         return message
@@ -177,10 +214,11 @@ def plain_error(message: str, command: str = "grls train") -> str:
     if tried and all(match and match[2] is None for match in expected):  # the value has none of these types
         kinds = tried.removeprefix("[").removesuffix("]").replace("<class 'NoneType'>, ", "")
         reasons = [f"Expected a {kinds}. Got value: {value}"]
-    return "; ".join(dict.fromkeys(_plain_reason(reason, path, owner, command) for reason in reasons))
+    plain = (_plain_reason(reason, path, owner, command, types or {}) for reason in reasons)
+    return "; ".join(dict.fromkeys(plain))
 
 
-def _plain_reason(reason: str, path: list[str], owner: str, command: str) -> str:
+def _plain_reason(reason: str, path: list[str], owner: str, command: str, types: Mapping[str, str]) -> str:
     """One reason, with the whole name of the option."""
     name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
@@ -201,10 +239,9 @@ def _plain_reason(reason: str, path: list[str], owner: str, command: str) -> str
             last = "" if name.endswith(f".{within[1]}") else f".{within[1]}"
             return f"{Option(name + last)}: cannot take {within[2]}."
         got = "." if match[2] is None else f", got {match[2]}."
-        kind = re.sub(r"<class '([\w.]+)'>", r"\1", match[1]).replace("typing.", "")
+        kind = types.get(name, match[1])
         for pattern, words in _KINDS:
             kind = re.sub(pattern, words, kind)
-        kind = re.sub(r"Literal\[([^\]]*)\]", lambda match: f"one of {match[1].replace(_QUOTE, '')}", kind)
         return f"{Option(name)}: expected {kind}{got}"
     return f"{Option(name)}: {reason}" if path else reason
 

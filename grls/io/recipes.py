@@ -10,10 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -167,7 +169,7 @@ def load_plugins() -> None:
     Raises:
         ConfigError: A module of ``GRLS_PLUGINS`` cannot be imported.
     """
-    for name in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(","))):
+    for name in _named_plugins():
         try:
             import_module(name)
         except ImportError as error:
@@ -180,6 +182,21 @@ def load_plugins() -> None:
             import_module(point.module)
         except ImportError as error:
             logger.warning("the plugin %s cannot be imported (%s); it is left out.", point.value, error)
+
+
+def warn_of_missing_plugins() -> None:
+    """Warn of modules in ``GRLS_PLUGINS`` that are not there; they are not imported."""
+    for name in _named_plugins():
+        with suppress(ImportError, ValueError):  # of a package around it
+            if find_spec(name):
+                continue
+        logger.warning(
+            "%s names %r, which is not installed, and not on PYTHONPATH: it adds nothing.", VARIABLE, name
+        )
+
+
+def _named_plugins() -> list[str]:
+    return [name for part in os.environ.get(VARIABLE, "").split(",") if (name := part.strip())]
 
 
 def definition(plugin: object) -> tuple[str, str]:

@@ -43,7 +43,7 @@ from grls.models.sentence_model import (
     kind_of,
     open_network,
 )
-from grls.models.text_encoder import TextEncoder
+from grls.models.text_encoder import TextEncoder, together
 
 log = logging.getLogger(__name__)
 
@@ -145,9 +145,9 @@ class BiEncoderModel(TextEncoder):
             encoder = cls(network, max_tokens, stages, learned_done, similarity)
             encoder.evidence_words = evidence_words
             if kind == "st5" and not isinstance(encoder.model[0], FirstDecoderOutput):
+                dense = Option("kind", "dense", python='kind="sentence"')
                 raise ConfigError(
-                    f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
-                    f"(`grls index {Option('kind', 'dense')}`)."
+                    f"{source} is a model of sentence-transformers, not of kind st5: index it with {dense}."
                 )
         return encoder.to(device)
 
@@ -181,12 +181,17 @@ class BiEncoderModel(TextEncoder):
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         distinct, numbers = once_each(texts)
-        count, noun = len(distinct) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
-        with Progress(count, "embed", noun, shown=progress) as bar, self.telling(bar.update):
-            embeddings = encode(
-                distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
+
+        def read(some: Sequence[str], size: int) -> Any:
+            return encode(
+                list(some), prompt=self._prompt(role), batch_size=size, show_progress_bar=False,
                 normalize_embeddings=self.similarity == COSINE,
             )  # fmt: skip
+
+        batch_size = together(self.model, role, distinct, batch_size, read)
+        count, noun = len(distinct) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
+        with Progress(count, "embed", noun, shown=progress) as bar, self.telling(bar.update):
+            embeddings = read(distinct, batch_size)
         matrix: Matrix = np.asarray(embeddings, dtype=np.float32)[numbers]
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):

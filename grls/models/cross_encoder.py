@@ -17,13 +17,13 @@ from sentence_transformers import CrossEncoder
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
+from grls.data.codec import foreign_ids, reset_tokenizer
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import PartTimer
+from grls.io.files import PartTimer, report_step
 from grls.models.base import Floats, once_each
-from grls.models.load.language import weights_fingerprint
+from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
     open_config,
@@ -33,8 +33,8 @@ from grls.models.load.opening import (
 )
 from grls.models.load.sentence_folder import module_folders
 from grls.models.precision import accelerator, move
-from grls.models.sentence_model import PlainTexts, library_model, positions_of
-from grls.models.text_encoder import passage_text, telling
+from grls.models.sentence_model import PlainTexts, library_model, library_type, positions_of
+from grls.models.text_encoder import passage_text, reading, telling, together
 
 Pair = tuple[str, str]
 """A query and a passage, as texts."""
@@ -42,8 +42,6 @@ Pair = tuple[str, str]
 TRAINED = "grls_reranker"
 """The field of a model's config with the settings of its training."""
 
-_VOLATILE = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
-"""Fields of a config that do not affect the output of a model."""
 _REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers: a classifier with one label."
 
 
@@ -108,15 +106,13 @@ class PairScorer:
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)
-            names = [part.name for part in parts]
-            # Of a bi-encoder, the library would make a cross-encoder with a random head.
-            if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
-                raise IncompleteError(
-                    f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder"
-                )
+            # Of another model, the library would make a cross-encoder with a random head.
+            if (saved := library_type(source)) not in (None, CrossEncoder.__name__):
+                names = ", ".join(part.name for part in parts)
+                raise IncompleteError(f"it is a {saved} of single texts ({names}), no cross-encoder")
             if not parts:
                 open_config(source)
-            scorer = cls(library_model(CrossEncoder, source, parts, pooler=True, use_safetensors=True))
+            scorer = cls(library_model(CrossEncoder, source, parts))
         move(scorer.model, str(accelerator()) if device == "auto" else device, precision)
         return scorer
 
@@ -172,16 +168,20 @@ class PairScorer:
             return np.empty(0)
         distinct, numbers = once_each(pairs)
 
-        def read(count: int) -> None:
-            timer.step()
+        def count(read: int) -> None:
+            report_step()
             if decided is not None:
-                decided(count)
+                decided(read)
 
-        with PartTimer("encoder") as timer, telling(self.model, read):
-            predicted = self.model.predict(
-                distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
+        def read(some: Sequence[Pair], size: int) -> Any:
+            return self.model.predict(
+                list(some), batch_size=size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
+
+        batch_size = together(self.model, "pair", distinct, batch_size, read)
+        with PartTimer("encoder"), telling(self.model, count):
+            predicted = read(distinct, batch_size)
         if decided is not None:
             decided(len(pairs) - len(distinct))
         logits: Floats = np.asarray(predicted, dtype=np.float64)[numbers]
@@ -209,15 +209,5 @@ def _prompt(model: CrossEncoder) -> str | None:
 
 
 def _fingerprint(model: PairNetwork, max_tokens: int) -> str:
-    config: Any = getattr(model.transformers_model, "config", None)
-    settings = {} if config is None else config.to_dict()
-    parts = [
-        "cross-encoder-1",
-        max_tokens,
-        _prompt(model),
-        [type(module).__name__ for module in model],
-        {name: value for name, value in settings.items() if name not in _VOLATILE},
-        tokenizer_fingerprint(model.tokenizer),
-        weights_fingerprint(model),
-    ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    parts = ["cross-encoder-1", max_tokens, _prompt(model), reading(model[0]), model_fingerprint(model)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

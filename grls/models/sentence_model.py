@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.io.files import exclusive, read_count, read_json
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import (
@@ -30,6 +30,7 @@ from grls.models.load.opening import (
     open_model,
     open_tokenizer,
     opening,
+    read_weights,
     refuse_missing_folder,
     write_network,
 )
@@ -60,6 +61,8 @@ Library = TypeVar("Library", bound=BaseModel)
 
 _CONFIG = "config_sentence_transformers.json"
 _LATE = "MultiVectorEncoder"
+_OUTPUTS = {_LATE: "token_embeddings", "CrossEncoder": "scores"}
+"""What the modules of a model make, where it is not one embedding of a text."""
 
 
 class PlainTexts:
@@ -81,6 +84,10 @@ class PlainTexts:
             model.__class__ = cls
         assert isinstance(model, cls)
         network: Any = model
+        for part in readers_of(network):
+            _pad_right(part)
+            if getattr(part, "do_lower_case", False):  # the library does not save it
+                part.config_keys = list(dict.fromkeys([*part.config_keys, "do_lower_case"]))
         prompts = [prompt for prompt in network.prompts.values() if prompt]
         tokenizers = [  # of texts that may spell special tokens, which these tokenizers can split
             part.tokenizer
@@ -132,6 +139,30 @@ def reader_of(model: Any, task: str | None) -> Any:
 def readers_of(model: Any) -> list[Any]:
     """The modules that read queries and passages: one, or that of each route; see :func:`reader_of`."""
     return list(dict.fromkeys(reader_of(model, task) for task in TASKS.values()))
+
+
+def _pad_right(reader: Any) -> None:
+    """Pad texts on the right: on the left, positions, and the first token, depend on the batch.
+
+    A causal reranker reads its score at the end of a batch, so it stays as it is.
+
+    Raises:
+        ConfigError: Queries are filled with further tokens on the left, where padding is.
+    """
+    tokenizer, options = reader.tokenizer, getattr(reader, "processing_kwargs", None) or {}
+    places = [place for place in options.values() if place.get("padding_side") == "left"]
+    left = getattr(tokenizer, "padding_side", "right") == "left" or bool(places)
+    if not left or getattr(reader, "transformer_task", None) == "text-generation":
+        return
+    if getattr(reader, "query_expansion", None):
+        raise ConfigError(
+            "the model pads texts on the left (padding_side in its tokenizer_config.json) and fills queries "
+            "with further tokens there (query_expansion): set padding_side to right if it was trained so, or "
+            "use another model."
+        )
+    tokenizer.padding_side = "right"
+    for place in places:
+        del place["padding_side"]
 
 
 class TextNetwork(PlainTexts, SentenceTransformer):
@@ -215,18 +246,29 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
         return library_model(kind, source, parts)
 
 
-def library_model(
-    kind: type[Library], source: str, parts: list[ModuleFolder], pooler: bool = False, **options: Any
-) -> Library:
-    """A model of the library in float32, whose parts are all there and read; see :func:`refuse_unread`.
-
-    ``options`` are further ones of ``from_pretrained``.
-    """
+def library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
+    """A model of the library in float32, whose parts are all there and read; see :func:`refuse_unread`."""
     refuse_missing_parts(source, parts)
-    options["dtype"] = torch.float32  # not the dtype of the config: the weights may be more precise
+    options: dict[str, Any] = {"dtype": torch.float32}  # not that of the config: weights may be more precise
+    if Path(source).is_dir():
+        options["use_safetensors"] = True
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=options)
-    refuse_unread(model, source, parts, pooler)
+    refuse_unread(model, source, parts)
     readers_of(model)  # a Router without a route for queries is refused here
+    texts: list[Any] = [("a", "a")] if kind.__name__ == "CrossEncoder" else ["a"]
+    output = _OUTPUTS.get(kind.__name__, "sentence_embedding")
+    with torch.inference_mode():
+        try:
+            found = model.eval()(model.preprocess(texts, task="query")).get(output)
+        except KeyError as error:  # a module lacks what another one should have made
+            found, output = None, str(error.args[0])
+    if found is None:
+        names = ", ".join(type(module).__name__ for module in model)
+        raise IncompleteError(
+            f"the modules that its {MODULES} names ({names}) make no {output}: copy {MODULES}, with the folders "
+            "that it names (such as 1_Pooling), from the source of the model"
+        )
+    read_weights(model)
     return model
 
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any, Self, get_args
 
+import numpy as np
 import torch
 from sentence_transformers.base import BaseModel
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tokenizers import Tokenizer
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
@@ -31,8 +32,9 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.files import atomic_folder, exclusive
 from grls.io.progress import counted
-from grls.models.load.opening import settings_of, write_encoder
-from grls.models.load.sentence_folder import MODULES, modules_of
+from grls.models.load.language import model_fingerprint
+from grls.models.load.opening import write_encoder
+from grls.models.load.sentence_folder import MODULES
 from grls.models.option_names import Numbers
 from grls.models.precision import move
 from grls.models.sentence_model import DEFAULT_TOKENS, TASKS, Role, cuts, positions_of, reader_of, readers_of
@@ -219,31 +221,15 @@ class TextEncoder:
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that affects the output: weights, modules, tokenizer, prompts, length."""
-        digest = hashlib.sha256()
         identity, compared = self._identity()
-        parts: list[Any] = [identity[0], self.max_tokens, self.model.prompts, *identity[1:]]
-        for module in modules_of(self.model):
-            config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-            # `max_tokens` is in the list already, and settings of a network are in its own config.
-            own = {name: value for name, value in config.items() if name != "max_seq_length"}
-            parts.append([type(module).__name__, own])
-        parts += compared
-        parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
-        parts += [tokenizer_fingerprint(reader.tokenizer) for reader in readers_of(self.model)]
-        digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().data)
-        return digest.hexdigest()
+        parts = [*identity, self.max_tokens, self.evidence_words, *compared]
+        parts += [[self._prompt(role), reading(self.reader(role))] for role in TASKS]
+        parts.append(model_fingerprint(self.model))
+        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
     def _identity(self) -> tuple[list[Any], list[Any]]:
         """For the fingerprint: name and settings of the encoder; settings of the comparison."""
         raise NotImplementedError
-
-    def settings(self) -> list[dict[str, Any]]:
-        """The settings of each network (:func:`grls.models.load.opening.settings_of`)."""
-        configs = (getattr(part, "config", None) for part in self.model.modules())
-        return [settings_of(config.to_dict()) for config in configs if isinstance(config, PreTrainedConfig)]
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizer and training stages to a folder, atomically; :meth:`load` opens it.
@@ -262,13 +248,64 @@ class TextEncoder:
         write_encoder(self.model, folder)
 
 
+def reading(reader: Any) -> list[Any]:
+    """The settings by which a module splits and cuts a text."""
+    names = ("truncation_side", "model_input_names")
+    tokenizer = reader.tokenizer
+    return [tokenizer_fingerprint(tokenizer), *(getattr(tokenizer, name, None) for name in names)]
+
+
+_trying: set[int] = set()
+"""The threads that try a model, whose texts are not counted."""
+
+
+def together(
+    model: Any, task: str, inputs: Sequence[Any], size: int, read: Callable[[Sequence[Any], int], Any]
+) -> int:
+    """How many inputs a model can read together: ``size``, or 1 if its output depends on the padding of a batch.
+
+    That is tried once for each task, with the first text of several. Such models are convolutions over words,
+    models that read no mask (FNet), and causal models with learned positions, which are padded on the left.
+
+    Args:
+        model: The network, which keeps the result.
+        task: The kind of the inputs.
+        inputs: Texts, or pairs of texts.
+        size: The number of inputs that the caller wants to read together.
+        read: The output for inputs, so many of them together.
+    """
+    padded = model.__dict__.setdefault("grls_padded", {})
+    if task not in padded and len(inputs) > 1 and size > 1:
+        first = inputs[0]
+        *query, text = first if isinstance(first, tuple) else (first,)
+        short, long = (rest if not query else (*query, rest) for rest in (text[:16], " ".join([text] * 9)))
+        _trying.add(get_ident())
+        try:
+            alone, beside = read([short], 1)[:1], read([short, long], 2)[:1]
+        except ValueError:  # no token to pad with
+            padded[task] = True
+        else:
+            rows = [
+                np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows) for rows in (alone, beside)
+            ]
+            close = max(1e-3, 4 * torch.finfo(model.dtype).eps) * np.abs(rows[0]).max(initial=0)
+            padded[task] = rows[0].shape != rows[1].shape or np.abs(rows[0] - rows[1]).max(initial=0) > close
+        finally:
+            _trying.discard(get_ident())
+        if padded[task]:
+            log.warning(
+                "the model also reads what pads a batch, so each text is read alone, which is slower."
+            )
+    return 1 if padded.get(task) else size
+
+
 @contextmanager
 def telling(network: BaseModel, decided: Callable[[int], object]) -> Iterator[None]:
     """A context in which ``decided`` is called with the number of inputs after each batch of a network."""
     thread = get_ident()
 
     def report(_: Any, __: Any, output: Any) -> None:
-        if get_ident() == thread:  # not another search of the same model
+        if get_ident() == thread and thread not in _trying:  # not another search of the same model
             names = ("scores", "sentence_embedding", "token_embeddings")
             decided(len(next((output[name] for name in names if name in output), ())))
 

@@ -7,8 +7,8 @@
 - ``blocks`` scores each run through ``grls.evaluation``, keeps the values of every query, holds the plain
   values of a page (tables, pictures, sections) and formats numbers.
 - ``tables`` makes the tables of the paper, joins the rows of a run over several data sets, and compares
-  pairs of runs (significance, similarity). ``proofs`` explains a RuleTaker-Open chain step by step.
-- ``page`` draws chains, curves and histograms, puts all in order, with the tables of all other metrics and
+  pairs of runs (significance, similarity).
+- ``page`` draws curves and histograms, puts all in order, with the tables of all other metrics and
   of the manifests, and writes HTML with the template ``page.html`` and the styles of ``page.css``.
 
 There are three rules: no run is hidden, a query without an answer scores 0 and is counted, and a metric that

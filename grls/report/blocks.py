@@ -71,15 +71,22 @@ class Table(NamedTuple):
     heat: bool = False
     groups: tuple[ColumnHead, ...] = ()
 
+    @property
+    def left(self) -> list[bool]:
+        """Whether each column stands at the left: it heads rows, or holds words and no number."""
+        columns = [[cell.text for cell in column] for column in zip(*self.rows, strict=True)]
+        worded = [any(map(str.isalpha, "".join(c))) and not any(map(_NUMBER.fullmatch, c)) for c in columns]
+        return [True] * self.stubs + (worded or [False] * len(self.heads))[self.stubs :]
+
     def text(self) -> str:
         """For a terminal: the caption, aligned columns, and the note."""
         cells = [self.heads, *(tuple(cell.text for cell in row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [self.caption]
         for row in cells:
-            pairs = list(zip(row, widths, strict=True))
-            stubs = [f"{cell:<{width}}" for cell, width in pairs[: self.stubs]]
-            lines.append("  ".join(stubs + [f"{cell:>{width}}" for cell, width in pairs[self.stubs :]]))
+            columns = zip(row, widths, self.left, strict=True)
+            padded = [f"{cell:<{width}}" if left else f"{cell:>{width}}" for cell, width, left in columns]
+            lines.append("  ".join(padded).rstrip())
         return "\n".join([*lines, *textwrap.wrap(self.note, 100)])
 
     def markdown(self) -> str:
@@ -90,7 +97,7 @@ class Table(NamedTuple):
             bold = [f"**{t}**" if cell.strong else t for t, cell in zip(texts, cells, strict=True)]
             return f"| {' | '.join(bold)} |"
 
-        rule = [":--" if n < self.stubs else "--:" for n in range(len(self.heads))]
+        rule = [":--" if left else "--:" for left in self.left]
         lines = [line([*map(Cell, self.heads)]), f"| {' | '.join(rule)} |", *map(line, self.rows)]
         return "\n\n".join(filter(None, (self.caption, "\n".join(lines), self.note)))
 
@@ -98,16 +105,17 @@ class Table(NamedTuple):
         """In LaTeX, for the package booktabs."""
 
         def escaped(text: str) -> str:
-            return re.sub(r"[\\&%$#_{}~^±–−<>]", lambda sign: _LATEX[sign[0]], " ".join(text.split()))
+            return re.sub(r"[\\&%$#_{}~^±†–−<>]", lambda sign: _LATEX[sign[0]], " ".join(text.split()))
 
         def line(cells: Iterable[Cell]) -> str:
             texts = [(escaped(cell.text), cell.strong) for cell in cells]
             return " & ".join(f"\\textbf{{{text}}}" if strong else text for text, strong in texts) + r" \\"
 
-        columns = "l" * self.stubs + "r" * (len(self.heads) - self.stubs)
+        columns = "".join("l" if left else "r" for left in self.left)
         caption = escaped(f"{self.caption}. {self.note}".strip())
+        label = re.sub(r"\W+", "-", self.name.lower()).strip("-")
         lines = [
-            r"\begin{table}", r"\centering", f"\\caption{{{caption}}}",
+            r"\begin{table}", r"\centering", f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}",
             f"\\begin{{tabular}}{{{columns}}}", r"\toprule", line(map(Cell, self.heads)), r"\midrule",
             *map(line, self.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}",
         ]  # fmt: skip
@@ -133,10 +141,13 @@ class Table(NamedTuple):
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
+_NUMBER = re.compile(r"[(<>+−-]* ?\d[\d.,]*( ?(±|to) ?[+−-]?[\d.,]+| ?[a-z]{1,3}( \d+)?)*[†)%]*")
+"""A cell with a number, its spread or unit, and marks."""
+
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$"},
+    **{"±": r"$\pm$", "†": r"$^\dagger$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$"},
 }
 
 
@@ -160,10 +171,9 @@ INK = "#16181d"
 
 
 class Gallery(NamedTuple):
-    """Pictures side by side; folded away under ``summary`` if it is not empty."""
+    """Pictures side by side."""
 
     pictures: tuple[Picture, ...]
-    summary: str = ""
 
 
 class Text(NamedTuple):

@@ -12,12 +12,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from html import escape
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 import matplotlib
@@ -25,12 +23,13 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.evaluation.evaluate import measure_label
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.misses import KINDS
 from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
 from grls.io.html import document
 from grls.io.progress import counted
@@ -53,7 +52,6 @@ from grls.report.blocks import (
     printed,
     value_table,
 )
-from grls.report.proofs import Proof, ProofFault, proof_examples
 from grls.report.tables import (
     IDENTITY,
     REACH,
@@ -64,7 +62,6 @@ from grls.report.tables import (
     identity,
     measures_table,
     memorisation_table,
-    price_table,
     recall_table,
     significance_table,
     similarity_tables,
@@ -82,7 +79,6 @@ def build_page(
     ks: Sequence[int],
     k: int = 5,
     baseline: str | None = None,
-    proofs: int = 2,
     seed: int = 0,
     title: str = "Retrieval runs",
     tested: Sequence[str] = TESTED,
@@ -95,7 +91,6 @@ def build_page(
         ks: Cut-offs of the tables.
         k: Cut-off of significance and similarity.
         baseline: Label of the reference run of the tests; None takes the best run of each data set.
-        proofs: For RuleTaker-Open: number of successes, and of failures, to draw for each run.
         seed: Seed of the resampling.
         title: The page's heading.
         tested: Standard measures whose differences are tested, in addition to R@k and set F1.
@@ -107,7 +102,6 @@ def build_page(
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
         raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
-    at_least(0, proofs=proofs)
     ks, k = cutoffs(ks), cutoffs([k])[0]
     sections = []
     for group in groups:
@@ -124,8 +118,7 @@ def build_page(
                 text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
             lead.insert(0, Text(text))
         parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(recall_curves(group))))]
-        price = price_table(group, seed)
-        more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
+        more = _gallery(length_histograms(group))
         parts += [
             part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest
         ]
@@ -138,7 +131,7 @@ def build_page(
         tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
         blocks_by_title: dict[str, Sequence[Block]] = {
             "Other metrics": [table for _, table in section_tables([group], _ELSEWHERE)],
-            "Proof graphs": _graph_blocks(group, proofs),
+            "Proof graphs": _graph_tables(group),
             "Significance": [table for table in tests if table is not None],
             "Similarity of predictions": similarity_tables(group, k),
         }
@@ -169,30 +162,14 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
     return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
 
 
+def _graph_tables(group: MeasuredGroup) -> list[Block]:
+    """Success and error rates (the form of table 10)."""
+    rest = [section for run in group.runs for section in run.report if not section.startswith("graph")]
+    return [table for _, table in section_tables([group], rest)]
+
+
 def _gallery(pictures: Sequence[Picture]) -> list[Block]:
     return [Gallery(tuple(pictures))] if pictures else []
-
-
-def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
-    """Error rates (the form of table 10), and proofs: those of the best run open, the others folded away."""
-    checked = [run for run in group.runs if "graph" in run.report]
-    if not checked:
-        return []
-    rest = [section for run in group.runs for section in run.report if not section.startswith("graph")]
-    blocks: list[Block] = [table for _, table in section_tables([group], rest)]
-    for n, run in enumerate(sorted(checked, key=lambda run: -run.report["graph"]["success"])):
-        drawn = []
-        for m, example in enumerate(proof_examples(group, run, count), 1):
-            name = f"{group.name}-proof-{group.runs.index(run) + 1}-{m}"
-            errors = example.proof.errors
-            failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
-            verdict = "success" if errors.success else f"failure ({failed})"
-            caption = f"{run.label}, query {example.query_id}, {verdict}: {example.query}"
-            svg, alt = draw_proof(example.proof, name), describe_proof(example.proof)
-            drawn.append(Picture(name, caption, svg, alt))
-        if drawn:
-            blocks.append(Gallery(tuple(drawn), f"Proofs of {run.label}" if n else ""))
-    return blocks
 
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
@@ -209,7 +186,7 @@ def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
     return blocks
 
 
-_ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_ERRORS = {"done_missing", *GraphErrors._fields, *KINDS}  # lower is better
 _FEW = 30  # queries below which an average is marked
 _NOTES = {
     "seen_unseen": "Seen: gold passages that are also gold of a training query; unseen: the others. Each is "
@@ -395,138 +372,6 @@ def _template(name: str) -> str:
     return files("grls.report").joinpath(name).read_text(encoding="utf-8")
 
 
-FAULT = "#d8504a"  # missing or wrong
-LEFT = "#2f7fd0"  # left over
-GIVEN = "#3b8c5a"  # the start and the goal
-_BOX = 320  # px
-_CHARACTERS = 42  # that fit into a box at 13 px
-_LONGEST = 240  # characters of a passage that are shown
-_LINE = 17
-_PAD = 8
-_GAP = 24
-_LANE = 11
-
-
-class _Item(NamedTuple):
-    """A box: its position and its lines."""
-
-    top: int
-    height: int
-    lines: tuple[str, ...]
-    reasons: tuple[tuple[str, str], ...]  # (line, colour)
-    end: bool  # the start or the goal
-
-    @property
-    def middle(self) -> float:
-        return self.top + self.height / 2
-
-    @property
-    def bottom(self) -> int:
-        return self.top + self.height
-
-
-def draw_proof(proof: Proof, name: str) -> str:
-    """A proof as SVG: a column of boxes in retrieval order, which the checks judge.
-
-    Straight arrows join neighbours, arcs at the left join other boxes. A fault is a broken frame with its
-    reason in words, red for a missing or wrong statement, blue for a statement that is left over (the colours
-    of the paper's figures). If no arrow leads to a step, a broken line with a cross stands there. ``name`` is
-    the prefix of the ids inside, unique on the page.
-    """
-    items: list[_Item] = []
-
-    def add(texts: Sequence[str], faults: Sequence[ProofFault], end: bool = False) -> None:
-        top = items[-1].bottom + _GAP if items else 8
-        lines = tuple(line for text in texts for line in _wrapped(text))
-        wrong = tuple((line, LEFT if f.left else FAULT) for f in faults for line in _wrapped(f"✗ {f.reason}"))
-        height = _LINE * (len(lines) + len(wrong)) + 2 * _PAD
-        items.append(_Item(top, height, lines, wrong, end))
-
-    add([f"Start: {fact}" for fact in proof.start], [], end=True)
-    for n, step in enumerate(proof.steps, 1):
-        add([f"{n}. {step.text}"], step.faults)
-    add([f"Goal: {proof.goal}"], proof.faults, end=True)
-
-    # Arrows between boxes: box 0 is the start, the last one the goal.
-    links = [(0, n + 1) for n in proof.given] + [(i + 1, j + 1) for i, j in proof.edges]
-    if proof.steps and not proof.errors.end_node:
-        links.append((len(proof.steps), len(proof.steps) + 1))
-    arcs = [link for link in links if link[1] - link[0] > 1]
-    lanes: dict[tuple[int, int], int] = {}  # from the boxes outward; arcs that overlap have different ones
-    for arc in sorted(arcs, key=lambda a: (a[1] - a[0], a)):
-        taken = {lane for other, lane in lanes.items() if other[0] <= arc[1] and arc[0] <= other[1]}
-        lanes[arc] = next(lane for lane in range(len(arcs)) if lane not in taken)
-    left = 8 + _LANE * (1 + max(lanes.values())) if lanes else 8
-    width, height = left + _BOX + 8, items[-1].bottom + 8
-    tip = f"{escape(name)}-tip"
-    parts = [
-        f'<defs><marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
-        f'markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>'
-    ]
-    for i, j in arcs:
-        top, bottom, lane = items[i].middle, items[j].middle, left - _LANE * (lanes[i, j] + 1)
-        parts.append(
-            f'<path d="M{left} {top:g}H{lane + 5:g}Q{lane:g} {top:g} {lane:g} {top + 5:g}V{bottom - 5:g}'
-            f'Q{lane:g} {bottom:g} {lane + 5:g} {bottom:g}H{left - 1}" stroke="{INK}" stroke-width="1.5" '
-            f'fill="none" marker-end="url(#{tip})"/>'
-        )
-    x = left + _BOX / 2
-    for n, (item, after) in enumerate(pairwise(items)):
-        if (n, n + 1) in links:
-            parts.append(
-                f'<path d="M{x:g} {item.bottom}V{after.top - 2}" stroke="{INK}" stroke-width="1.5" '
-                f'fill="none" marker-end="url(#{tip})"/>'
-            )
-        elif any(colour == FAULT for _, colour in after.reasons) and all(j != n + 1 for _, j in links):
-            middle = (item.bottom + after.top) / 2  # a box that needs an arrow has none
-            parts.append(
-                f'<path d="M{x:g} {item.bottom}V{after.top}" stroke="{FAULT}" stroke-width="1.5" '
-                'stroke-dasharray="3 3"/>'
-                f'<path d="M{x - 5:g} {middle - 5:g}l10 10m0 -10l-10 10" stroke="{FAULT}" stroke-width="2"/>'
-            )
-    parts += [_box(item, left) for item in items]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">' + "".join(parts) + "</svg>"
-    )
-
-
-def describe_proof(proof: Proof) -> str:
-    """The drawing in words."""
-    sentences = [f"Start: {' '.join(proof.start)}"]
-    for n, step in enumerate(proof.steps, 1):
-        sources = [str(i + 1) for i, j in proof.edges if j == n - 1]
-        origin = f" (from {', '.join(sources)})" if sources else ""
-        wrong = "".join(f" Wrong: {fault.reason}." for fault in step.faults)
-        sentences.append(f"Step {n}: {step.text}{origin}{wrong}")
-    sentences.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
-    return " ".join(sentences)
-
-
-def _wrapped(text: str) -> list[str]:
-    short = textwrap.shorten(text, _LONGEST, placeholder=" …")
-    return textwrap.wrap(short.replace(" .", "\u00a0."), _CHARACTERS) or [""]  # no full stop on its own line
-
-
-def _box(item: _Item, left: int) -> str:
-    colours = {colour for _, colour in item.reasons}
-    colour = FAULT if FAULT in colours else LEFT if colours else GIVEN if item.end else INK
-    dash = ' stroke-dasharray="5 3"' if item.reasons else ""
-    y = item.top + _PAD + 12
-    lines = [
-        f'<text x="{left + 10}" y="{y + n * _LINE}" fill="{INK}">{escape(line)}</text>'
-        for n, line in enumerate(item.lines)
-    ]
-    lines += [
-        f'<text x="{left + 10}" y="{y + n * _LINE}" fill="{wrong}" font-weight="bold">{escape(line)}</text>'
-        for n, (line, wrong) in enumerate(item.reasons, len(item.lines))
-    ]
-    return (
-        f'<rect x="{left}" y="{item.top}" width="{_BOX}" height="{item.height}" rx="{14 if item.end else 4}" '
-        f'fill="{colour}" fill-opacity="0.07" stroke="{colour}" stroke-width="1.5"{dash}/>' + "".join(lines)
-    )
-
-
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
 """Line colours, with a contrast of about 3 or more on white and on near-black."""
 
@@ -573,7 +418,9 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
                 "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
                 "marker": _MARKERS[n % len(_MARKERS)],
             }
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **look)
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, clip_on=False, **look)
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 100))  # no recall below 0 and above 100 %
         axes.set_xlabel("k")
         axes.set_ylabel("recall@k (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

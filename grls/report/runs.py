@@ -75,32 +75,26 @@ AnyEntry = TypeVar("AnyEntry", bound=Entry)
 def members_of(entry: AnyEntry, entries: Sequence[AnyEntry]) -> list[tuple[str, AnyEntry | None]]:
     """The members of an ensemble by name, each with its run if it is among ``entries``.
 
-    The files in the manifest identify the members, because several runs may have the same name. If the
-    manifest names no files, or the files have moved, a member is the only run with its name; if several runs
-    have the name, the member has no run.
+    Fingerprints of retrievers in the manifest identify the members, else the files that it names, else their
+    names; if several runs fit, the member has no run.
     """
     if entry.info is None:
         return []
-    files = entry.info.options.get("runs")
-    named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
+    count = len(entry.info.members)
+    files, prints = entry.info.options.get("runs"), entry.info.member_retrievers
+    files = files if isinstance(files, list) and len(files) == count else [None] * count
+    prints = prints if len(prints) == count else ("",) * count
     candidates = [other for other in entries if other is not entry]  # no ensemble is its own member
     members: list[tuple[str, AnyEntry | None]] = []
-    for n, name in enumerate(entry.info.members):
-        matches: list[AnyEntry] = []
-        if named is not None and isinstance(named[n], str):  # NAME.trec and NAME.jsonl are one run
-            member = info_file(named[n]).resolve()
+    for name, file, fingerprint in zip(entry.info.members, files, prints, strict=True):
+        matches = [o for o in candidates if fingerprint and o.info and o.info.retriever == fingerprint]
+        if len(matches) != 1 and isinstance(file, str):  # NAME.trec and NAME.jsonl are one run
+            member = info_file(file).resolve()
             matches = [other for other in candidates if info_file(other.file).resolve() == member]
         if not matches:
             for other in candidates:
-                file, run_name = other.file, "" if other.info is None else other.info.name
-                if name in (
-                    other.label,
-                    run_name,
-                    str(file),
-                    str(file.with_suffix("")),
-                    file.name,
-                    file.stem,
-                ):
+                names = (other.label, other.info.name if other.info else "", str(other.file))
+                if name in (*names, str(other.file.with_suffix("")), other.file.name, other.file.stem):
                     matches.append(other)
         members.append((name, matches[0] if len(matches) == 1 else None))
     return members
@@ -213,7 +207,7 @@ def _group(
     split = split_asked(*bound, split) if bound else split or "test"
     corpus = Corpus.read(folder)
     limit = shared_limit(runs)
-    queries, qrels = judged_queries(runs, folder, split, corpus)
+    runs, queries, qrels = judged_queries(runs, folder, split, corpus)
     warn_below_zero(folder, split, qrels)
     foreign = [run for run in runs if run.info is None and Path(run.path).suffix == ".jsonl"]
     texts = {query.id: query.text for query in read_queries(folder)} if foreign else {}

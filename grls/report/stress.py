@@ -10,7 +10,7 @@ it includes that a larger corpus is harder to search.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages
+from grls.data.dataset import Qrels, gold_passages, own_passages
 from grls.data.perturbed import Perturbation, perturbed
 from grls.data.types import Query
 from grls.errors import ConfigError
@@ -28,6 +28,7 @@ from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Table
 from grls.retrieve.base import Retriever
 from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.run import retrieve_results
 from grls.retrieve.update import Changes, update_folder
 
 DRAWS = 3
@@ -35,11 +36,11 @@ DRAWS = 3
 
 
 def _values(
-    retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int
+    retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int, own: Set[str]
 ) -> dict[str, float]:
     """Query -> its value, for judged queries."""
-    hits = retriever.retrieve(queries, k) if queries else []
-    rankings = {q.id: [hit.id for hit in ranked] for q, ranked in zip(queries, hits, strict=True)}
+    results = retrieve_results(retriever, queries, k, [None] * len(queries), own) if queries else []
+    rankings = {result.query_id: [hit.id for hit in result.hits] for result in results}
     judged = {q.id: qrels[q.id] for q in queries}
     return dict(zip(judged, query_values([measure], rankings, judged).get(measure, ()), strict=True))
 
@@ -57,13 +58,14 @@ def losses(
 
     Of ``language`` only queries with a translation count, in both means.
     """
-    clean = _values(retriever, queries, qrels, measure, k)
+    own = own_passages(queries, qrels, retriever.corpus)
+    clean = _values(retriever, queries, qrels, measure, k, own)
     differences = {"clean": [fmean(clean.values())]}
     for kind in kinds:
         differences[kind] = []
         for draw in range(seed, seed + DRAWS):
             changed = [changed for q in queries if (changed := perturbed(q, kind, draw)) is not None]
-            values = _values(retriever, changed, qrels, measure, k)
+            values = _values(retriever, changed, qrels, measure, k, own)
             differences[kind].append(fmean(value - clean[query] for query, value in values.items()))
     return differences
 
@@ -136,6 +138,7 @@ def grow(
         *(Changes(add=corpus.select(part), device=opening.device) for part in slices[1:]),
         Changes(remove=sorted(removed), device=opening.device),
     ]
+    own = own_passages(queries, qrels, corpus)
     arrival: dict[str, int] = {}  # query -> the step with which its last gold passage arrives
     for query in queries:
         numbers = [number for number in corpus.numbers(gold_passages(query, qrels)) if number is not None]
@@ -153,13 +156,13 @@ def grow(
         before, retriever = current, load_retriever(current, opening)
         here = step if step <= parts else parts - 1  # the queries of the last part have lost their gold
         arrived = [query for query in queries if query.id in arrival and arrival[query.id] <= here]
-        values = _values(retriever, arrived, qrels, measure, k)
+        values = _values(retriever, arrived, qrels, measure, k, own)
         new = {query: value for query, value in values.items() if arrival[query] == step}
         old = {query: value for query, value in values.items() if arrival[query] < step}
         gone = NONE
         if step > parts:
-            ranked = retriever.retrieve(queries, k)
-            gone = f"{sum(hit.id in removed for hits in ranked for hit in hits):,}"
+            results = retrieve_results(retriever, queries, k, [None] * len(queries))
+            gone = f"{sum(hit.id in removed for result in results for hit in result.hits):,}"
         means = [
             f"{100 * fmean(part):.1f}" if part else NONE
             for part in ([*old.values()], [first[q] - value for q, value in old.items()], [*new.values()])

@@ -159,28 +159,39 @@ class ExperimentTable:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def table(self) -> Table:
-        """The table as text: means and differences in points."""
+    def table(self, compact: bool = False) -> Table:
+        """The table as text: means and differences in points.
+
+        Where it is ``compact``, for a page of a paper, it has no costs, and a mark at what differs from the
+        baseline in place of differences and p.
+        """
         hits = "" if self.k is None else f", {counted(self.k, 'hit')} each"
         caption = f"{f'{self.data}: ' if self.data else ''}{counted(self.queries, 'query')}{hits}; "
         caption += "measures in points"
         if self.baseline is not None:
-            caption += f"; difference to {self.baseline}, and its p by Holm's correction"
+            differs = f"† differs from {self.baseline}, p < {_LEVEL}" if compact else ""
+            differs = differs or f"difference to {self.baseline}, and its p"
+            caption += f"; {differs} by Holm's correction"
         if any(row.spread for row in self.rows):
             caption += "; ±: standard deviation over seeds"
-        compared = [] if self.baseline is None else ["diff.", "p"]
+        compared = [] if self.baseline is None or compact else ["diff.", "p"]
         hops = sorted({hop for row in self.rows for hop in row.hops}, key=lambda hop: int(hop[1:]))
-        costs = {"seconds": "seconds a query", "tokens": "tokens a query", "minutes": "minutes to index"}
-        costs = {c: head for c, head in costs.items() if any(getattr(r, c) is not None for r in self.rows)}
+        priced = {"seconds": "seconds a query", "tokens": "tokens a query", "minutes": "minutes to index"}
+        shown = {c: h for c, h in priced.items() if any(getattr(row, c) is not None for row in self.rows)}
+        shown = {} if compact else shown
         quoted = any(row.source for row in self.rows)
         heads = ["system", *(head for name in self.measures for head in (name, *compared)), *hops]
-        heads += [*costs.values(), *(["source"] if quoted else [])]
+        heads += [*shown.values(), *(["source"] if quoted else [])]
+        texts = {m: [f"{100 * r.means[m]:.1f}" for r in self.rows if m in r.means] for m in self.measures}
+        best = {m: max(means, key=float) for m, means in texts.items() if len({*means}) > 1}
         rows = []
         for row in self.rows:
             cells = [Cell(row.name)]
             for name in self.measures:
+                mean = f"{100 * row.means[name]:.1f}" if name in row.means else NONE
                 spread = f" ± {100 * row.spread[name]:.1f}" if name in row.spread else ""
-                cells.append(Cell(f"{100 * row.means[name]:.1f}{spread}" if name in row.means else NONE))
+                mark = "†" * (compact and row.p.get(name, 1.0) < _LEVEL)
+                cells.append(Cell(mean + spread + mark, strong=mean == best.get(name)))
                 if compared and name in row.differences:
                     p = row.p[name]
                     cells += [Cell(shown_points(row.differences[name].difference))]
@@ -188,7 +199,7 @@ class ExperimentTable:
                 elif compared:
                     cells += [Cell(""), Cell("")]
             cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]
-            for cost in costs:
+            for cost in shown:
                 value = getattr(row, cost)
                 cells.append(Cell(NONE if value is None else format(value, _FORMS[cost])))
             rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))

@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any, Literal
 
 from grls.evaluation.measures import shared_name
-from grls.evaluation.price import price_of_end, runs_without_end, what_ends
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
@@ -276,51 +275,6 @@ def significance_table(
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
         f"permutation test; p, Holm: corrected for the {len(compared)} comparisons of this table, marked "
         f"if below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
-    )
-
-
-def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
-    """What runs lose by their end, each beside the run of the same system without one; None without such."""
-    pairs = runs_without_end([run.info for run in group.runs])
-    if not pairs:
-        return None
-    rows: list[tuple[Cell, ...]] = []
-    bounds = ""
-    for run, other in ((group.runs[ended], group.runs[unended]) for ended, unended in pairs.items()):
-        ended = run.retrieved if run.chains is None else run.chains
-        price = price_of_end(ended, other.retrieved, group.gold, end=what_ends(run.info), seed=seed)
-        every = price.groups["all"]
-        lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
-        rows.append(
-            (
-                Cell(run.label),
-                Cell(other.label),
-                Cell(price.end),
-                Cell(f"{100 * every.ended:.1f}"),
-                Cell(f"{100 * every.known:.1f}"),
-                *_compared((every.price, every.price.p))[:3],
-                *(Cell("0" if length is None else f"{length.price.queries:,}") for length in lengths),
-            )
-        )
-        if price.beyond:
-            bounds += (
-                f"The price of {run.label} is a lower bound: for {counted(price.beyond, 'query')} "
-                f"{other.label} has fewer passages than are gold. "
-            )
-    heads = (
-        "run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)",
-        "price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long",
-    )  # fmt: skip
-    return Table(
-        f"price-{group.name}",
-        "The price of DONE, or of a cut: what set F1 loses because the number of gold passages is not known",
-        heads,
-        3,
-        tuple(rows),
-        "Known number: the first n passages of the run beside it, which is of the same system and does not "
-        "end, for n gold passages. Price: that F1 less set F1 as the run ended, in points, with interval and "
-        'p as below "Significance". Too short, right length, too long: queries whose chain has fewer '
-        f"passages than are gold, as many, or more. {bounds}Seed {seed}.",
     )
 
 

@@ -14,7 +14,6 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`EndsRankings`: ends rankings as sets;
 - :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
-- :class:`HasEnd`: where its chains or rankings end is a part of its fingerprint;
 - :class:`LetsJoin`: its retrievals join a search that runs, as plans of what the decoder is to write.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
@@ -345,20 +344,6 @@ def ranking_fingerprint(retriever: Retriever) -> str:
     described = retriever.describe()
     parts = [retriever.fingerprint(), described.score_mode, described.options]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-@runtime_checkable
-class HasEnd(Protocol):
-    """A retriever whose chains or rankings end where its options say."""
-
-    def unended(self) -> str:
-        """The fingerprint without the options of the end: DONE, a number of hops, a cut."""
-        ...
-
-
-def unended_fingerprint(retriever: Retriever) -> str:
-    """The fingerprint of a retriever and its options, whatever ends its chains or rankings."""
-    return retriever.unended() if isinstance(retriever, HasEnd) else ranking_fingerprint(retriever)
 
 
 @runtime_checkable

@@ -5,7 +5,8 @@ index is in memory and is built from the corpus at each opening; it is not saved
 
 Words of one letter and signs (``R``, ``c++``, an emoji) have an index of their own; its scores are added. So
 initials and the like make no passage longer, and a query without such words has the scores of bm25s over the
-other words.
+other words. That index has no length normalization: most passages have no such word, so a mean length over
+them says nothing. A query of function words alone is searched as if the analyzer kept them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -50,11 +53,14 @@ log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
 
+_LEAST = float(np.finfo(np.float32).tiny)
+"""The least that a word adds to the score of a passage that has it."""
+
 
 class BM25Retriever:
     """Ranks passages by BM25; among equal scores, the first passage of the corpus wins.
 
-    A passage with the score 0 (``lucene``: without a common word) is not a hit, as in Lucene.
+    A passage without a common word has the score 0 and is no hit; any common word adds more than 0.
 
     Args:
         corpus: The passages.
@@ -97,11 +103,16 @@ class BM25Retriever:
                     (short if is_short(word) else longer)[-1].append(word)
             self._indexes = []
             self._known: set[str] = set()
-            for words in (longer, short):
+            for words, normalization in ((longer, b), (short, 0.0)):
                 if any(words):
-                    self._indexes.append(bm25s.BM25(k1=k1, b=b, method=method))
-                    self._indexes[-1].index(words, show_progress=False)
-                    self._known |= self._indexes[-1].vocab_dict.keys()
+                    index = bm25s.BM25(k1=max(k1, _LEAST), b=normalization, method=method)  # 0 / 0 in bm25+
+                    index.index(words, show_progress=False)
+                    # What bm25l and bm25+ add to all passages alike; and robertson and atire give nothing
+                    # for a word that half of the passages, or all, have.
+                    index.nonoccurrence_array = None
+                    index.scores["data"] = np.maximum(index.scores["data"], _LEAST)
+                    self._indexes.append(index)
+                    self._known |= index.vocab_dict.keys()
             if not self._indexes:
                 raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
         self._searched = self._missed = 0  # queries, and those without a word of any passage
@@ -114,9 +125,6 @@ class BM25Retriever:
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
         the retriever around it. The language of the analyzer is the stored one, and English where a file
         written by hand has none.
-
-        Raises:
-            DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
@@ -173,15 +181,13 @@ class BM25Retriever:
         """
         queries = queries_of(queries)
         within = reachable(queries, allow, self.corpus)
-        words = [self.analyzer.words(query.text) for query in queries]
-        self._warn_of_misses(words)
         rankings: list[list[Hit]] = []
-        with Progress(len(words), "bm25", "queries", shown=None) as bar:
-            for query, terms in enumerate(words):
+        with Progress(len(queries), "bm25", "queries", shown=None) as bar:
+            for query, (index, words) in enumerate(self._asked([query.text for query in queries])):
                 hits: list[Hit] = []
                 allowed = within.of(query)
-                if terms and (allowed is None or len(allowed)):
-                    scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
+                if words and (allowed is None or len(allowed)):
+                    scores = index._scores(words) if allowed is None else index._scores(words)[allowed]
                     rows = np.flatnonzero(scores > 0)  # few of many passages share a word with a query
                     if len(rows) > k:
                         rows = rows[scores[rows] >= np.partition(scores[rows], -k)[-k]]
@@ -221,20 +227,16 @@ class BM25Retriever:
     def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 without a common word."""
         scores = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
-        queries = [self.analyzer.words(text) for text in texts]
-        self._warn_of_misses(queries)
-        with Progress(len(queries), "bm25", "queries", shown=None) as bar:
-            for row, words in zip(scores, queries, strict=True):
-                row[:] = self._scores(words)
+        with Progress(len(texts), "bm25", "queries", shown=None) as bar:
+            for row, (index, words) in zip(scores, self._asked(texts), strict=True):
+                row[:] = index._scores(words)
                 bar.update()
         return scores
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
         """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
-        return {
-            word: float(self._scores([word])[passage]) * times if word in self._known else 0.0
-            for word, times in Counter(self.analyzer.words(text)).items()
-        }
+        index, words = self._of_query(text)
+        return {word: float(index._scores([word])[passage]) * times for word, times in Counter(words).items()}
 
     def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
         """The scores of all passages, ``[passages]``."""
@@ -244,13 +246,33 @@ class BM25Retriever:
                 scores += index.get_scores(known)
         return scores
 
-    def _warn_of_misses(self, queries: list[list[str]]) -> None:
-        """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
-        self._searched += len(queries)
-        self._missed += sum(map(self._known.isdisjoint, queries))
+    def _asked(self, texts: Sequence[str]) -> Iterator[tuple[BM25Retriever, list[str]]]:
+        """:meth:`_of_query` of each text.
+
+        Warns if most queries so far have no word of any passage; again after ten times as many queries.
+        """
+        for text in texts:
+            index, words = self._of_query(text)
+            self._searched += 1
+            self._missed += index._known.isdisjoint(words)
+            yield index, words
         if self._searched >= self._next_warning and self._missed * 2 > self._searched:
             log.warning(nothing_found(self._searched, self._missed, self.corpus.source))
             self._next_warning = 10 * self._searched
+
+    def _of_query(self, text: str) -> tuple[BM25Retriever, list[str]]:
+        """The words of a query, and the retriever that has them in its indexes."""
+        words = self.analyzer.words(text)
+        if not words and (words := replace(self.analyzer, stop_words=False).words(text)):
+            return self._with_function_words, words
+        return self, words
+
+    @cached_property
+    def _with_function_words(self) -> BM25Retriever:
+        """It takes as much memory again, so the first query that needs it makes it."""
+        return BM25Retriever(
+            self.corpus, **vars(self.options), analyzer=replace(self.analyzer, stop_words=False)
+        )
 
 
 def _has_passages(folder: Path, opening: Opening) -> bool:

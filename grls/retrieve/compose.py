@@ -42,16 +42,8 @@ def compose_hybrid(
 ) -> Retriever:
     """Write a generator with priors that look ahead.
 
-    Args:
-        output: The folder to write; an earlier one there is replaced.
-        generator: The folder of a generative retriever.
-        priors: The retrievers that look ahead.
-        options: Options of all priors.
-        search: Options of decoding; the folder stores those that differ from their defaults.
-        opening: Options of opening members.
-
-    Raises:
-        ConfigError: There is no prior; see also :func:`grls.retrieve.registry.create`.
+    An earlier retriever in ``output`` is replaced. ``search``: options of decoding; the folder stores what
+    differs from their defaults. ``opening``: options of opening members.
     """
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")

@@ -31,7 +31,7 @@ from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array import map_array
 from grls.index.external_sort import GrowingArray
-from grls.io.files import PartTimer
+from grls.io.files import PartTimer, report_step
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
@@ -213,6 +213,7 @@ def top_k(
                 exact = np.concatenate([nearest[query][1], scores])
                 best = np.lexsort((numbers, -exact))[:k]
                 nearest[query] = numbers[best], exact[best]
+            report_step()
         return nearest
     candidates = zip(*_candidates(queries, rows, min(k + _MARGIN, count), block, among), strict=True)
     for query, (single, numbers) in enumerate(candidates):
@@ -261,4 +262,5 @@ def _candidates(
         best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
         scores = np.take_along_axis(scores, best, axis=1)
         numbers = np.take_along_axis(numbers, best, axis=1)
+        report_step()
     return scores, numbers

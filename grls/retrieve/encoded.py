@@ -46,7 +46,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array import CHECKED_BYTES, chosen_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import PartTimer, atomic_folder, note_mapped, sha256, temporary
+from grls.io.files import PartTimer, atomic_folder, note_mapped, report_step, sha256, temporary
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in
@@ -342,9 +342,8 @@ class EncodedRetriever(ABC):
         workers = building.workers or Workers(None, USUAL_WORKERS)
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
         with held_shards(building.output) as folder:
-            text = json.dumps(encoder.settings(), sort_keys=True, default=str)
-            settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
-            drops = building.workers is None  # a run by workers is too dear to be dropped for a wrong option
+            settings = {**prints, "what": cls.kind}
+            drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
             plan = ShardPlan(folder, settings, len(passages), count, drops)
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
@@ -422,7 +421,8 @@ class EncodedRetriever(ABC):
         if manifest["kind"] != cls.kind:
             raise DataError(
                 f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
-                f"give the folder of one, or make one with `grls index {Option('kind', cls.kind)}`.",
+                f"give the folder of one, or make one with `grls index MODEL {Option('corpus', 'CORPUS')} "
+                f"{Option('output', 'NEW')} {Option('kind', cls.kind)}`.",
                 file,
             )
         if manifest.get("format") != FORMAT:
@@ -653,7 +653,7 @@ class EncodedRetriever(ABC):
 
     def encode(self, texts: Sequence[str]) -> Any:
         """The encoded texts of queries."""
-        with PartTimer("encoder"):
+        with PartTimer("encoder"), self.encoder.telling(lambda _: report_step()):
             return self.encoder.encode(texts, "query", self.batch_size)
 
     def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
@@ -680,8 +680,11 @@ class EncodedRetriever(ABC):
                 log.warning(fault)
             elif self._cut == _NAMED + 1:
                 log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
-        before = evidence or [()] * len(queries)
-        return [self.encoder.query_text(q.text, e) for q, e in zip(queries, before, strict=True)]
+        texts = []
+        for query, passages in zip(queries, evidence or [()] * len(queries), strict=True):
+            texts.append(self.encoder.query_text(query.text, passages))
+            report_step()
+        return texts
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,13 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import report_step
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
 from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
-from grls.models.text_encoder import TextEncoder
+from grls.models.text_encoder import TextEncoder, together
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.encoded import (
     REBUILD,
@@ -117,10 +118,14 @@ class LateTexts(TextEncoder):
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         distinct, numbers = once_each(texts)
-        output = encode(
-            distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
-            convert_to_numpy=True,
-        )  # fmt: skip
+
+        def read(some: Sequence[str], size: int) -> Any:
+            return encode(
+                list(some), prompt=self._prompt(role), batch_size=size, show_progress_bar=False,
+                convert_to_numpy=True,
+            )  # fmt: skip
+
+        output = read(distinct, together(self.model, role, distinct, batch_size, read))
         vectors = [np.asarray(rows, dtype=np.float32).reshape(-1, self.dimension) for rows in output]
         wrong = [text for text, rows in zip(distinct, vectors, strict=True) if not np.isfinite(rows).all()]
         if wrong:
@@ -193,6 +198,7 @@ class MaxSimSearch:
         rankings = []
         table, longest = self.single(queries, numbers)
         for query, scores in zip(queries, table, strict=True):
+            report_step()
             divisor, near = self._divisor(query), numbers
             if len(scores) > k:  # those whose scores in single precision are high enough
                 lengths = float(np.linalg.norm(query, axis=1).sum())
@@ -234,6 +240,7 @@ class MaxSimSearch:
             else:
                 rows = self.tokens.taken(numbers[first:last]).vectors
             yield first, last, rows, bounds
+            report_step()
             first = last
 
     def _divisor(self, query: Matrix) -> int:

@@ -35,9 +35,6 @@ def by_retriever(
     """At most k passages that a retriever over ``corpus`` returns for each passage as a query.
 
     ``by`` is the name of the retriever, for the record; ``progress`` is called with numbers of passages.
-
-    Raises:
-        ConfigError: ``k`` is not positive.
     """
     check_counts(k=k)
     same = copies(corpus)
@@ -72,10 +69,6 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
         k: Largest number of neighbours of a passage.
         rare: Largest number of passages that hold a rare word.
         analyzer: Splits texts into words; None: by the language that is guessed from the passages.
-
-    Raises:
-        ConfigError: ``k`` is not positive, or ``rare`` below 2.
-        DataError: No two passages share a rare word.
     """
     check_counts(k=k)
     if rare < 2:

@@ -63,7 +63,8 @@ def queries_of(queries: Any) -> list[Query]:
         if not isinstance(element, Query | str):
             return queries_from(elements)
         query = element if isinstance(element, Query) else Query(str(number), element)
-        label = f"query {number}" if query.id == str(number) else f"query {number} ({query.id!r})"
+        named = isinstance(query.id, str) and query.id != str(number)
+        label = f"query {number} ({query.id!r})" if named else f"query {number}"
         for name in _FIELDS if isinstance(element, Query) else ("text",):
             try:
                 fitted(getattr(query, name), _FIELDS[name])

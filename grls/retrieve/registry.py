@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -61,6 +62,9 @@ KINDS: dict[str, str] = {
 
 _REQUIRED = ("kind", "corpus", "describe", "fingerprint", "retrieve")
 
+_MOST = 1_000
+"""The most members of a composite, those of its members included: a stranger may name one very often."""
+
 BM25 = "bm25"
 """In place of a retriever folder: BM25 over the corpus at hand."""
 
@@ -80,6 +84,7 @@ class Opening:
         hop_by_hop: Apply the section ``hops`` of the folder. Those of its members are always applied.
         within: The folders that are being opened, the outermost first; none of them may be a member.
         opened: What the members so far have opened, to be shared.
+        numbers: The numbers of the members that are still to be opened.
     """
 
     device: str = "auto"
@@ -91,6 +96,7 @@ class Opening:
     hop_by_hop: bool = True
     within: tuple[Path, ...] = ()
     opened: dict[Any, Retriever] | None = field(default=None, compare=False, repr=False)
+    numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         fit_fields(self, names=("device", "precision", "verify", "truncate_queries", "hop_by_hop"))
@@ -106,8 +112,8 @@ class Opening:
 
     def inside(self, folder: Path) -> Opening:
         """The options of opening the members of a folder."""
-        opened = {} if self.opened is None else self.opened
-        return replace(self, within=(*self.within, folder.resolve()), opened=opened)
+        opened, numbers = ({}, count()) if self.opened is None else (self.opened, self.numbers)
+        return replace(self, within=(*self.within, folder.resolve()), opened=opened, numbers=numbers)
 
 
 class Openable(Protocol):
@@ -151,11 +157,7 @@ def register(kind: str, target: str) -> None:
 
 
 def class_of(kind: Any, file: Path | None = None) -> Openable:
-    """The class of a kind.
-
-    Raises:
-        DataError: The kind is unknown.
-    """
+    """The class of a kind."""
     if isinstance(kind, str) and kind not in KINDS:
         load_plugins()
     if not isinstance(kind, str) or kind not in KINDS:
@@ -287,17 +289,8 @@ def create(
 ) -> Retriever:
     """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
-    Args:
-        folder: The folder; an earlier one there is replaced.
-        kind: The kind.
-        content: The fields of its ``grls.json``; paths of members are relative to ``folder``.
-        opening: The options of opening members.
-        more: Gives further fields of the opened retriever.
-
-    Raises:
-        ConfigError: The folder exists and holds something else, or the kind cannot use an option.
-        DataError: A member is missing. After any error, nothing is written.
-        MismatchError: Members do not belong together.
+    ``content``: the fields of its ``grls.json``; paths of members are relative to ``folder``. ``more`` gives
+    further fields of the opened retriever.
     """
     refuse_unusable(folder, MANIFEST)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
@@ -341,11 +334,13 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
     """Open a member of the composite retriever in ``folder``; errors name the field of its ``grls.json``.
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
-
-    Raises:
-        DataError: The member is missing, or holds the composite itself.
     """
     file = folder / MANIFEST
+    if next(opening.numbers) >= _MOST:
+        raise DataError(
+            f"{field}: the retriever has more than {_MOST:,} members, those of members included: take some out.",
+            file,
+        )
     if isinstance(member, Mapping):
         if "kind" not in member:
             raise DataError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from grls.retrieve.base import (
     EndsRankings,
     FindsChains,
     Retriever,
+    ranking_fingerprint,
     single_steps,
-    unended_fingerprint,
 )
 from grls.retrieve.hops.retriever import pooled_ranking
 from grls.runs.portions import Portions, RunInfo, fingerprint_queries, in_portions, save_retrieved
@@ -46,6 +46,8 @@ class RetrieverRun:
         precision: The precision of the models.
         limit: Number of first queries of the split, for the manifest; None: all.
         index_seconds: Seconds that the index took, for the manifest; None: unknown.
+        own: Ids of the queries that are passages, and do not find themselves
+            (:func:`~grls.data.dataset.own_passages`).
     """
 
     retriever: Retriever
@@ -58,6 +60,7 @@ class RetrieverRun:
     precision: str
     limit: int | None = None
     index_seconds: float | None = None
+    own: Set[str] = frozenset()
 
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save, and return a line about the files. A killed run is resumed.
@@ -77,7 +80,7 @@ class RetrieverRun:
 
             def retrieve(part: slice) -> list[Retrieved]:
                 queries, filters = self.queries[part], self.filters[part]
-                return retrieve_results(self.retriever, queries, self.k, filters)
+                return retrieve_results(self.retriever, queries, self.k, filters, self.own)
 
             portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
@@ -92,9 +95,7 @@ class RetrieverRun:
         """The manifest."""
         described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
-        # The retriever and its filters, but not the end of its chains or rankings.
-        parts = {"retriever": unended_fingerprint(self.retriever), "where": self.filter.where}
-        parts |= self._filters()
+        own = {"ignore_identical_ids": len(self.own)} if self.own else {}
         return RunInfo(
             system=described.system,
             name=name or f"{described.system}, {described.steps}{pooled}",
@@ -106,8 +107,9 @@ class RetrieverRun:
             score_mode=described.score_mode,
             stages=described.stages,
             members=described.members,
-            options={"k": self.k, **described.options, **self.filter.record},
-            retriever=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
+            options={"k": self.k, **described.options, **self.filter.record, **own},
+            retriever=self._fingerprint(self.retriever),
+            member_retrievers=tuple(map(self._fingerprint, getattr(self.retriever, "members", ()))),
             limit=self.limit,
             index_seconds=self.index_seconds,
             search=inner.generator.searched_by if isinstance(inner, DecodesPassages) else "",
@@ -124,6 +126,11 @@ class RetrieverRun:
             **self._filters(),
         }
 
+    def _fingerprint(self, retriever: Retriever) -> str:
+        """The fingerprint of a retriever and the filters."""
+        parts = {"retriever": ranking_fingerprint(retriever), "where": self.filter.where, **self._filters()}
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
     def _filters(self) -> dict[str, str | None]:
         """The contents of the filters that stand in files."""
         metadata = [query.metadata for query in self.queries] if self.filter.queries else []
@@ -135,12 +142,23 @@ class RetrieverRun:
 
 
 def retrieve_results(
-    retriever: Retriever, queries: Sequence[Query], k: int, filters: Sequence[Filter | None]
+    retriever: Retriever,
+    queries: Sequence[Query],
+    k: int,
+    filters: Sequence[Filter | None],
+    own: Set[str] = frozenset(),
 ) -> list[Retrieved]:
-    """The results of each query: a ranking, or the best chain where the retriever goes hop by hop.
+    """What a run holds of each query, and so what every measure reads.
 
-    Where its options say so (``pool``), the chains of a query are pooled into one ranking.
+    It is a ranking of k passages; of fixed hops and hops until DONE the best chain, whatever its length, as
+    in a search. Where the options say so, it is the chosen set (``expected-f1``), or the passages of all
+    chains (``pool``). A query in ``own`` does not find itself.
     """
+    if not own.isdisjoint(query.id for query in queries):
+        results = retrieve_results(retriever, queries, k + 1, filters)
+        results = [result.without_own() if result.query_id in own else result for result in results]
+        chained = isinstance(retriever, FindsChains)
+        return results if chained else [result._replace(hits=result.hits[:k]) for result in results]
     ids = [query.id for query in queries]
     if isinstance(retriever, EndsRankings):
         ended = retriever.retrieve_sets(queries, filters)

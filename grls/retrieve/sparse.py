@@ -25,12 +25,13 @@ from sentence_transformers import SparseEncoder
 
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import report_step
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.load.build import read_stages
 from grls.models.load.sentence_folder import modules_of
 from grls.models.sentence_model import COSINE, DOT, PlainTexts, Role, open_library_model
-from grls.models.text_encoder import TextEncoder
+from grls.models.text_encoder import TextEncoder, together
 from grls.retrieve.encoded import (
     REBUILD,
     EncodedRetriever,
@@ -101,14 +102,19 @@ class SparseTexts(TextEncoder):
         if not texts:
             return csr_array((0, self.dimension), dtype=np.float32)
         distinct, numbers = once_each(texts)
+
+        def read(some: Sequence[str], size: int) -> csr_array:
+            output = encode(
+                list(some), prompt=self._prompt(role), batch_size=size, show_progress_bar=False,
+                convert_to_sparse_tensor=False,
+            )  # fmt: skip
+            return csr_array(output.float().cpu().numpy())
+
+        batch_size = together(self.model, role, distinct, batch_size, read)
         longest = sorted(range(len(distinct)), key=lambda n: -len(distinct[n]))
         rows = []
         for first in range(0, len(distinct), batch_size):  # no more than a batch of [n, V] at a time
-            output = encode(
-                [distinct[n] for n in longest[first : first + batch_size]], prompt=self._prompt(role),
-                batch_size=batch_size, show_progress_bar=False, convert_to_sparse_tensor=False,
-            )  # fmt: skip
-            rows.append(csr_array(output.float().cpu().numpy()))
+            rows.append(read([distinct[n] for n in longest[first : first + batch_size]], batch_size))
         matrix = csr_array(vstack(rows, format="csr", dtype=np.float32)[np.argsort(longest)[numbers]])
         if not np.isfinite(matrix.data).all():
             raise DataError(
@@ -247,4 +253,5 @@ class SparseRetriever(EncodedRetriever):
         for dimension, weight in zip(dimensions, weights, strict=True):
             first, last = self.rows.indptr[dimension : dimension + 2]
             scores[self.rows.indices[first:last]] += weight * self.rows.data[first:last].astype(np.float64)
+        report_step()
         return scores

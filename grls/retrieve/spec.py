@@ -17,10 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
@@ -55,6 +57,9 @@ _FREE = (CHECKSUMS, "README.md")
 CORPUS_FIELDS = ("passages_sha256", "metadata")
 """Fields with the fingerprint of ids, titles and texts, and that of the metadata, which filters read."""
 
+_ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
+"""Other forms of the name of a repository; a path has lost a slash of them."""
+
 Member = str | dict[str, Any]
 """The path of a retriever folder, or an embedded specification."""
 
@@ -62,21 +67,21 @@ Options = TypeVar("Options")
 
 
 def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
-    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its seal.
-
-    Raises:
-        DataError: There is no such file, or it is no object.
-    """
+    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its seal."""
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
         if os.path.isfile(folder):  # noqa: PTH113 (as in is_retriever)
             raise DataError("a retriever is a folder; give the one that holds this file.", folder)
+        if address := _ADDRESS.match(str(folder)):
+            hub = address[1] or "as user/name"
+            raise DataError(
+                f"an address is no retriever; give a folder, or its name on the hub, {hub}.", folder
+            )
         remedy = "make one with `grls index`"
         if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
-            named = Option("corpus", Path(folder))
             remedy = (
-                f"it holds a corpus: make one of it with `grls index bm25 {named}`, `grls index MODEL "
-                f"{named}` or `grls fit`"
+                f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', Path(folder))} "
+                f"{Option('output', 'NEW')}` or `grls fit {quote(str(folder))} {Option('output', 'NEW')}`"
             )
         raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}.", folder)
     spec = read_json(file)
@@ -88,11 +93,7 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
 
 
 def followed(folder: str | Path) -> Path:
-    """The folder that a link leads to; every other path is returned unchanged.
-
-    Raises:
-        DataError: A link leads to itself, to no retriever, or has options.
-    """
+    """The folder that a link leads to; every other path is returned unchanged."""
     path, seen = Path(folder), set[Path]()
     while is_retriever(path) and (spec := read_spec(path)).get("kind") == LINK:
         file = path / MANIFEST
@@ -123,11 +124,7 @@ def data_beside(folder: Path) -> Path | None:
 
 
 def linked(spec: Mapping[str, Any], file: Path) -> str:
-    """The path of the retriever that a link names, relative to the folder of the link.
-
-    Raises:
-        DataError: The path is missing, or the link has other fields.
-    """
+    """The path of the retriever that a link names, relative to the folder of the link."""
     check_fields(spec, ("retriever",), (), file)
     if stored := [name for name in OPTIONS if name in spec]:
         raise DataError(f"a link has no {stored[0]}: write it into the folder that `retriever` names.", file)
@@ -153,11 +150,7 @@ def sealed(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_broken_seal(folder: str | Path) -> None:
-    """Refuse a ``grls.json`` whose seal is not that of its fields; one without a seal passes.
-
-    Raises:
-        MismatchError: The file is damaged, or was changed by hand.
-    """
+    """Refuse a ``grls.json`` whose seal is not that of its fields; one without a seal passes."""
     spec = read_spec(folder, seal=True)
     if spec.get(SEAL) not in (None, sealed(spec)[SEAL]):
         raise MismatchError(
@@ -172,23 +165,14 @@ def is_retriever(folder: Path) -> bool:
 
 
 def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
-    """Write the folder of a composite retriever, atomically; an earlier one there is replaced.
-
-    Raises:
-        ConfigError: The folder exists and holds something else, a member among it.
-        WriteError: The disk is full or the place cannot be written.
-    """
+    """Write the folder of a composite retriever, atomically; an earlier one there is replaced."""
     refuse_own_members(folder, content)
     with atomic_folder(folder, MANIFEST) as new:
         write_manifest(new, {"format": FORMAT, "kind": kind, **content})
 
 
 def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
-    """Refuse to replace a folder that is, or holds, a member of the retriever to be written.
-
-    Raises:
-        ConfigError: The member would be lost.
-    """
+    """Refuse to replace a folder that is, or holds, a member of the retriever to be written."""
     for text in _texts(content):
         below = text != "" and not Path(text).is_absolute() and ".." not in Path(text).parts
         if below and is_retriever(Path(folder) / text):
@@ -211,10 +195,6 @@ def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
     The checksums of the file itself are computed again.
-
-    Raises:
-        DataError: There is no retriever.
-        MismatchError: The file does not match its checksum; a new one would hide the damage.
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)
@@ -237,11 +217,7 @@ def own_sum(spec: Mapping[str, Any]) -> str:
 def check_fields(
     spec: Mapping[str, Any], needed: tuple[str, ...], known: tuple[str, ...], file: Path
 ) -> None:
-    """Refuse a composite's specification of another format, with an unknown field or without a needed one.
-
-    Raises:
-        DataError: With the field's name and the remedy.
-    """
+    """Refuse a composite's specification of another format, with an unknown field or without a needed one."""
     if spec.get("format", FORMAT) != FORMAT:
         raise DataError(
             f"format {spec['format']!r} of a retriever of kind {spec.get('kind')!r}; this version reads "
@@ -261,14 +237,7 @@ def check_fields(
 def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
     """A dataclass of options, and those nested in it, from JSON; fields left out have their defaults.
 
-    Args:
-        cls: The dataclass.
-        record: Its fields.
-        file: The file of the record, for errors.
-        field: The name of the record in the file, for errors.
-
-    Raises:
-        DataError: A field is unknown, or has an invalid value.
+    ``file`` and ``field``, the name of the record in it, are for errors.
     """
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
@@ -356,12 +325,7 @@ def write_checksums(folder: str | Path) -> None:
 
 
 def compare_checksums(folder: str | Path) -> None:
-    """Compare all files of a folder with its checksums, if it has any.
-
-    Raises:
-        DataError: The file of checksums cannot be read.
-        MismatchError: A file is missing or has changed.
-    """
+    """Compare all files of a folder with its checksums, if it has any."""
     root = Path(folder)
     file = root / CHECKSUMS
     if not file.is_file():
@@ -394,11 +358,7 @@ def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
 
 
 def refuse_other_passages(corpus: Corpus, spec: Mapping[str, Any]) -> None:
-    """Refuse another corpus than that of a specification; one without fingerprints takes any corpus.
-
-    Raises:
-        MismatchError: An id, title, text or metadata differs.
-    """
+    """Refuse another corpus than that of a specification; one without fingerprints takes any corpus."""
     for name, value in passages_record(corpus).items():
         if name in spec and spec[name] != value:
             change = "the metadata have" if name == "metadata" else "an id, title or text has"

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_queries, read_split
+from grls.data.dataset import Qrels, own_passages, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
@@ -102,8 +102,10 @@ def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
 
 def judged_queries(
     runs: Sequence[Run], data: str | Path, split: str, corpus: Corpus
-) -> tuple[list[Query], Qrels]:
-    """The queries of a split that runs answer, and their qrels.
+) -> tuple[list[Run], list[Query], Qrels]:
+    """Runs as measures read them, the queries of a split that they answer, and their qrels.
+
+    A query that is a passage (:func:`~grls.data.dataset.own_passages`) does not find itself.
 
     Raises:
         DataError: A run is empty, answers no query of the split, or has a query or a passage that the data
@@ -131,7 +133,8 @@ def judged_queries(
                 run.path,
             )
     refuse_unknown_passages(runs, corpus)
-    return queries, qrels
+    own = own_passages(queries, qrels, corpus)
+    return [run.without_own(own) for run in runs], queries, qrels
 
 
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:

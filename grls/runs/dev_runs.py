@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grls.data.dataset import gold_passages, read_split
+from grls.data.dataset import gold_passages, own_passages, read_split
 from grls.errors import ConfigError, MismatchError, Option
 from grls.io.progress import counted
 from grls.runs.comparable import QuerySet, complete_runs, find_asked, load_runs
@@ -67,6 +67,8 @@ class DevRuns:
             raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
         _, qrels = read_split(query_set.data, dev.split, query_set.corpus)
         gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
+        own = own_passages(dev.queries, qrels, query_set.corpus)
+        runs = [run.without_own(own) for run in runs]
         return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(query_set.corpus))
 
     def refuse_shared_queries(self, run: Run) -> None:

@@ -62,8 +62,8 @@ class RunInfo:
         seconds: Wall-clock seconds of the retrieval, loading left out.
         options: The options that matter, for the record.
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
-        retriever: Fingerprint of the retriever and its filters, whatever ends its chains or rankings; empty
-            where unknown.
+        retriever: Fingerprint of the retriever and its filters; empty where unknown.
+        member_retrievers: As ``retriever``, of the ``members`` of an ensemble; empty where unknown.
         limit: How many first queries of the split; None for all.
         computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
             None where unknown.
@@ -86,6 +86,7 @@ class RunInfo:
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
+    member_retrievers: tuple[str, ...] = ()
     limit: Count | None = None
     computed_tokens: int | None = None
     index_seconds: float | None = None

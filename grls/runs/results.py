@@ -55,6 +55,14 @@ class Retrieved(NamedTuple):
         """A chain; ``hits`` is its ranking where that is not :func:`~grls.runs.trec.chain_ranking`."""
         return cls(query_id, chain_ranking(chain) if hits is None else without_done(hits), chain)
 
+    def without_own(self) -> Retrieved:
+        """Without the passage that has the query's id."""
+        hits = [hit for hit in self.hits if hit.id != self.query_id]
+        if self.chain is None:
+            return self._replace(hits=hits)
+        hops = tuple(hit for hit in self.chain.hits if hit.id != self.query_id)
+        return self._replace(hits=hits, chain=self.chain._replace(hits=hops))
+
 
 def write_results(
     path: str | Path,

@@ -7,7 +7,7 @@ Results that do not fit the memory are saved without a :class:`Run`, by :mod:`gr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
+from grls.io.files import without_ending
 from grls.io.progress import counted
-from grls.runs.portions import RunInfo, Steps, differ, read_info, save_retrieved, write_info
+from grls.runs.portions import ENDINGS, RunInfo, Steps, differ, read_info, save_retrieved, write_info
 from grls.runs.results import Retrieved, read_results
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 
@@ -83,8 +84,9 @@ class Run:
         Raises:
             DataError: A file is missing or malformed, or the manifest belongs to other files.
         """
+        path = Path(path)  # ./run.jsonl is run.jsonl, in all that names runs
         info = read_info(path)
-        if Path(path).suffix != ".jsonl":
+        if path.suffix != ".jsonl":
             return cls(read_run(path), info=info, path=str(path))
         rankings: dict[str, list[Hit]] = {}
         chains: dict[str, Chain] = {}
@@ -156,6 +158,15 @@ class Run:
         depth = min((depth for depth in depths if isinstance(depth, int)), default=None)
         return None if depth is None or (passages is not None and depth >= passages) else depth
 
+    def without_own(self, own: Collection[str]) -> Run:
+        """Without the passages that some queries (:func:`~grls.data.dataset.own_passages`) are themselves."""
+        if not own:
+            return self
+        found = [result.without_own() for result in self.retrieved(own) if result.query_id in self.rankings]
+        rankings = {result.query_id: result.hits for result in found}
+        chains = {result.query_id: result.chain for result in found if result.chain is not None}
+        return replace(self, rankings=self.rankings | rankings, chains=self.chains | chains)
+
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
         """The result of each query; without a hit where the run does not answer it."""
         for query in queries:
@@ -167,7 +178,7 @@ class Run:
         """Write ``output.trec``, ``output.jsonl`` and ``output.info.json``, each atomically.
 
         Args:
-            output: Path without ending.
+            output: Path without ending (one of :data:`~grls.runs.portions.ENDINGS` is left out).
             queries: The queries; a line of JSONL for each. None, or no corpus: there is no JSONL.
             corpus: The passages, for the texts of JSONL.
 
@@ -180,6 +191,7 @@ class Run:
         """
         if self.info is None:
             raise ConfigError("a run is saved with its manifest, and this one has none: give it `info`.")
+        output = without_ending(str(output), ENDINGS)
         if queries is None or corpus is None:
             write_run(f"{output}.trec", self.rankings)
             write_info(output, self.info, endings=[".trec"])

@@ -123,13 +123,13 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
             if passage_id in hits:
                 raise DataError(f"passage {passage_id!r} is listed twice for query {query_id!r}.", file, line)
             hits[passage_id] = score
-    return {
-        query_id: [
-            Hit(*pair)
-            for pair in sorted(hits.items(), key=lambda hit: (_single(hit[1]), hit[0]), reverse=True)
-        ]
-        for query_id, hits in scores.items()
-    }
+    return {query_id: trec_order(hits) for query_id, hits in scores.items()}
+
+
+def trec_order(scores: Mapping[str, float]) -> list[Hit]:
+    """Hits as trec_eval orders them: by score in single precision, ties by id, both descending."""
+    pairs = sorted(scores.items(), key=lambda pair: (_single(pair[1]), pair[0]), reverse=True)
+    return [Hit(*pair) for pair in pairs]
 
 
 def align(

@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from threading import Thread
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 
@@ -39,6 +42,10 @@ _SLACK = 10.0
 """Seconds in which replicas end once their requests are finished."""
 _PERIOD = 5.0
 """Seconds between two checks of the replicas."""
+_PATIENCE = 10.0
+"""Seconds within which Ray answers a call."""
+_LEAST, _STARTS = 30.0, 3
+"""The command ends once no replica has run for the time of so many starts, at least for so many seconds."""
 _LOGGING = {"enable_access_log": False}  # its lines would hold ids that clients give
 
 
@@ -71,11 +78,6 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
         port: The port; 0: one that is free on this machine.
         ray: The address of the cluster; :data:`~grls.cluster.options.LOCAL`: one on this machine.
         count: Number of replicas.
-
-    Raises:
-        ConfigError: An option or the cluster cannot be used, or Ray Serve runs there already.
-        DataError: A folder is no retriever, or a file of keys or queries cannot be used.
-        ReplicaError: No replica can be started, or none runs any more.
     """
     with needing("ray", f"{Option('ray')}"):
         import ray as library
@@ -116,30 +118,27 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
                 f"Ray Serve runs on the cluster {Option('ray', ray)} already: end it there "
                 "(`serve shutdown`), or name another cluster."
             )
-        ready = False
+        ready, begun = False, time.monotonic()
         try:
             with ray_errors():
                 serve.start(http_options={"host": host.strip("[]"), "port": port}, logging_config=_LOGGING)
             deploy(Replicas(options, hosts, serving.admin, count, cpus, {}))
             ready = True
             say(f"Ready: open {address_of(host, port)}")
-            while True:
-                time.sleep(_PERIOD)
-                check_replicas()
+            watch_replicas(max(_LEAST, _STARTS * (time.monotonic() - begun)))
         except (KeyboardInterrupt, SystemExit):
             if not ready:
                 raise
         finally:
             with signals_ignored():
-                try:
-                    with suppress(ReplicaError), ray_errors():  # Ray Serve may have been ended from elsewhere
-                        if ready:
-                            serve.delete(NAME, _blocking=False)
-                        end = time.monotonic() + options.limits.seconds + _SLACK  # requests are finished
-                        while ready and NAME in serve.status().applications and time.monotonic() < end:
-                            time.sleep(0.2)
-                finally:
-                    serve.shutdown()
+                with suppress(ReplicaError):  # Ray Serve may have been ended from elsewhere
+                    if ready:
+                        answered(partial(serve.delete, NAME, _blocking=False))
+                    end = time.monotonic() + options.limits.seconds + _SLACK  # requests are finished
+                    while ready and NAME in answered(serve.status).applications and time.monotonic() < end:
+                        time.sleep(0.2)
+                with suppress(ReplicaError):
+                    answered(serve.shutdown)
 
 
 def with_absolute_paths(options: ServerOptions) -> ServerOptions:
@@ -180,21 +179,43 @@ def ray_errors() -> Iterator[None]:
         raise ReplicaError(f"Ray Serve cannot run the replicas: {' '.join(str(error).split())}") from error
 
 
-def check_replicas() -> None:
-    """Check that replicas run.
+def answered(call: Callable[[], Any]) -> Any:
+    """The result of a call of Ray, which would wait for ever where a process of Ray has died."""
+    future = Future[Any]()
 
-    Raises:
-        ReplicaError: They have been ended, or none runs after all tries to start one.
-    """
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="grls-serve-ray", daemon=True).start()
+    if not wait([future], _PATIENCE).done:
+        raise ReplicaError(f"Ray does not answer (within {_PATIENCE:g} s): a process of it may have died.")
+    with ray_errors():
+        return future.result()
+
+
+def watch_replicas(seconds: float) -> None:
+    """Wait until a signal, while replicas run; Ray Serve starts those that end again, without end."""
     from ray import serve
 
-    with ray_errors():
-        application = serve.status().applications.get(NAME)
-    if application is None:
-        raise ReplicaError("the replicas have been ended from elsewhere, perhaps by `serve shutdown`.")
-    states = [deployment.replica_states for deployment in application.deployments.values()]
-    if application.status == "DEPLOY_FAILED" and not any(state.get("RUNNING") for state in states):
-        raise ReplicaError(f"no replica runs any more: {application.message}")
+    ran, why = time.monotonic(), ""
+    while time.monotonic() - ran <= seconds:
+        time.sleep(_PERIOD)
+        try:
+            application = answered(serve.status).applications.get(NAME)
+        except ReplicaError as error:
+            why = error.text
+            continue
+        if application is None:
+            raise ReplicaError("the replicas have been ended from elsewhere, perhaps by `serve shutdown`.")
+        deployments = application.deployments.values()
+        said = [application.message, *(deployment.message for deployment in deployments)]
+        why = "\n".join(said).strip().rpartition("\n")[2]  # of a traceback, the error
+        if any(deployment.replica_states.get("RUNNING") for deployment in deployments):
+            ran = time.monotonic()
+    raise ReplicaError(f"no replica has run for {seconds:.0f} s: {why or 'Ray does not say why.'}")
 
 
 def deploy(replicas: Replicas, wait: bool = True) -> None:
@@ -203,9 +224,6 @@ def deploy(replicas: Replicas, wait: bool = True) -> None:
     Args:
         replicas: The replicas.
         wait: Wait until they answer.
-
-    Raises:
-        ReplicaError: They cannot be started.
     """
     import ray
     from ray import serve
@@ -253,21 +271,12 @@ class Replica:
         return create_app(self._serving, self._replicas.hosts)
 
     def check_health(self) -> None:
-        """Report to Ray Serve, which replaces a replica that raises.
-
-        Raises:
-            ReplicaError: A thread has ended.
-        """
+        """Report to Ray Serve, which replaces a replica that raises."""
         if not self._serving.alive:
             raise ReplicaError("the thread of a retriever or of the language model has ended.")
 
     def _reload(self, served: Served) -> Version:
-        """Load a new version here, and let replicas that have it take the place of all.
-
-        Raises:
-            BusyError: Replicas are being replaced.
-            VersionError: The new version cannot be used.
-        """
+        """Load a new version here, and let replicas that have it take the place of all."""
         import ray
         from ray import serve
 

@@ -130,13 +130,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
 async def hops_as_found(
     version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
 ) -> AsyncGenerator[StreamedHop, None]:
-    """The hops of a query, as the thread of a retriever finds them; its job is withdrawn with the generator.
-
-    Raises:
-        QueueFullError: Too many requests wait.
-        GrlsError: The retriever refuses the request.
-        RefusalError: The time is up.
-    """
+    """The hops of a query as a thread finds them; its job is withdrawn with the generator."""
     end, loop = monotonic() + seconds, asyncio.get_running_loop()
     found: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
 
@@ -176,11 +170,7 @@ async def show_passage(request: Request, passage: str, retriever: str | None = N
 
 
 async def passage_of(versions: Sequence[Version], passage: str) -> PassageBody:
-    """A passage by its id, of the first version whose corpus has it.
-
-    Raises:
-        RefusalError: None of the corpora has it.
-    """
+    """A passage by its id, of the first version whose corpus has it."""
 
     def read() -> PassageBody | None:
         for version in versions:
@@ -204,11 +194,7 @@ async def show_retrievers(request: Request) -> RetrieversBody:
 
 
 async def describe_retrievers(state: Serving) -> RetrieversBody:
-    """The retrievers of a server, and the limits of requests.
-
-    Raises:
-        RefusalError: The retrievers are being loaded.
-    """
+    """The retrievers of a server, and the limits of requests."""
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])

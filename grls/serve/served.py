@@ -112,11 +112,7 @@ class Version:
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
-        """The retriever with these hops; None: with the hops of the folder.
-
-        Raises:
-            ConfigError: The retriever cannot retrieve in this way.
-        """
+        """The retriever with these hops; None: with the hops of the folder."""
         if hops is None:
             return self.searcher.retriever
         if hops not in self._hopping:
@@ -125,12 +121,7 @@ class Version:
 
 
 class Served:
-    """A retriever of the server; its folder is read again for a new version.
-
-    Raises:
-        DataError: There is no retriever.
-        MismatchError: The folder is damaged.
-    """
+    """A retriever of the server; its folder is read again for a new version."""
 
     def __init__(self, name: str, folder: str | Path, options: Opened, number: int = 1):
         self.name, self.folder, self._options = name, Path(folder), options
@@ -141,10 +132,6 @@ class Served:
         """Load the folder again, and swap the new version in.
 
         ``accept`` is called with the new version before; an error of grls there refuses it.
-
-        Raises:
-            BusyError: It is being loaded already.
-            VersionError: The new version cannot be used.
         """
         if not self._loading.acquire(blocking=False):
             raise BusyError(self.name)
@@ -188,11 +175,6 @@ def open_served(options: Opened, numbers: Mapping[str, int] = MappingProxyType({
     """Open the folders of a server under their names, in order.
 
     ``numbers``: name -> number of its version; else 1.
-
-    Raises:
-        ConfigError: A name cannot be used, or stands for two folders.
-        DataError: A folder is no retriever.
-        MismatchError: A folder is damaged.
     """
     served: dict[str, Served] = {}
     for name, folder in named_folders(options.server.folders).items():
@@ -230,11 +212,7 @@ _EXAMPLES, _LONGEST = 6, 300
 
 
 def queries_to_try(file: str | Path) -> tuple[str, ...]:
-    """The queries of a file, one a line.
-
-    Raises:
-        DataError: The file is missing or empty.
-    """
+    """The queries of a file, one a line."""
     return tuple(text.strip() for _, text in named_lines(Path(file), "a query a line"))
 
 

@@ -76,11 +76,6 @@ class Serving:
         Args:
             numbers: Name -> number of its version; else 1.
             say: Called with a line for each folder that is open.
-
-        Raises:
-            ConfigError: A name or an option cannot be used, or no passage has the field of addresses.
-            DataError: A folder is no retriever.
-            MismatchError: A folder is damaged.
         """
         options, metrics = self.options, self.metrics
         trace: Callable[[], Trace] | None = None
@@ -112,11 +107,7 @@ class Serving:
             raise RefusalError(503, text, {"Retry-After": "5"})
 
     def find(self, name: str | None) -> Served:
-        """A retriever by its name; None: the first one.
-
-        Raises:
-            RefusalError: There is no retriever of this name, or the retrievers are being loaded.
-        """
+        """A retriever by its name; None: the first one."""
         self.check_loaded()
         known = next(iter(self.retrievers)) if name is None else name
         if known not in self.retrievers:
@@ -146,12 +137,7 @@ class Serving:
 
 
 def serving_to_load(options: ServerOptions) -> Serving:
-    """The state of a server whose retrievers are to be loaded.
-
-    Raises:
-        ConfigError: A name cannot be used, or an extra is missing.
-        DataError: A folder is no retriever, or a file of queries or of the token cannot be used.
-    """
+    """The state of a server whose retrievers are to be loaded."""
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
@@ -171,12 +157,7 @@ def serving(request: Request) -> Serving:
 def retrieval_of(
     state: Serving, body: Filtered, hops: HopsBody | None
 ) -> tuple[Version, Retriever, Filter | None]:
-    """The version, its retriever with the hops (None: those of its folder), and the filter of a request.
-
-    Raises:
-        RefusalError: The retriever is unknown, or a limit is exceeded.
-        ConfigError: The filter cannot be read, or the retriever cannot retrieve in this way.
-    """
+    """The version, its retriever with the hops (None: those of its folder), and the filter of a request."""
     version = state.find(body.retriever).version
     options = None
     if hops is not None and (hops.steps, hops.max) != (None, None):
@@ -198,10 +179,6 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
         limits: The limits of the server.
         stored: The options of the folder, which hold where the request has the same ``steps``; None: a folder
             of single steps.
-
-    Raises:
-        RefusalError: There are too many hops.
-        ConfigError: A single step has no hops.
     """
     steps = hops.steps or (stored.steps if stored is not None else "fixed")
     if steps == "single":
@@ -222,11 +199,7 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
 
 
 def check_queries(queries: list[str], limits: RequestLimits) -> None:
-    """Refuse queries that are too many, too long or empty.
-
-    Raises:
-        RefusalError: A limit is exceeded, or a query has no text.
-    """
+    """Refuse queries that are too many, too long or empty."""
     if not queries:
         raise RefusalError(422, "query: expected at least one query, got an empty list.")
     check_limit("query: the number of queries", len(queries), limits.queries)
@@ -268,10 +241,6 @@ async def outcome(
         job: The job.
         seconds: Time that it may take.
         worker: The thread; None: the thread of the retriever.
-
-    Raises:
-        RefusalError: The time is up, the client is gone, or the retriever refuses the request.
-        QueueFullError: Too many requests wait.
     """
     worker = version.worker if worker is None else worker  # an idle one has the length 0
     worker.submit(job)
@@ -297,10 +266,6 @@ async def while_there(request: Request | None, awaited: Awaitable[_Result], seco
     """The result of an awaitable, which is cancelled if the client goes or the time is up.
 
     None is a client that does not go.
-
-    Raises:
-        ClientGoneError: The client is gone.
-        RefusalError: The time is up.
     """
     work = asyncio.ensure_future(awaited)
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -16,12 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
-    """Name -> folder, of folders or ``name=folder``.
-
-    Raises:
-        ConfigError: A name cannot be used, or stands for two folders.
-        DataError: A folder is no retriever.
-    """
+    """Name -> folder, of folders or ``name=folder``."""
     named: dict[str, str] = {}
     for text in folders:
         name, equals, folder = text.partition("=")

@@ -38,6 +38,7 @@ from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
 from grls.io.files import Part, PartCounts, counting
+from grls.io.progress import reporting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 
@@ -106,10 +107,11 @@ class Job:
         future: Gets the result, or the error; cancelled when the client has gone.
         tries: The number of times that it was begun.
         trace: Is told what happens to it.
-        ends: The work ends (:class:`GivenUpError`) with the next part once nobody waits.
+        check: Called before a result is delivered; an error takes its place.
     """
 
-    trace, ends = Trace(), False
+    trace = Trace()
+    check: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: int = 1, key: Hashable = None):
         self.size, self.key, self.tries = size, key, 0
@@ -131,7 +133,7 @@ class Worker:
             queries have joined, with the number of queries that are searched then.
         spent: The counts to which the thread adds.
         wait: Largest number of seconds that a job is expected to wait.
-        check: Called before a job waits, and before a batch; an error refuses the jobs.
+        check: Called before a job waits, before a batch, and before a result; an error refuses the jobs.
         trace: Makes the trace of a job, where its request asks for it; None: no traces.
     """
 
@@ -167,13 +169,7 @@ class Worker:
         return self._thread is None or self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """Let a job wait.
-
-        Raises:
-            QueueFullError: Too many jobs wait.
-            LateError: The jobs that wait take too long.
-            ShutdownError: The worker is closed.
-        """
+        """Let a job wait."""
         self._check()
         with self._changed:
             if self._closing:
@@ -183,6 +179,7 @@ class Worker:
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(seconds))))
             if seconds > self._wait:
                 raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
+            job.check = self._check
             if self._trace is not None:
                 job.trace = trace = self._trace()
                 job.future.add_done_callback(lambda _: trace.ends())
@@ -304,7 +301,8 @@ class Worker:
         first = batch[0]
         try:
             self._check()
-            with counting(_JobCounts(self._spent, self._batch_jobs)):
+            counts = _JobCounts(self._spent, self._batch_jobs)
+            with counting(counts), reporting(counts.step):
                 goes_on = first.work(tuple(batch), self)
             if goes_on:
                 with self._changed:
@@ -326,7 +324,7 @@ class Worker:
 
 
 class _JobCounts(PartCounts):
-    """Counts for a thread, and tells the traces of its jobs; the work of a job that ``ends`` ends here."""
+    """Counts for a thread, and tells the traces of its jobs; ends their work once nobody waits for them."""
 
     def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
         super().__init__()
@@ -337,13 +335,16 @@ class _JobCounts(PartCounts):
         self._spent.add(part, seconds, tokens)
         for job in self._jobs if part == "encoder" and seconds else ():
             job.trace.encoded(seconds)
-        if any(job.ends and job.future.done() for job in self._jobs):
-            raise GivenUpError
 
     def hop(self, number: int) -> None:
         """Report a hop."""
         for job in self._jobs:
             job.trace.hop(number)
+
+    def step(self, *_: object) -> None:
+        """End the work (GivenUpError) where the clients of all jobs have gone, or their time is up."""
+        if all(job.future.done() for job in self._jobs):
+            raise GivenUpError
 
 
 class BatchKey(NamedTuple):
@@ -395,6 +396,7 @@ class SearchJob(Job):
 
     def finish(self, results: list[list[Hit]]) -> None:
         """Deliver the hits of its queries."""
+        self.check()
         deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
 
     def alone(self) -> None:
@@ -404,7 +406,9 @@ class SearchJob(Job):
     def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
-        return with_texts(find(queries, k, allow), retriever.corpus)
+        rankings = find(queries, k, allow)
+        self.check()
+        return with_texts(rankings, retriever.corpus)
 
 
 class StreamJob(Job):
@@ -464,6 +468,7 @@ class StreamJob(Job):
 
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
+            self.check()
             self._sent = hop.number
             self.trace.hop(hop.number)
             self._emit(hop)
@@ -535,8 +540,8 @@ class JoiningJobs:
             return
         results[owner.number] = result
         if len(results) == owner.job.size:
-            del self._results[owner.job]
             owner.job.finish([results[number] for number in range(owner.job.size)])
+            del self._results[owner.job]
 
     def fail(self, owner: _Owner, error: Exception) -> None:
         """Let the request of a retrieval fail."""
@@ -548,12 +553,7 @@ class JoiningJobs:
 
 
 class CallJob(Job):
-    """A call that needs the retriever for itself; its result is that of the function.
-
-    A call whose client goes ends after the step of a model that runs.
-    """
-
-    ends = True
+    """A call that needs the retriever for itself; its result is that of the function."""
 
     def __init__(self, function: Callable[[], Any]):
         super().__init__()
@@ -561,5 +561,7 @@ class CallJob(Job):
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
-        deliver(self.future, self._function())
+        result = self._function()
+        self.check()
+        deliver(self.future, result)
         return False

@@ -13,6 +13,7 @@ every ``--last.every_n_train_steps``. One callback for both would judge new weig
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Union, get_args, get_origin
 
 import lightning as L
@@ -29,19 +31,19 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, GrlsError, Option, out_of_memory
 from grls.io.ending import quiet
-from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
 from grls.io.recipes import config_file
 from grls.train.chains.mining import MineNegatives
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
+    RunState,
     check_checkpoint,
     last_checkpoint,
     refuse_unfinished,
-    tell_changed,
 )
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.core.datamodule import FitData
@@ -52,6 +54,13 @@ from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.signatures import STAGES
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
+
+_UNFIT = {
+    "BatchSizeFinder": f"tries several sizes of batches, but a run has one: set {Option('data.batch_size')}.",
+    "StochasticWeightAveraging": "changes the weights after the last measurement on dev, which chooses the "
+    f"model: take EMAWeightAveraging, or set {Option('checkpoint.monitor', None)}.",
+}
+"""Callbacks of Lightning that do something else than they are meant for here, and why."""
 
 
 class Parser(PlainParser, LightningArgumentParser):
@@ -96,8 +105,46 @@ class TrainCLI(LightningCLI):
 
     def __init__(self, *args: Any, called: str, **kwargs: Any):
         self._called = called
-        with ExitStack() as self._held:  # Lightning trains in here
-            super().__init__(*args, **kwargs)
+        try:
+            with ExitStack() as self._held:  # Lightning trains in here
+                super().__init__(*args, **kwargs)
+        except Exception as error:
+            if (refusal := self._refusal(error)) is None:
+                raise
+            raise ConfigError(refusal) from error
+
+    def _refusal(self, error: Exception) -> str | None:
+        """What is wrong with options of the trainer, where Lightning raised the error; None: another error.
+
+        A callback of ``--trainer.callbacks`` may raise, or Lightning itself: then its code is the innermost
+        that is not of Python's library.
+        """
+        config = getattr(self, "config", {}).get("fit")
+        if config is None or isinstance(error, GrlsError) or is_write_failure(error) or out_of_memory(error):
+            return None
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
+        reason = re.sub(r"<([\w.]+) object at 0x\w+>", r"\1", " ".join(str(error).split()))
+        reason = reason.removesuffix(".") or type(error).__name__
+        names = {str(callback.class_path).rpartition(".")[2] for callback in config.trainer.callbacks or ()}
+        for frame in frames:
+            name = type(frame.f_locals.get("self")).__name__
+            if name in names and str(frame.f_globals.get("__name__")).startswith("lightning."):
+                return f"{Option('trainer.callbacks')} {name} cannot be used here: {reason}. Leave it out."
+        outside = [package for package in packages if package not in sys.stdlib_module_names]
+        if outside[-1] != "lightning":
+            return None
+        usual, words = self._parser("fit").get_defaults(), re.findall(r"\w+", reason)
+        changed = {
+            f"{section}.{name}": [value] if isinstance(value, str | float | int) else []
+            for section in ("trainer", "checkpoint", "last")
+            for name, value in config[section].items()
+            if value != usual[section].get(name) and name not in ("default_root_dir", "dirpath")
+        }
+        named = [option for option in changed if option.rpartition(".")[2] in words]
+        options = named or [option for option in changed if option.startswith("trainer.")]
+        given = [f"{Option(option, *changed[option])}" for option in options]
+        return f"Lightning cannot train with {' '.join(given)}: {reason}."
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -151,6 +198,7 @@ class TrainCLI(LightningCLI):
             for part in (config.model, config.data):
                 if "seed" in part.init_args and part.init_args.seed is None:
                     part.init_args.seed = config.seed_everything
+        self._state = RunState.of_options(config.as_dict())
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
         self._held.enter_context(only_training(config.output))
@@ -160,9 +208,9 @@ class TrainCLI(LightningCLI):
             strategy = config.trainer.strategy
             named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
             sharded = named in SHARDED or named.rpartition(".")[2] == FullyShard.__name__
-            check_checkpoint(config.ckpt_path, config.output, sharded)
-            stage = self._subcommand_parsers[self.config["subcommand"]]
-            tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
+            before = check_checkpoint(config.ckpt_path, config.output, sharded)
+            if before is not None:
+                self._state.refuse_other(before, config.output if config.resume else config.ckpt_path)
 
     def instantiate_classes(self) -> None:
         """Make model, data and trainer.
@@ -177,6 +225,7 @@ class TrainCLI(LightningCLI):
             if reason == str(error):
                 raise
             raise ConfigError(f"cannot use the options: {reason}") from error
+        self.model.state = self._state
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         """Make the trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
@@ -186,7 +235,14 @@ class TrainCLI(LightningCLI):
             kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]
         if config.trainer.plugins is None:
             kwargs["plugins"] = [AtomicCheckpointIO()]
-        return super().instantiate_trainer(**kwargs)
+        trainer: Any = super().instantiate_trainer(**kwargs)
+        for callback in trainer.callbacks:
+            reason = _UNFIT.get(type(callback).__name__)
+            if reason is not None and config.checkpoint.monitor is not None:
+                raise ConfigError(f"{Option('trainer.callbacks')} {type(callback).__name__} {reason}")
+        # Dev is measured before other callbacks end the measurement: weight averaging puts its weights back.
+        trainer.callbacks.sort(key=lambda callback: not isinstance(callback, ConstrainedRecall | QuoteRecall))
+        return trainer
 
 
 def _checkpoints(output: str) -> str:
@@ -241,6 +297,7 @@ def fit_stage(
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,
+            "enable_model_summary": False,
             "callbacks": [GiveBackFreed(), RefuseNaN(), *progress],
         },
         save_config_kwargs={"overwrite": True},
@@ -286,7 +343,6 @@ def run_stage(
         raise ConfigError(f"the training stage {name} needs the option output, the folder that it writes.")
     clock = TrainingClock(name, max_seconds, meter)
     arguments = [*STAGES[name].arguments, *(f"--config={config_file(recipe)}" for recipe in recipes)]
-    arguments += ["--trainer.enable_model_summary=false"]
     if meter is not None:
         arguments += ["--trainer.enable_progress_bar=false"]
     for option, value in options.items():
@@ -311,11 +367,11 @@ def run_stage(
             signal.signal(signal.SIGINT, before)
     output = Path(str(options["output"]))
     trainer: Any = ended.trainer
-    best = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
+    best = next(callback for callback in trainer.checkpoint_callbacks if isinstance(callback, BestCheckpoint))
     return TrainingResult(
         output / "model",
         Path(trainer.log_dir or output),
-        best.monitor,
+        str(best.monitor),
         None if best.best_model_score is None else float(best.best_model_score),
         trainer.global_step,
         len(trainer.datamodule.train_examples),

@@ -23,7 +23,6 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.progress import Progress
 from grls.retrieve.hops.combine import expected_f1
@@ -32,7 +31,7 @@ from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, Ran
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
 from grls.retrieve.spec import recorded
-from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, others, paired_error
 
 _FOLDS = 5
 """Parts of the development queries."""
@@ -259,7 +258,7 @@ def _tried(
 def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     """Recall of each query, and the share of complete ones."""
     gold, k = tuning.dev.gold, tuning.grid.k
-    ids = [[hit.id for hit in hits[:k]] for hits in rankings]
+    ids = [row[:k] for row in others(tuning.dev, ([hit.id for hit in hits] for hits in rankings))]
     recalls = [
         len(set(row) & set(relevant)) / len(set(relevant)) if relevant else 0.0
         for row, relevant in zip(ids, gold, strict=True)
@@ -343,7 +342,6 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
         print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
     print(flush=True)
-    _tell_price(tuning, search, best)
     f1s = {(setting.stop.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
     chosen = replace(hops, **best.stop.options, choose=best.choose)
     f1 = f1s[own.bias, hops.choose]
@@ -362,8 +360,8 @@ def _measured_ends(
         measures: dict[str, list[Any]] = {}
         for choose in choices:  # set F1 of each query, and the share without DONE
             best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
-            pairs = zip(best, gold, strict=True)
-            f1s = [set_scores({hit.id for hit in chain.hits}, relevant).f1 for chain, relevant in pairs]
+            ids = others(tuning.dev, ([hit.id for hit in chain.hits] for chain in best))
+            f1s = [set_scores(row, relevant).f1 for row, relevant in zip(ids, gold, strict=True)]
             measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
         return measures
 
@@ -376,25 +374,6 @@ def _measured_ends(
         line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
         print(f"  {line}, {ends[-1]}", flush=True)
     return ends
-
-
-def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
-    """Print what the best end costs beside as many hops as each query has gold passages."""
-    gold = [set(ids) for ids in tuning.dev.gold]
-
-    def measure() -> float:
-        search.stop, limit = search.stop.biased(search.stop.least_bias), search.hops
-        chains: dict[int, list[str]] = {}
-        for size in sorted({len(ids) for ids in gold} - {0}):
-            numbers = [n for n, ids in enumerate(gold) if len(ids) == size]
-            search.hops = min(size, limit)
-            walks = search.retrieve_chains([tuning.dev.queries[n] for n in numbers])
-            chains |= {n: [hit.id for hit in walk[0].hits] for n, walk in zip(numbers, walks, strict=True)}
-        search.hops = limit
-        return known_number([chains.get(n, []) for n in range(len(gold))], gold)["f1_known_number"]
-
-    known = tuning.journal.measured({"step": "known number", "spec": _relevant(tuning.spec)}, measure)
-    tell_price(known, best.f1, "DONE")
 
 
 CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynamic")

@@ -37,7 +37,7 @@ from grls.runs.dev_runs import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run
-from grls.tune.step import DevHops, Step, TuneChoice, Tuning, tell_price
+from grls.tune.step import DevHops, Step, TuneChoice, Tuning
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _CANDIDATES = 200
@@ -329,9 +329,8 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
 
     stored = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
     rankings = [as_hits(pairs) for pairs in stored]
-    size, after, known = _fitted_cut(rankings, dev.gold)
+    size, after, _ = _fitted_cut(rankings, dev.gold)
     before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
-    tell_price(known, after, "the cut")
     mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
     return TuneChoice({"size": asdict(size)}, "set F1", before, after, f"{mean:.1f} passages a query")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, own_corpus, read_split
+from grls.data.dataset import gold_passages, own_corpus, own_passages, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
@@ -45,15 +45,6 @@ class TuneChoice(NamedTuple):
     before: float
     after: float
     words: str
-
-
-def tell_price(known: float, ended: float, ending: str) -> None:
-    """Print what an end (DONE, or the cut) costs (:mod:`grls.evaluation.price`).
-
-    ``known`` and ``ended`` are the set F1, in [0, 1], with the known number of gold passages and as it ended.
-    """
-    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {ending}"
-    print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
 
 
 def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
@@ -167,15 +158,18 @@ class DevHops:
         evidence: ``[H]`` the gold passages before each hop.
         gold: ``[H]`` ids of the gold passages that are left.
         hops: The inputs are hops: recall@k of an input is the share of the passages that k hits can hold.
+        own: Ids of the queries that are passages (:func:`~grls.data.dataset.own_passages`).
     """
 
     queries: list[Query]
     evidence: list[list[Passage]]
     gold: list[list[str]]
     hops: bool = False
+    own: Set[str] = frozenset()
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         """Recall and nDCG of the first k passages of each input."""
+        ids = others(self, ids)
         recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
         if self.hops:
             hits = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
@@ -193,6 +187,7 @@ class DevQueries:
         queries: ``[Q]``.
         gold: ``[Q]`` ids of the gold passages.
         corpus: The corpus of the data set; None where it has none.
+        own: Ids of the queries that are passages (:func:`~grls.data.dataset.own_passages`).
     """
 
     data: str
@@ -200,6 +195,7 @@ class DevQueries:
     queries: list[Query]
     gold: list[list[str]]
     corpus: Corpus | None
+    own: Set[str] = frozenset()
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
@@ -211,11 +207,12 @@ class DevQueries:
         """
         corpus = own_corpus(data)
         queries, qrels = read_split(data, split, corpus, limit)
-        return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus)
+        own = frozenset() if corpus is None else own_passages(queries, qrels, corpus)
+        return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus, own)
 
     def at_once(self) -> DevHops:
         """Every gold passage from the query alone."""
-        return DevHops(self.queries, [[] for _ in self.queries], self.gold)
+        return DevHops(self.queries, [[] for _ in self.queries], self.gold, own=self.own)
 
     def by_hop(self, corpus: Corpus) -> DevHops:
         """Every gold passage as a hop, with the gold passages before it as evidence."""
@@ -231,4 +228,12 @@ class DevQueries:
                 evidence = [texts[name] for name in names[:hop] if name in texts]
                 hops.append((query, evidence, names[hop:]))
         queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
-        return DevHops(queries, evidence_of, gold, True)
+        return DevHops(queries, evidence_of, gold, True, self.own)
+
+
+def others(dev: DevHops | DevQueries, ids: Iterable[Iterable[str]]) -> list[list[str]]:
+    """The ids of each query's passages, without the passage that the query itself is."""
+    return [
+        [i for i in row if i != query.id or i not in dev.own]
+        for query, row in zip(dev.queries, ids, strict=True)
+    ]

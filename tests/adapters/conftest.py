@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import grls
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
@@ -37,6 +38,12 @@ def folder(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def searcher(folder: Path) -> Searcher:
     return load(folder)
+
+
+@pytest.fixture(scope="session")
+def tied() -> Searcher:
+    """All passages have the same score."""
+    return grls.BM25({"b": "green frogs", "c": "green frogs", "a": "green frogs"})
 
 
 @pytest.fixture

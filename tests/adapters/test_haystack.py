@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from failing import raises
 
@@ -133,3 +134,10 @@ def test_wrong_arguments_of_a_query_are_named(searcher: Searcher, argument: str,
         component.run(**{"query": "ponds", argument: value})
     with pytest.raises(ConfigError, match=f"HaystackRetriever.run_async: {argument} must be"):
         asyncio.run(component.run_async(**{"query": "ponds", argument: value}))
+
+
+def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
+    found = HaystackRetriever(tied).run("frogs")["documents"]
+    scores = {document.id: document.score for document in found}
+    assert sorted(scores, key=lambda name: scores[name], reverse=True) == list(scores) == ["b", "c", "a"]
+    assert len({*map(np.float32, scores.values())}) == 3

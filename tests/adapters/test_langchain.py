@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from grls.api.searcher import Searcher
@@ -82,3 +83,10 @@ def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
     chain = LangChainRetriever(searcher=searcher.hops(max=2, steps="fixed")).invoke("green ponds")
     assert [document.metadata["hop"] for document in chain] == [1, 2]
     assert all("hop" not in d.metadata for d in LangChainRetriever(searcher=searcher).invoke("green ponds"))
+
+
+def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
+    found = LangChainRetriever(searcher=tied).invoke("frogs")
+    scores = {document.id: document.metadata["score"] for document in found}
+    assert sorted(scores, key=lambda name: scores[name], reverse=True) == list(scores) == ["b", "c", "a"]
+    assert len({*map(np.float32, scores.values())}) == 3

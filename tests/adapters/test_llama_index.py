@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 from failing import raises
 
@@ -65,3 +66,9 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
 def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:
     chain = LlamaIndexRetriever(searcher.hops(max=2, steps="fixed")).retrieve("green ponds")
     assert [node.node.metadata["hop"] for node in chain] == [1, 2]
+
+
+def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
+    scores = {node.node_id: node.score for node in LlamaIndexRetriever(tied).retrieve("frogs")}
+    assert sorted(scores, key=lambda name: scores[name], reverse=True) == list(scores) == ["b", "c", "a"]
+    assert len({*map(np.float32, scores.values())}) == 3

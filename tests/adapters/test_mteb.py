@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from failing import raises
@@ -245,3 +246,11 @@ def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
     assert search.search([*blank, {"id": "d", "text": "stone"}], top_k=1).keys() == {"a", "b", "c", "d"}
     assert search.search(blank, top_k=1) == {"a": {}, "b": {}, "c": {}}
     raises(DataError, "'p9'", search.search, QUERIES, top_k=1, top_ranked={"a": ["p9"]})
+
+
+def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
+    search = MTEBSearch(tied)
+    search.index(rows(tied.corpus))
+    scores = search.search([{"id": "q", "text": "frogs"}], top_k=3)["q"]
+    assert sorted(scores, key=lambda name: scores[name], reverse=True) == list(scores) == ["b", "c", "a"]
+    assert len({*map(np.float32, scores.values())}) == 3

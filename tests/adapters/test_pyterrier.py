@@ -56,6 +56,13 @@ def test_an_experiment_measures_it_without_java(searcher: Searcher) -> None:
     assert not pt.java.started()
 
 
+def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
+    """trec_eval parts equal scores by docno: the last one first."""
+    qrels = pd.DataFrame({"qid": ["a"], "docno": ["b"], "label": [1]})
+    table = pt.Experiment([PyTerrierRetriever(tied)], TOPICS[:1].assign(query="frogs"), qrels, ["recip_rank"])
+    assert table["recip_rank"].tolist() == [1.0]
+
+
 def test_it_composes_with_other_transformers(searcher: Searcher) -> None:
     retriever = PyTerrierRetriever(searcher, k=2)
     both = 0.5 * retriever + 0.5 * PyTerrierRetriever(searcher, k=2, where="year>=2000")

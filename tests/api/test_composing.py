@@ -1,6 +1,8 @@
 """Composites of searchers are those of folders; tuned as by the command; errors name the call."""
 
 import gc
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +85,49 @@ def test_temporary_members_live_as_long_as_what_names_them(kinds: Path) -> None:
     del stream
     gc.collect()
     assert not folder.exists()
+
+
+def test_an_output_over_members_without_one_is_what_save_writes(kinds: Path, tmp_path: Path) -> None:
+    """It named folders that went with the process."""
+
+    def words() -> Searcher:
+        return grls.BM25(kinds / "data")
+
+    def save(searcher: Searcher) -> list[list[Hit]]:
+        searcher.save(tmp_path / "saved")
+        return searcher.search(TEXTS, 3)
+
+    dense, generator = load(kinds / "dense"), load(kinds / "generative")
+    calls: dict[str, Callable[[Path | None], Searcher]] = {
+        "hops": lambda out: words().hops(2, output=out),
+        "fuse": lambda out: grls.fuse([dense, words(), words().hops(2)], method="sum", output=out),
+        "named": lambda out: grls.fuse([dense, str(held.folder)], output=out),
+        "priors": lambda out: generator.with_priors(words(), "bm25", output=out),
+        "rescored": lambda out: words().rescored(kinds / "encoder", output=out),
+        "nested": lambda out: grls.fuse([dense.hops(2), words()], output=tmp_path / "in").hops(
+            2, "fixed", output=out
+        ),
+        "below": lambda out: grls.fuse([dense, words().hops(2)], output=out and tmp_path / "in" / out.name),
+    }
+    held = words()
+    for name, make in calls.items():
+        expected = save(make(None))
+        made = make(tmp_path / name)
+        assert made.search(TEXTS, 3) == expected, name
+        folder = made.folder
+        del made
+        gc.collect()  # what is temporary goes
+        assert load(folder).search(TEXTS, 3) == expected, name
+        if name not in ("nested", "below"):  # their members have outputs
+            assert contents(folder) == contents(tmp_path / "saved"), name
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").touch()
+    raises(ConfigError, "mine exists and holds no grls.json", words().hops, 2, output=tmp_path / "mine")
+
+
+def contents(folder: Path) -> list[tuple[str, bytes]]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return [(file.relative_to(folder).as_posix(), file.read_bytes()) for file in files]
 
 
 def test_bad_input(kinds: Path, tmp_path: Path) -> None:
@@ -221,3 +266,15 @@ def test_errors_name_what_was_written(
         call(grls.BM25(THREE), grls.BM25(THREE, output="kept"))
     assert expected in str(caught.value)
     assert not any(part in str(caught.value) for part in ("--", "/tmp", ".grls.", "../"))
+
+
+def test_errors_name_a_folder_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``../idx/bm25`` was read from the folder itself: idx/idx/bm25/corpus.jsonl."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    grls.BM25(THREE, output="../idx/bm25").hops(2, output="../idx/hops")
+    (tmp_path / "idx" / "else").mkdir()
+    for given in ("../idx/bm25", "../idx/hops", "../idx/else/../bm25"):
+        told = r"no passage of \.\./idx/bm25/corpus\.jsonl"
+        raises(GrlsError, told, load(Path(given)).search, "a", where="y>1")
+        raises(DataError, re.escape(f" {os.path.normpath(given)}"), load(Path(given)).explain, "otters")

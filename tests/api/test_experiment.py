@@ -1,10 +1,15 @@
 """``grls.experiment``: systems beside each other on the same queries."""
 
 import json
+import math
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import ir_measures
+import numpy as np
+import pandas as pd
 import pytest
 from failing import raises
 from fixture_types import Capsys
@@ -64,13 +69,25 @@ def test_graded_gold_counts_in_ndcg() -> None:
     assert table["two"].differences == {}
 
 
-@pytest.mark.parametrize(
-    "form",
-    [lambda name: Hit(name, 1.0), lambda name: name, lambda name: (name, 1.0), lambda name: [name, 1.0]],
-)
+@pytest.mark.parametrize("form", [
+    lambda name: Hit(name, 1.0),
+    lambda name: name,
+    lambda name: (name, np.float32(1)),
+    lambda name: [name, 1.0],
+    lambda name: (name, "a title", 7),
+    lambda name: ir_measures.ScoredDoc("q", name, 1.0),
+])  # fmt: skip
 def test_hits_may_be_ids_or_begin_with_them(form: Any) -> None:
     hits = [[form(name) for name in names] for names in GOOD]
     assert grls.experiment({"one": Fixed(hits)}, QUERIES, GOLD, "R@2")["one"].means == {"R@2": 1.0}
+
+
+@pytest.mark.parametrize("form", [dict, pd.Series, Counter])
+def test_ids_with_scores_are_ranked_by_the_scores(form: Any) -> None:
+    hits = [form({"z": 0.1, last: 1, first: 2.5}) for first, last in GOOD]
+    assert grls.experiment({"one": Fixed(hits)}, QUERIES, GOLD, "R@2 RR")["one"].means == {"R@2": 1, "RR": 1}
+    level = {"a": 1.0, "b": 1.0}  # as trec_eval
+    assert grls.experiment({"one": Fixed([level])}, ["question 0"], ["b"], "RR")["one"].means == {"RR": 1.0}
 
 
 def test_numbers_are_ids_and_done_is_no_passage() -> None:
@@ -146,7 +163,7 @@ def test_the_table_prints_itself() -> None:
     assert len({len(line) for line in (head, bad, good)}) == 1
     html = table._repr_html_()
     assert html.startswith("<table>")
-    assert "<th>b&lt;i&gt;g</th><td>100.0</td><td>+62.5</td><td>0.250</td>" in html
+    assert "<th>b&lt;i&gt;g</th><td><b>100.0</b></td><td>+62.5</td><td>0.250</td>" in html
     assert html.count("<tr>") == 3
     alone = grls.experiment({"bad": Fixed(BAD)}, QUERIES, GOLD, ["R@2", "RR"])
     assert repr(alone).splitlines()[0] == "4 queries, 10 hits each; measures in points"
@@ -202,10 +219,12 @@ def test_all_is_checked_before_the_first_search(
     raises(error, why, grls.experiment, **{"systems": UNASKED, "queries": QUERIES, "gold": GOLD, **options})
 
 
-def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
+def test_gold_passages_must_be_in_a_corpus_of_a_system(caplog: pytest.LogCaptureFixture) -> None:
     one, two = grls.BM25({"a": "otters", "x": "question"}), grls.BM25({"b": "herons", "c": "lynxes"})
-    with pytest.raises(DataError, match="the passage id 'b' is not in corpus"):
-        grls.experiment({"known": one, **UNASKED}, QUERIES, GOLD)
+    with pytest.raises(DataError, match="is not in corpus, nor is any other"):
+        grls.experiment({"known": grls.BM25({"z": "otters"}), **UNASKED}, QUERIES, GOLD)
+    grls.experiment({"known": one}, QUERIES, GOLD)
+    assert "such as 'b' of the query 'q1': no search finds such a passage" in caplog.text
     assert grls.experiment({"one": one, "two": two}, QUERIES, GOLD)["one"].means["RR"] == 0.0
 
 
@@ -214,6 +233,15 @@ def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
     ([["a"], None, [], []], "'one', query 'q1': expected a list of hits, got None"),
     ([["a"], "ab", [], []], "expected a list of hits, got 'ab'"),
     ([["a"], [None], [], []], "'one', query 'q1', a hit: expected an id"),
+    ([[("a", 0.1), ("b", 0.2)], [], [], []], "'q0': the scores rise, from 0.1 to 0.2 at passage 'b'"),
+    ([[Hit("a", 0.1), Hit("b", 0.2)], [], [], []], "the scores rise"),
+    ([{"a": {"score": 1}}, [], [], []], "'q0': expected a list of hits, got .* such as {'p7': 3.2}"),
+    ([{"a": math.nan}, [], [], []], "expected a list of hits"),
+    ([{"a", "b"}, [], [], []], "expected a list of hits"),
+    ([b"ab", [], [], []], "expected a list of hits"),
+    ([[["a", "b"]], [], [], []], "expected a list of hits"),
+    ([pd.DataFrame({"docno": ["a"], "score": [1.0]}), [], [], []], "expected a list of hits"),
+    ([ir_measures.ScoredDoc("q", "a", 1), [], [], []], "expected a list of hits"),
 ])  # fmt: skip
 def test_what_are_no_hits_is_refused(hits: list[Any], why: str) -> None:
     raises(DataError, why, grls.experiment, {"one": Fixed(hits)}, QUERIES, GOLD)

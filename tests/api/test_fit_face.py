@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from failing import raises
 from fit_helpers import WORDS_ALONE, write_fit_data
+from fixture_types import Capsys
 
 import grls
 from grls.api.generator import given_splits
@@ -66,10 +67,13 @@ def test_tables_keep_ordered_evidence(tmp_path: Path) -> None:
         assert [query.evidence for query in read] == [tuple(pair) for pair in lists]
 
 
-def test_without_output_the_folder_goes_with_result_and_retriever() -> None:
+def test_without_output_the_folder_goes_with_result_and_retriever(capsys: Capsys) -> None:
     made = grls.fit(CORPUS, QUERIES, GOLD, dev=({"d": "an eel ?"}, {"d": ["p2"]}), **ALONE)
     output, retriever = made.output, made.retriever
     assert made.table["bm25"]["dev R@1"] == 1.0
+    shown = f"{capsys.readouterr().out}{made!r}"
+    assert "kept: bm25, the only candidate" in shown
+    assert ".tmp" not in shown + (output / "README.md").read_text()  # it is named nowhere
     del made
     gc.collect()
     assert retriever.search("eel", 1)[0].id == "p2"
@@ -80,7 +84,10 @@ def test_without_output_the_folder_goes_with_result_and_retriever() -> None:
 
 def test_a_corpus_alone_and_a_data_set_folder(tmp_path: Path) -> None:
     alone = grls.fit([*CORPUS.values()], output=tmp_path / "alone", **ALONE)
-    assert any("pseudo-queries" in note for note in alone.run.notes)
+    assert (alone.kept, alone.run.queries) == ("bm25", {"cut sentences": 1})
+    assert alone.table["bm25"].keys() == {
+        f"cut sentences {name}" for name in ("R@1", "R@20", "nDCG@10", "RR")
+    }
     of_folder = grls.fit(write_fit_data(tmp_path / "data"), output=tmp_path / "out", **ALONE)
     assert of_folder.run.queries == {"dev": 4, "test": 3}
 

@@ -169,3 +169,17 @@ def test_a_hit_is_the_tuple_of_before() -> None:
     assert all(isinstance(one, grls.Hit) and one.metadata == hit.metadata for one in copies)
     assert repr(hit).startswith("Hit(id='a', score=")
     assert repr(hit).endswith("metadata={'year': 1999, 'tags': ['river', 'sea']})")
+
+
+@pytest.mark.parametrize("address", ["https://huggingface.co/user/name/tree/main", "hub:user/name"])
+def test_an_address_is_told_from_a_folder(address: str) -> None:
+    """It was "no retriever here"."""
+    raises(DataError, "give a folder, or its name on the hub, user/name", grls.load, address)
+
+
+@pytest.mark.parametrize("odd", [pd.NA, pd.DataFrame(), pd.Series(["1", "2"])])
+def test_a_query_of_odd_fields_is_named(odd: Any) -> None:
+    """It ended in "truth value is ambiguous"."""
+    words = grls.BM25(["otters eat fish"])
+    for query in (grls.Query(odd, "otters"), grls.Query("q", odd)):
+        raises(DataError, "query 0.*: its (id|text) must be", words.search, [query])

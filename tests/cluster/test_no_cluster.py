@@ -25,7 +25,7 @@ def test_an_address_without_a_cluster_is_refused() -> None:
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(ConfigError, match=r'ray needs ray \(not installed\): pip install "grls\[ray\]"'),
+        pytest.raises(ConfigError, match=r'ray needs ray \(not installed\): `pip install "grls\[ray\]"'),
         ray_data.Cluster.opened(Workers("local", WorkerOptions())),
     ):
         pass

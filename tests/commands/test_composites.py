@@ -6,18 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from composite_specs import written
 from failing import fails
 from fixture_types import Capsys, Patch
 from small_data import passages, queries
 
+import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import FindsChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
@@ -200,3 +205,36 @@ def test_an_earlier_folder_stays_where_the_new_one_cannot_be(
     assert spec(made) == before
     message = fails(capsys, *command, str(made))
     assert "which is this retriever itself" in message or "would be lost" in message
+
+
+@pytest.mark.parametrize(
+    "name", ["bm25", "dense", "generative", "hybrid", "fusion", "rescored", "hops", "fused"]
+)
+def test_any_retriever_is_ranked_by_hops(name: str, kinds: Path, tmp_path: Path) -> None:
+    """Also fusions, whose scores have no unit, of members that hop; evidence may be longer than a query."""
+    hops = {"kind": "hops", "hops": {"steps": "ranked"}}
+    ranked = [hops | {"retriever": str(kinds / one)} for one in ("bm25", "dense")]
+    fused = written(tmp_path / "fused", {"kind": "fusion", "method": "sum", "members": ranked})
+    folder, output = fused if name == "fused" else kinds / name, str(tmp_path / "out")
+    assert main(["index", "hops", str(folder), "--hops.steps=ranked", f"--output={output}"]) == 0
+    hits = grls.load(folder).hops(max=2).search("is the otter calm ?", k=4)
+    assert len(hits) == 4
+    assert main(["retrieve", output, f"--data={kinds / 'data'}", f"--output={tmp_path / 'run'}"]) == 0
+
+
+def test_members_of_a_fusion_take_evidence_each_in_its_own_way(kinds: Path) -> None:
+    members = [load_retriever(kinds / one, Opening("cpu")) for one in ("bm25", "dense")]
+    evidence = [Passage("e", "the otter is calm . " * 200)]
+    query = Query("q", "is the heron quick ?")
+    (step,) = found_after(FusionRetriever(members, Fusion("rrf")), [query], [evidence], 5)
+    rankings = [found_after(one, [query], [evidence], 20)[0].hits for one in members]
+    assert step.hits == Fusion("rrf").fuse(rankings, 5)
+
+
+@pytest.mark.parametrize("name", ["cut", "chains"])
+def test_what_ends_by_itself_does_not_hop(name: str, kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
+    line = fails(
+        capsys, "index", "hops", str(kinds / name), "--hops.steps=ranked", f"--output={tmp_path / 'o'}"
+    )
+    assert "ends its chains itself" in line
+    assert "`grls index hops MEMBER --hops.steps ranked --output NEW`" in line

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from failing import fails, raises
@@ -13,16 +14,19 @@ from small_data import write_small
 import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
+from grls.data.dataset import read_split, write_dataset
 from grls.data.perturbed import PERTURBATIONS, perturbed
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.significance import compare
 from grls.report.blocks import Cell, Table
-from grls.report.stress import grow
+from grls.report.stress import grow, losses
 from grls.report.systems import read_quoted
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.registry import Opening
+from grls.runs.run import Run
+from grls.tune.step import DevQueries
 
 QUOTED = Path(__file__).parents[2] / "benchmarks" / "quoted"
 
@@ -64,7 +68,9 @@ def test_folders_and_bm25_stand_in_one_table_with_what_they_cost(place: Path, ca
     assert (row["system"], row["tokens"]) == ("two hops", "0.0")
     assert float(row["R@5"]) == means["two hops"]["R@5"]
     assert 0 < float(row["minutes"]) < 1  # of the member, as `grls index` has left it
-    assert r"\begin{tabular}{lrrr" in (place / "out.tex").read_text()
+    tex = (place / "out.tex").read_text()
+    assert r"\begin{tabular}{lrrrr}" in tex  # the measures alone, as wide as a page
+    assert r"\textbf{" in tex
     assert (place / "out.md").read_text().splitlines()[2].startswith("| system | R@5 | diff. | p |")
     experiment(place, *systems)
     assert capsys.readouterr().out.count(" is kept\n") == 3
@@ -85,6 +91,88 @@ def test_several_seeds_are_one_system_with_a_spread(tmp_path: Path) -> None:
     expected = compare([2 / 3, 0.75], [2 / 3, 0.5])._asdict()
     assert systems["both"]["differences"]["R@2"] == pytest.approx({**expected, "p_holm": expected["p"]})
     assert "± 17.7" in output.with_suffix(".md").read_text()
+
+
+def test_a_path_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dataset(tmp_path / "small")
+    sweep = tmp_path / "lr=1,b=2"
+    sweep.mkdir()
+    write(tmp_path / "run", data, GOOD, "one", "bm25", "single")
+    write(sweep / "run", data, POOR, "two", "bm25", "single")
+    monkeypatch.chdir(tmp_path)
+    forms = ["./run.jsonl", "./run.trec", f"{tmp_path}//run.jsonl", "lr=1,b=2/.././run.jsonl"]
+    runs = [[form] for form in forms] + [["x=./run.jsonl,.//lr=1,b=2/run.trec"], ["./lr=1,b=2/run.jsonl"]]
+    for number, words in enumerate(runs):
+        output = f"./out{number}" + ".json" * (number == 1)
+        assert main(["experiment", *words, "--measures=R@2", f"--output={output}", "--page=true"]) == 0
+        (table,) = json.loads((tmp_path / f"out{number}.json").read_text())["tables"]
+        ((name, scores),) = table["systems"].items()
+        expected = {"one": (2 / 3 + 1) / 2, "x": (2 / 3 + 0.75) / 2, "two": (2 / 3 + 1 / 2) / 2}
+        assert scores["means"]["R@2"] == pytest.approx(expected[name])
+    for command in (["retrieve", "bm25"], ["fuse", "run.trec", "lr=1,b=2/run.trec"]):
+        assert main([*command, f"--data={data}", "--output=made.trec"]) == 0
+        assert {file.name for file in tmp_path.glob("made*")} == {"made.trec", "made.jsonl", "made.info.json"}
+
+
+@pytest.mark.parametrize(
+    "hops", ["fixed", "fixed --hops.pool=true", "dynamic", "dynamic --hops.choose=expected-f1", "ranked"]
+)
+def test_every_table_reads_what_a_run_of_hops_holds(kinds: Path, tmp_path: Path, hops: str) -> None:
+    data, folder, file = kinds / "data", tmp_path / "hops", tmp_path / "out-runs" / "x.jsonl"
+    made = ["index", "hops", str(kinds / "generative"), *f"--hops.steps={hops}".split(), "--hops.max=2"]
+    assert main([*made, "--hops.chains=4", f"--output={folder}"]) == 0
+    out = tmp_path / "out"
+    assert main(["experiment", f"x={folder}", f"--data={data}", f"--output={out}"]) == 0
+    means = json.loads(out.with_suffix(".json").read_text())["tables"][0]["systems"]["x"]["means"]
+    searcher, measures = grls.load(folder), "R@5 R@2 complete@5 nDCG@10"
+    assert grls.experiment({"x": searcher}, data, "test", measures)["x"].means == means
+    queries, qrels = read_split(data, "test")
+    assert losses(searcher.retriever, queries, qrels, [], "R@5", 10, 0)["clean"] == [means["R@5"]]
+    assert evaluate_run(file, data)["sequence_recall"]["recall@5"] == means["R@5"]
+    runs = [[hit.id for hit in hits] for hits in Run.load(file).rankings.values()]
+    assert runs == [[hit.id for hit in hits] for hits in searcher.search(queries, 10)]
+
+
+def test_a_query_that_is_a_passage_does_not_find_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"a1": "Night trains save carbon", "a2": "night trains lose  carbon and money"}
+    texts |= {"b1": "libraries open", "b2": "libraries open late"}
+    other = {"a1": "a2", "a2": "a1", "b1": "b2", "b2": "b1"}
+    passages = [Passage(name, text) for name, text in texts.items()]
+    queries = [Query(name, text.lower()) for name, text in texts.items()]
+    qrels = {name: {gold: 1} for name, gold in other.items()}
+    write_dataset(data := tmp_path / "data", passages, queries, {"test": qrels})
+    assert main(["check", str(data)]) == 0
+    said = "4 queries are passages of .*: a query does not find itself .BEIR's ignore_identical_ids."
+    assert re.search(said, caplog.text)
+    run = ["retrieve", "bm25", f"--data={data}", f"--output={tmp_path / 'run'}"]
+    for hops in (["--hops.steps=fixed", "--hops.max=2"], ["--hops.steps=ranked"], ["--k=1"]):
+        assert main([*run, *hops]) == 0
+        found = Run.load(tmp_path / "run.jsonl")
+        assert {query: hits[0].id for query, hits in found.rankings.items()} == other
+    foreign = tmp_path / "foreign.trec"  # of another tool, whose queries find themselves
+    lines = [f"{q} Q0 {hit} 1 {score} t" for q, gold in other.items() for hit, score in ((q, 2), (gold, 1))]
+    foreign.write_text("\n".join(lines))
+    assert evaluate_run(foreign, data, measures=["RR"])["measures"] == {"RR": 1.0}
+    output = f"--output={tmp_path / 'out'}"
+    assert main(["experiment", "bm25", str(foreign), f"--data={data}", "--measures=RR@1", output]) == 0
+    (table,) = json.loads((tmp_path / "out.json").read_text())["tables"]
+    assert [scores["means"]["RR@1"] for scores in table["systems"].values()] == [1.0, 1.0]
+
+    fixed = SimpleNamespace(
+        search=lambda asked, k: [[q, other[q]][:k] for q, text in texts.items() if text.lower() in asked]
+    )
+    ours = grls.experiment({"bm25": grls.BM25(data), "fixed": fixed}, data, "test", "RR@1")
+    assert [row.means for row in ours.rows] == [{"RR@1": 1.0}, {"RR@1": 1.0}]
+    dev = DevQueries.read(str(data), "test")
+    assert dev.at_once().quality([[query.id, other[query.id]] for query in queries], 1).recall == 1.0
+    # Ids that are alike by chance, and gold passages, are found.
+    write_dataset(data, passages, [Query(q, "trains carbon") for q in other], {"test": qrels})
+    assert main(run) == 0
+    assert any(query == hits[0].id for query, hits in Run.load(tmp_path / "run.jsonl").rankings.items())
+    write_dataset(data, passages, queries, {"test": {q: {q: 1} for q in other}})
+    assert grls.experiment({"bm25": grls.BM25(data)}, data, "test", "RR")["bm25"].means == {"RR": 1.0}
 
 
 def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -248,6 +336,11 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
     order = perturbed(query, "order", 0)
     assert order is not None
     assert sorted(order.text.split()) == sorted(query.text.split())
+    for kind in ("order", "case"):
+        for text in ("two words", "TWO WORDS", "a b c"):
+            made = [perturbed(query._replace(text=text), kind, seed) for seed in range(20)]
+            assert text not in [each.text for each in made if each], "a query that stays says nothing"
+        assert getattr(perturbed(query._replace(text="7 7"), kind, 0), "text", None) == "7 7"
     typos = {perturbed(query, "typo", seed) for seed in range(20)}
     assert len(typos) > 5
     assert all(typo is not None and abs(len(typo.text) - len(query.text)) <= 1 for typo in typos)
@@ -255,10 +348,10 @@ def test_perturbations_depend_on_seed_and_query_alone() -> None:
 
 def test_a_table_escapes_what_its_form_reads() -> None:
     rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
-    table = Table("t", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
+    table = Table("t u", "50% of {x}", ("name", "p_1"), 1, rows, "a note")
     assert table.latex().splitlines()[2:] == [
-        r"\caption{50\% of \{x\}. a note}", r"\begin{tabular}{lr}", r"\toprule", r"name & p\_1 \\",
-        r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
+        r"\caption{50\% of \{x\}. a note}", r"\label{tab:t-u}", r"\begin{tabular}{lr}", r"\toprule",
+        r"name & p\_1 \\", r"\midrule", r"a\_b \& c|d & \textbf{$\pm$1 $<$ 2} \\",
         r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
     assert table.markdown().splitlines()[2:5] == [

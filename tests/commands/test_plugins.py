@@ -201,3 +201,11 @@ def test_the_names_of_data_sets_are_taken_once(place: Path, monkeypatch: Patch, 
     raises(ConfigError, "the data set 'mine' is there already", register_preparer, "mine", fails, "another")
     raises(ConfigError, "prepare must be a function, got 7", register_preparer, "other", 7, "a set")
     raises(ConfigError, "as one word", register_preparer, "two words", main, "a set")
+
+
+def test_a_plugin_that_is_not_there_is_told_by_every_command(
+    kinds: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(recipes.VARIABLE, "json, nosuch, no.such")
+    assert main(["search", str(kinds / "bm25"), "otter"]) == 0
+    assert [record.args[1] for record in caplog.records if record.args] == ["nosuch", "no.such"]

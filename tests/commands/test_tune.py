@@ -116,9 +116,8 @@ def test_one_setting_alone_and_some_queries(data: Path, own: Path, capsys: Capsy
     before = read_spec(own)
     given = ["--grid.done_biases=[-1]", "--grid.choose=[likeliest]", "--limit=2"]
     assert main(tune(own, data, *DYNAMIC, *given)) == 0
-    *measured, price, gain, last = capsys.readouterr().out.splitlines()
+    *measured, gain, last = capsys.readouterr().out.splitlines()
     assert len([line for line in measured if SHOWN.search(line)]) == 2  # the folder's own setting, too
-    assert "with the known number of passages: price of DONE" in price
     assert "(done_bias -1, likeliest)" in gain
     assert last == f"{own}: tuned on 2 queries of train of {data}"
     spec = read_spec(own)
@@ -158,27 +157,6 @@ def test_scores_in_nats_have_biases_of_their_own(
     assert main(tune(folder, data, *given, "--grid.empty_weights=[0.2]")) == 0
     tried = [match[3] for match in SHOWN.finditer(capsys.readouterr().out)]
     assert {float(bias) for bias in tried} == set(DoneByLogOdds.biases)
-
-
-PRICE = re.compile(
-    r"set F1 +([\d.]+) with the known number of passages: price of (?:DONE|the cut) ([-+][\d.]+) p"
-)
-
-
-@pytest.mark.parametrize("kind", ["own", "hopping"])
-def test_the_price_of_done_is_that_of_fixed_hops_as_many_as_are_gold(
-    kind: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest, capsys: Capsys
-) -> None:
-    folder = request.getfixturevalue(kind)
-    given = ["--hops.chains=1", "--hops.branch=1", *DYNAMIC]
-    bias = "-1" if kind == "own" else "0.1"
-    assert main(tune(folder, data, *given, f"--grid.done_biases=[{bias}]", "--grid.choose=[likeliest]")) == 0
-    out = capsys.readouterr().out
-    (told,) = PRICE.findall(out)
-    fixed = ("--hops.steps=fixed", "--hops.max=3", "--hops.chains=1", "--hops.branch=1", "--hops.done_bias=0")
-    known = retrieved(folder, data, tmp_path, *fixed)["set"]["f1_known_number"]
-    assert float(told[0]) == pytest.approx(100 * known, abs=0.06)
-    assert float(told[1]) == pytest.approx(100 * known - float(GAIN.findall(out)[0][3]), abs=0.11)
 
 
 def test_how_it_was_searched_is_written_and_of_equal_biases_the_smallest_is(data: Path, own: Path) -> None:
@@ -224,9 +202,6 @@ def test_where_rankings_are_cut(
     assert float(gain[3]) > float(gain[2])
     measures = retrieved(cutting, data, tmp_path)
     assert f"{100 * measures['set']['f1']:.1f}" == gain[3]
-    known = 100 * retrieved(dense, data, tmp_path, "--k=8")["set"]["f1_known_number"]
-    (told,) = PRICE.findall(out)
-    assert [float(value) for value in told] == pytest.approx([known, known - float(gain[3])], abs=0.11)
     assert read_spec(cutting)["depth"] == 8
 
 

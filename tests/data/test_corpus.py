@@ -26,11 +26,11 @@ from grls.io.resumable import read_jsonl
     ('{"_id": "p1", ', "expected a JSON object"),
     ("[1, 2]", "expected a JSON object, got list"),
     ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
-    ({"_id": 7, "text": "x"}, "expected '_id' to be a non-empty string, got 7"),
+    ({"_id": None, "text": "x"}, "expected '_id' to be a non-empty string, got None"),
     ({"_id": "p1"}, "expected 'text' to be a string, the key is missing"),
     ({"_id": "p1", "text": None}, "expected 'text' to be a string, got None"),
     ({"_id": "p1", "text": "x", "title": 3}, "expected 'title' to be a .*string, got 3"),
-    ({"_id": "p1", "text": "x", "metadata": "m"}, "expected 'metadata' to be a JSON object, got 'm'"),
+    ({"_id": "p1", "text": "x", "metadata": "m"}, "expected metadata to be an object, got 'm'"),
     (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
     ({"_id": "p0", "text": "x"}, "the id 'p0' is in line 1 already"),
     (r'{"_id": "p1", "text": "x \ud800 y"}', r"the escape \\ud800 is half a character"),
@@ -242,11 +242,12 @@ def test_an_empty_corpus_and_half_a_character_find_nothing():
     ({"_id": "q1", "text": "  "}, "the query text is empty"),
     ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
     ({"_id": "q1", "text": "x", "evidence": "p0"}, "expected evidence to be a list of strings"),
-    ({"_id": "q1", "text": "x", "metadata": {"answers": "a"}}, "metadata.answers to be a list of strings"),
+    ({"_id": "q1", "text": "x", "metadata": {"answers": 3}}, "metadata.answers to be a list of strings"),
     ({"_id": "q1", "text": "x", "metadata": {"proofs": None}}, "metadata.proofs to be a list of lists"),
     ({"_id": "q1", "text": "x", "metadata": {"proofs": ["p0"]}}, "metadata.proofs to be a list of lists"),
     ({"_id": "q1", "text": "x", "metadata": {"any_order": "true"}}, "metadata.any_order to be true or false"),
-    ({"_id": "q1", "text": "x", "any_order": True}, "write it into them"),
+    ({"_id": "q1", "text": "x", "any_order": 1}, "metadata.any_order to be true or false"),
+    ({"_id": "q1", "text": "x", "type": 1, "metadata": {"type": 2}}, "'type' is a field, and a key of"),
     ({"_id": "q1", "text": "x", "metadata": []}, "expected 'metadata' to be a JSON object"),
     ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
     (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),
@@ -307,16 +308,26 @@ def split(tmp_path: Path, evidence: list[str], qrel: tuple[str, str]) -> Path:
     return tmp_path
 
 
-def test_unknown_ids_are_refused_and_named(tmp_path: Path) -> None:
+def test_unknown_ids_are_told_once_and_refused_where_no_other_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = split(tmp_path, [], ("q1", "p0"))
-    names_fault("query id 'q1' is in no line", folder / "qrels/test.tsv", None, read_split, folder, "test")
+    file = folder / "qrels/test.tsv"
+    names_fault("'q1' is in no line of queries.jsonl", file, None, read_split, folder, "test")
     folder = split(tmp_path, [], ("q0", "p1"))
     corpus = Corpus.read(folder)
-    problem = "qrel of query 'q0': passage id 'p1' is not in .*corpus.jsonl"
-    names_fault(problem, folder / "qrels/test.tsv", None, read_split, folder, "test", corpus)
+    names_fault("query 'q0': the passage id 'p1' is not in", file, None, read_split, folder, "test", corpus)
     folder = split(tmp_path, ["p0", "p2"], ("q0", "p0"))
-    problem = "evidence of query 'q0': passage id 'p2' is not in .*corpus.jsonl"
-    names_fault(problem, folder / "queries.jsonl", None, read_split, folder, "test", corpus)
+    file.write_text(file.read_text() + "q9\tp1\t1\nq1\tp0\t1\n")
+    for _ in range(2):
+        queries, qrels = read_split(folder, "test", corpus)
+        assert ([q.id for q in queries], qrels) == (["q0", "q9"], {"q0": {"p0": 1}, "q9": {"p1": 1}})
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "test.tsv: 1 judged query is in no line of queries.jsonl, such as 'q1', and left out" in first
+    assert "test.tsv: 2 judged passages are not in " in second
+    assert second.endswith("such as 'p1' of the query 'q9': no search finds such a passage.")
+    queries, qrels = read_split(folder, "test", corpus, known=True)
+    assert ([(q.id, q.evidence) for q in queries], qrels) == ([("q0", ("p0",))], {"q0": {"p0": 1}})
 
 
 def test_missing_qrels_name_the_command_that_writes_them_from_evidence(tmp_path: Path) -> None:

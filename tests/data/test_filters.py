@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from small_data import write_jsonl
 
 from grls.data import columns
-from grls.data.columns import FieldColumn, MetadataColumns, UnknownFieldError, part_mask
+from grls.data.columns import FieldColumn, IncomparableError, MetadataColumns, UnknownFieldError, part_mask
 from grls.data.corpus import Corpus
 from grls.data.filters import (
     AllOf,
@@ -78,6 +79,26 @@ def test_filters_of_every_kind(corpus: Corpus) -> None:
     with pytest.raises(ConfigError, match=r"metadata field 'yaer': the fields are lang, open, tags, year"):
         evaluate_filters([where("yaer=1")], corpus)
     raises(ConfigError, r"a filter over metadata is a text such as .*got \{'year': 3\}", where, {"year": 3})
+
+
+@pytest.mark.parametrize(("values", "told", "right"), [
+    (["2020-01-05", None, "2019"], {"f>=2020": "quote the value, which is text then: f>='2020'"}, "f>'2019'"),
+    ([[], ["x"]], {"f>2 or other=1": "such as 'x', which are neither", "not f<2": "f<'2'."}, "f>'a'"),
+    ([3, 4.5], {"f>='3'": "a number without quotes, as in f>=3.", "f<b": "above nor below b"}, "f>=3"),
+    ([True], {"f>1": "such values have no order; use = or !="}, "f=true"),
+    ([1, "a"], {}, "f>0"), ([1, "a"], {}, "f>'0'"), ([None, []], {}, "not f>2"),
+])  # fmt: skip
+@pytest.mark.parametrize("most", [2**20, 0])
+def test_an_order_that_no_passage_can_have_is_refused(
+    values: list[Any], told: dict[str, str], right: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "MOST_VALUES", most)
+    monkeypatch.setattr(columns, "_ROWS", 1)
+    passages = [Passage(str(n), "x") for n in range(len(values))]
+    corpus = Corpus.from_passages(passages, metadata=[{"f": value, "other": 1} for value in values])
+    for text, why in told.items():
+        raises(ConfigError, re.escape(why), evaluate_filters, [where(text)], corpus)
+    assert through(where(right), corpus)
 
 
 def test_one_filter_a_query() -> None:
@@ -161,7 +182,8 @@ def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool
 
 def holds_for(text: str, metadata: dict[str, Any]) -> bool:
     expression = parse_filter(text)
-    row = {name: FieldColumn(np.array([0]), [metadata.get(name)]) for name in expression.fields()}
+    names = (comparison.field for comparison in expression.comparisons())
+    row = {name: FieldColumn(np.array([0]), [metadata.get(name)]) for name in names}
     return bool(part_mask(expression, row)[0])
 
 
@@ -273,7 +295,8 @@ def corpus_of(metadata: list[dict[str, Any]], first: int = 0) -> Corpus:
 
 def naive(metadata: list[dict[str, Any]], text: str) -> list[int]:
     expression, rows = parse_filter(text), np.arange(len(metadata))
-    fields = {name: FieldColumn(rows, [row.get(name) for row in metadata]) for name in expression.fields()}
+    names = (comparison.field for comparison in expression.comparisons())
+    fields = {name: FieldColumn(rows, [row.get(name) for row in metadata]) for name in names}
     return np.flatnonzero(part_mask(expression, fields)).tolist()  # type: ignore[no-any-return]
 
 
@@ -308,12 +331,21 @@ def test_columns_filter_as_the_metadata_do(
             if data.draw(st.integers(0, 3)) == 0:
                 corpus, held = corpus.extended(corpus_of(more, len(held))), [*held, *more]
             known = sorted({name for one in held for name in one})
-            if set(parse_filter(text).fields()) <= set(known):
-                assert corpus.columns.allowed(parse_filter(text)).tolist() == naive(held, text)
-            else:
+            filled = [
+                (
+                    comparison,
+                    [one[comparison.field] for one in held if one.get(comparison.field) not in (None, [])],
+                )
+                for comparison in parse_filter(text).comparisons()
+            ]
+            if not {comparison.field for comparison, _ in filled} <= set(known):
                 with pytest.raises(UnknownFieldError) as refused:
                     corpus.columns.allowed(parse_filter(text))
                 assert refused.value.known == known
+            elif any(values and not any(map(one.compares, values)) for one, values in filled):
+                raises(IncomparableError, "", corpus.columns.allowed, parse_filter(text))
+            else:
+                assert corpus.columns.allowed(parse_filter(text)).tolist() == naive(held, text)
 
 
 def test_metadata_are_read_once(reads: list[int]) -> None:

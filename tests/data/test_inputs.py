@@ -15,9 +15,9 @@ from small_data import passages, queries, write_small
 from tables import TABLES
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split
+from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split, told_unknown
 from grls.data.inputs.entries import corpus_of, queries_from
-from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold, write_splits
+from grls.data.inputs.gold import Gold, gold_of, write_splits
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 
@@ -303,9 +303,10 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     raises(DataError, "no file; the data set has the splits 'dev', 'test', 'train'", gold_of, "tset", folder)
     with pytest.raises(DataError, match=r"1 query has no gold passage: 'a'; there is gold of 'q-"):
         gold_of(file, [*gold_of("dev", folder).queries[:1], Query("a", "what ?")])
+    before = gold_of("dev", folder)
     with file.open("a") as stream:
         stream.write("nobody\tr0\t1\n")
-    raises(DataError, "'nobody' is in none of the queries", gold_of, "dev", folder)
+    assert gold_of("dev", folder) == before
 
 
 @pytest.mark.parametrize(("wrong", "why"), [
@@ -313,8 +314,8 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     ({"a": ["0"], "c": ["1"]}, "'b'; there is gold of 'c', which is no query"),
     ({"a": ["0"], "b": None}, "query 'b': expected a list of passage ids, got None"),
     ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
-    ({"a": ["0"], "b": ["9", "8"]},
-     r"'b': the passage id '9' is not in corpus \(2 such; the ids there begin with '0', '1', '2'\)"),
+    ({"a": ["9"], "b": ["9", "8"]},
+     r"'b': the passage id '9' is not in corpus, nor is any other \(the ids there begin with '0', '1', '2'"),
     ({"a": ["0"], "b": {"1": 0.5}}, "passage '1': expected a grade that is a whole number.*got 0.5"),
     ({"a": ["0"], "b": {"1": 1, 1: 2}}, "it has the grade 1 already, and here 2"),
     ({1: ["0"], "1": ["1"], "a": "0", "b": "1"}, "the query id '1' is used twice"),
@@ -332,7 +333,7 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     (pd.DataFrame({"qid": ["a", "a"], "gold": [["0"], ["1"]]}), "the query id 'a' is used twice"),
     (pd.DataFrame({"gold": [["0"]]}), "got 1 row for 2 queries, and no column with the ids of queries"),
     (pd.DataFrame({"gold": [["0"], ["1"]]}, index=["b", "a"]), r"rename_axis\('id'\)"),
-    (pd.DataFrame({"qid": ["a", "b"], "gold": ["['0', '2']", "1"]}), "list as text .* json.loads"),
+    (pd.DataFrame({"qid": ["a", "b"], "gold": ["['0', '2']", "['1']"]}), "list as text .* json.loads"),
     (pd.DataFrame({"qid": ["a", "b"], "docno": ["0", "1"], "hop": [1, None]}),
      "row 1, query 'b', column 'hop': expected a whole number, got nan; drop"),
     (pd.DataFrame({"qid": ["a", "a"], "docno": ["0", "1"], "order": [1, 1]}),
@@ -344,20 +345,29 @@ def test_what_is_no_gold_is_refused(wrong: Any, why: str) -> None:
     raises(DataError, why, gold_of, wrong, QUERIES, CORPUS)
 
 
-def test_evidence_that_is_in_no_corpus_is_refused() -> None:
-    asked = [Query("a", "what ?", ("0", "9"))]
-    with pytest.raises(DataError, match="query 'a': the passage id '9' is not in corpus"):
-        gold_of({"a": {"0": 1}}, asked, CORPUS)
-    asked = [Query("a", "what ?", ("0",), metadata='{"proofs": [["0"], ["9"]]}')]
-    raises(DataError, "query 'a': the passage id '9' is not in corpus", gold_of, None, asked, CORPUS)
+def test_gold_that_the_corpus_lacks_is_told_and_left_out_of_training(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = [
+        Query("a", "what ?", ("0", "9"), metadata='{"proofs": [["0"], ["8"]]}'), Query("b", "who ?", ("7",)),
+    ]  # fmt: skip
+    assert gold_of(None, asked, CORPUS).qrels == {"a": {"0": 1, "9": 1}, "b": {"7": 1}}
+    assert "3 judged passages are not in corpus, such as '9' of the query 'a': no search" in caplog.text
+    known = gold_of(None, asked, CORPUS, known=True)
+    assert known == ([Query("a", "what ?", ("0",), metadata='{"proofs": [["0"]]}')], {"a": {"0": 1}})
+    assert "such as '9' of the query 'a': left out" in caplog.text
+    raises(DataError, "'7' is not in corpus, nor", gold_of, None, asked[1:], CORPUS)
+    grades = {"a": {"1": 0}, "b": {"7": 1}}
+    raises(DataError, "no gold passage is in corpus", told_unknown, asked[1:], grades, [CORPUS], "x", True)
+    made = gold_of(grades | {"a": {"1": 1}}, {"a": "what ?", "b": "where ?"}, CORPUS, True)
+    assert made.qrels == {"a": {"1": 1}}
 
 
-def test_a_gold_passage_may_be_in_any_of_several_corpora() -> None:
+def test_a_gold_passage_may_be_in_any_of_several_corpora(caplog: pytest.LogCaptureFixture) -> None:
     made = gold_of({"a": ["0", "x"]}, {"a": "what ?"})
-    other = corpus_of({"x": "another"})
-    refuse_unknown_gold(made, [CORPUS, other])
-    refuse_unknown_gold(made, [])
-    raises(DataError, r"'x' is not in corpus", refuse_unknown_gold, made, [CORPUS])
+    assert told_unknown(*made, [CORPUS, corpus_of({"x": "another"})], "gold", True) == made
+    assert told_unknown(*made, [], "gold", True) == made
+    assert not caplog.records
 
 
 def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
@@ -377,13 +387,11 @@ def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
 def test_a_data_set_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     made = gold_of({"a": "0"}, {"a": "what ?"})
     other = gold_of({"a": "0"}, {"a": "where ?"})
-    unknown = gold_of({"a": "9"}, {"a": "what ?"})
     broken = gold_of({"a\tb": "0"}, {"a\tb": "what ?"})
     for splits, error, why in (
         ({"train/x": made}, ConfigError, "expected a split such as train"),
         ({"train": Gold([], {})}, DataError, "the split 'train' holds no query"),
         ({"train": made, "dev": other}, DataError, "the query 'a' of the split 'dev' differs"),
-        ({"train": unknown}, DataError, "'9' is not in corpus"),
         ({"train": broken}, DataError, "holds a tab"),
     ):
         raises(error, why, write_splits, tmp_path / "data", CORPUS, splits)
@@ -427,6 +435,48 @@ def test_queries_of_files_stay_as_they_are(tmp_path: Path) -> None:
     read = [q._replace(answers=("x",), metadata='{"answers": ["x"]}') for q in read_queries(folder)]
     assert queries_from(read) == read
     assert queries_from(folder) == queries_from(folder / "queries.jsonl") == queries()
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"year": 1999, "tags": ["x"]}, {"metadata": {"year": 1}}, {"metadata": '{"year": 1}', "lang": "de"},
+    {"title": None, "metadata": None, "year": None}, {"answers": "x"}, {"evidence": ["p"], "any_order": True},
+])  # fmt: skip
+@pytest.mark.parametrize("names", [("_id", "text"), ("id", "text")])
+@pytest.mark.parametrize("name", ["a", 7])
+def test_a_line_of_a_file_is_read_as_a_dict_in_a_list(
+    tmp_path: Path, name: Any, names: tuple[str, str], more: dict[str, Any]
+) -> None:
+    record = dict(zip(names, (name, "what ?"), strict=True)) | more
+    for form, read, made in (("corpus", Corpus.read, corpus_of), ("queries", read_queries, queries_from)):
+        (file := tmp_path / f"{form}.jsonl").write_text(json.dumps(record))
+        of_file, of_list = read(file), made([record])
+        if form == "corpus":
+            assert content(of_file) == content(of_list)
+        else:
+            assert of_file == of_list
+
+
+def test_a_line_that_is_no_passage_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    for wrong, why in (
+        ({"text": "what ?"}, "expected '_id' to be a non-empty string, the key is missing"),
+        (
+            {"id": 1.5, "text": "what ?"},
+            "line 1: passage: expected an id that is a text or a whole number, got 1.5",
+        ),
+        (
+            {"id": "a", "body": "what ?"},
+            "line 1: passage has no text: looked for 'text', 'contents'; there are",
+        ),
+        (
+            {"_id": "a", "text": "x", "y": 1, "metadata": {"y": 2}},
+            "line 1: passage: 'y' is a field, and a key of",
+        ),
+    ):
+        file.write_text(json.dumps(wrong))
+        raises(DataError, why, Corpus.read, file)
+    file.write_text('{"id": "a", "text": "x"}\n' * 2)
+    raises(DataError, "line 2: the id 'a' is in line 1 already", Corpus.read, file)
 
 
 @pytest.mark.parametrize(("wrong", "why"), [

@@ -6,6 +6,7 @@ import pytest
 from failing import raises
 
 from grls.data.corpus import Corpus
+from grls.data.evidence import part_around
 from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
@@ -45,6 +46,8 @@ def test_ascii_words_are_those_of_bm25s() -> None:
     ("∞", "up to ∞"),
     ("C++", "the C++ handbook of the firm"),
     ("c#", "we write C#."),
+    ("C++", "since C++17"),
+    ("λ", "the λ of a wave"),
     ("R", "statistics with R, and plots"),
     ("C", "vitamin 'C' for all"),
     (".NET", "a .NET service"),
@@ -154,6 +157,7 @@ def test_turkish_tells_its_two_i_apart_and_other_languages_do_not() -> None:
     ("en", ["Boil pasta, drain, add butter", "Fry onion in a pan", "Whisk eggs, pour in a bowl"]),
     ("en", ["A cat is a feline and likes to purr", "A bird can fly", "A horse has a tail"]),
     ("en", ["Murder in the Mind", "The Curse of the Fox", "A Fig Leaf for Eve", "The Big Sleep"]),
+    (None, ["ba be da", "da ba bo", "be bo da ba", "do du bi", "di ba du", "bu do be"]),
     (None, ["Murder in Mind", "Hans van den Broek", "Żołnierz zwycięstwa"]),
     ("pl", ["Sowa jest ptakiem, który poluje w nocy.", "Lis mieszka w lesie i je myszy."]),
     ("cs", ["Jak si změním heslo?", "Kde najdu svou fakturu?", "Mohu změnit svůj tarif?"]),
@@ -260,3 +264,15 @@ def test_words_are_counted_in_all_scripts(text: str, words: int) -> None:
 def test_pieces_joined_are_the_text() -> None:
     for text in (ENGLISH, "青海湖（湖）是 Qinghai最大的。3月", "แมวกิน ปลา", "a\u200bb ｶﾞﾗｽ"):
         assert "".join(pieces(text)).strip() == " ".join(text.split())
+
+
+def test_the_part_that_is_shown_is_around_the_words_of_the_question() -> None:
+    filler = "no clobber: leave an existing file alone. " * 9
+    text = f"cp: files are taken. {filler}Take directories recursively. {filler}"
+    part = part_around("copy directories recursively", text, 100)
+    assert part.startswith("… Take directories recursively. no clobber")
+    assert part.endswith("…")
+    assert len(part) <= 103
+    assert part_around("zebra", text, 50) == f"{text[:50].rstrip()}…"
+    assert part_around("", " short ", 50) == "short"
+    assert "needle" in part_around("a needle", f"{'hay' * 300} needle", 100)

@@ -132,5 +132,5 @@ def test_missing_files_and_a_missing_parser(tmp_path, monkeypatch):
         with pytest.raises(DataError, match="no such file; expected"):
             list(read(tmp_path / "none.gz"))
     monkeypatch.setitem(sys.modules, "ijson", None)
-    with pytest.raises(ConfigError, match=r'needs ijson .*: pip install "grls\[releases\]"'):
+    with pytest.raises(ConfigError, match=r'needs ijson .*: `pip install "grls\[releases\]"'):
         list(read_json_list(write(tmp_path, "[]")))

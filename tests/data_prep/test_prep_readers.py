@@ -161,7 +161,8 @@ def test_multihop_rag_keeps_what_is_known_of_an_article(tmp_path: Path, capsys) 
     known = {"author": None, "source": "The Verge", "published_at": "2023-10-01", "category": "tech"}
     articles = [{**known, "title": t, "url": f"https://{t}", "body": f"{t} is\n\nnews"} for t in "ab"]
     write(raw / "corpus.json", articles)
-    evidence = [{"url": "https://b", "title": "b", "fact": "b is"}, {"url": "https://a", "fact": "a is"}]
+    facts = {"b is": "b", "a is": "a", "b was": "b"}
+    evidence = [{"url": f"https://{article}", "fact": fact} for fact, article in facts.items()]
     first = {"query": "who ?", "answer": "Yes", "question_type": "comparison_query"}
     questions = [{**first, "evidence_list": evidence}, {**first, "query": "why ?", "evidence_list": []}]
     write(raw / "MultiHopRAG.json", questions)
@@ -173,7 +174,7 @@ def test_multihop_rag_keeps_what_is_known_of_an_article(tmp_path: Path, capsys) 
     assert next(Corpus.read(out).metadata())["source"] == "The Verge"
     (query,) = load(out)[1]["test"]
     assert (query.evidence, query.answers) == (("d1", "d0"), ())
-    assert json.loads(query.metadata)["facts"] == ["b is", "a is"]
+    assert json.loads(query.metadata)["facts"] == [*facts], "two of one article"
     questions[0]["evidence_list"] = [{"url": "https://c"}]
     write(raw / "MultiHopRAG.json", questions)
     text = fails(multihop_rag.prepare, capsys, "--raw", raw, "--out", tmp_path / "new")
@@ -384,6 +385,13 @@ def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert "without the network, give hub:FOLDER" in capsys.readouterr().err
     assert main([*run[:2], "--data=hub:", *run[3:]]) == 1
     assert "hub:: expected hub:NAME, a data set of the hub" in capsys.readouterr().err
+    write(tmp_path / "script" / "script.py", "import datasets")
+    for name, why in (
+        ("x" * 300, "datasets cannot read it"), ("json", "expected hub:NAME, a data set of the hub"),
+        (tmp_path / "script", "Dataset scripts are no longer supported"),
+    ):  # fmt: skip
+        assert main([*run[:2], f"--data=hub:{name}", *run[3:]]) == 1
+        assert why in capsys.readouterr().err
     (hub / "corpus.jsonl").unlink()
     write(hub / "README.md", f"---\nconfigs:\n{card.replace('name: corpus', 'name: other')}---\n")
     write_lines(hub / "corpus.jsonl", [{"_id": "d", "words": "x"}])

@@ -54,7 +54,7 @@ def test_a_text_under_two_names_is_taken_once(tmp_path: Path, capsys: pytest.Cap
     for file in sorted(raw.rglob("*.txt")):
         file.with_name(f"again-{file.name}").write_text(file.read_text())
     prepare(raw, tmp_path / "out", shares=(0.2, 0.2, 0.2), least_words=10)
-    assert "30 that repeat another one" in capsys.readouterr().out
+    assert "30 files with the text of another one" in capsys.readouterr().out
     corpus = "\n".join(passage.text for passage in Corpus.read(tmp_path / "out"))
     for file in (tmp_path / "out" / "texts").rglob("*.txt"):
         assert file.read_text().splitlines()[0] not in corpus.splitlines()
@@ -77,16 +77,34 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_left_out_is_told_and_the_remedy_helps(
+def test_all_files_are_passages_and_what_is_left_out_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    raw, out = write(tmp_path / "raw"), tmp_path / "of mine"
+    prepare(raw, out)
+    assert len({passage.title for passage in Corpus.read(out)}) == 31
+    assert sorted(file.name for file in out.iterdir()) == ["corpus.jsonl"]
+    said = capsys.readouterr().out
+    assert f"`grls index bm25 --corpus '{out}' --output NEW`" in said
+    assert "left out" not in said
+    (raw / "notes.md").write_text("a note")
+    (raw / "empty.txt").touch()
+    prepare(raw, out, least_words=10)
+    said = capsys.readouterr().out
+    assert "left out: 2 files with fewer than 10 words (--least_words)\n" in said
+    assert "left out: 1 file not matched by '**/*.txt' (--pattern): 1 .md\n" in said
+
+
+def test_an_empty_corpus_has_a_remedy(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw")
     with pytest.raises(DataError, match="31 of 31 files have fewer than 200 words; lower --least_words"):
-        prepare(raw, tmp_path / "out")
-    with pytest.raises(DataError, match=r"no file matches '\*.md'; give another --pattern"):
+        prepare(raw, tmp_path / "out", least_words=200)
+    with pytest.raises(
+        DataError, match=r"no file matches '\*.md'; there are 31 .txt: give --pattern '\*\*/\*.txt'"
+    ):
         prepare(raw, tmp_path / "out", pattern="*.md")
-    prepare(raw, tmp_path / "out", shares=(0.2, 0.2, 0.2), least_words=10)
-    assert "of 31 left out: 1 with fewer than 10 words, 0 that repeat" in capsys.readouterr().out
+    (tmp_path / "none").mkdir()
+    raises(DataError, "there is no file here", prepare, tmp_path / "none", tmp_path / "out")
 
 
 def test_no_passage_has_more_words_than_asked_for(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: Capsys) -> 
         assert main(["evaluate", both[0], "--data", str(data), option]) == 1
         assert "of answers, whose evidence a model judges: leave them out" in capsys.readouterr().err
     assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
-    assert "--measures, --baseline, --price and --examples are of runs" in capsys.readouterr().err
+    assert "--measures, --baseline and --examples are of runs" in capsys.readouterr().err
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
     assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
     assert "give the --data that they were retrieved from" in capsys.readouterr().err

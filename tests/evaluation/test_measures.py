@@ -94,12 +94,17 @@ def test_a_grade_beyond_what_can_be_counted_is_refused(grade):
 def test_measures_are_those_of_ir_measures():
     names = [
         "nDCG@2", "nDCG(gains={0:0,1:1,2:3})@3", "AP(rel=2)", "RR@2", "Bpref", "Judged@2", "SetF",
-        "IPrec@0.1",
+        "IPrec@0.1", "Compat(p=0.8)", "Compat(p=0.9,normalize=False)",
     ]  # fmt: skip
-    qrels = {"a": {"x": 2, "y": 1, "z": 0}, "b": {"x": 1, "v": -1}, "c": {"x": 0}, "d": {"y": 2}}
+    qrels = {
+        "a": {"u": 2, "x": 2, "y": 1, "z": 0, "t": 1},
+        "b": {"x": 1, "v": -1},
+        "c": {"x": 0},
+        "d": {"y": 2},
+    }
     rankings = {"a": ["z", "y", "w", "x"], "b": ["v", "x"], "c": ["x"], "e": ["x"]}
     judged = [ir_measures.Qrel(q, p, g) for q, grades in qrels.items() for p, g in grades.items()]
-    hits = [ir_measures.ScoredDoc(q, p, -n) for q, ids in rankings.items() for n, p in enumerate(ids)]
+    hits = [ir_measures.ScoredDoc(q, p, 9 - n) for q, ids in rankings.items() for n, p in enumerate(ids)]
     theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], judged, hits)
     ours = mean_values(measure_names(names), rankings, qrels)
     assert ours == pytest.approx({str(name): value for name, value in theirs.items()})

@@ -629,7 +629,11 @@ def test_every_wrong_call_says_what_to_do(
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
-    assert "no split does: make qrels" in refused(capsys, "q-lynx-kind", ours, f"--data={bare}")
+    told = refused(capsys, "q-lynx-kind", ours, f"--data={bare}")
+    assert f"error: {bare}: " in told  # and no file that is not there
+    assert re.search(
+        "no split does; there are no qrels, but .* have `evidence`: write qrels of it with", told
+    )
     assert "only --hops.steps dynamic writes" in refused(
         capsys, *known, "--hops.done_bias=1", "--hops.steps=fixed"
     )

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from grls.fitting.choose import Candidate, choose
+from grls.fitting.choose import Candidate, choose, choose_unmeasured
 from grls.tune.step import paired_error
 
 
@@ -21,7 +21,8 @@ def test_the_cheapest_of_those_that_chance_does_not_tell_apart_is_kept() -> None
     assert paired_error(better.values, near.values) == pytest.approx(0.125)
     choice = choose([worse, near, better])
     assert (choice.chosen.name, choice.best.name) == ("dense", "hybrid")
-    assert choice.why == "recall 75.0 on 4 dev queries, within chance of hybrid (87.5), and cheaper"
+    told = "recall 75.0 on 4 dev queries, where differences below 48 points may be chance"  # one of BM25
+    assert choice.why == f"within chance of hybrid (87.5), and cheaper: {told}"
     assert choose([worse, near, better], prefer="quality").chosen.name == "hybrid"
 
 
@@ -49,7 +50,8 @@ def test_a_clear_winner_is_kept_whatever_it_costs() -> None:
     best = candidate("hybrid", [1.0] * 20 + [0.0], 99)
     other = candidate("bm25", [0.0] * 20 + [0.1], 1)
     assert choose([other, best]).chosen.name == "hybrid"
-    assert choose([best], "R@5").why == "the best: R@5 95.2 on 21 dev queries"
+    why = choose([best, other], "R@5").why
+    assert why == "the best: R@5 95.2 on 21 dev queries, where differences below 10 points may be chance"
 
 
 def test_where_recall_is_level_the_order_of_passages_decides() -> None:
@@ -60,6 +62,23 @@ def test_where_recall_is_level_the_order_of_passages_decides() -> None:
     assert (choice.chosen.name, choice.best.name) == ("bm25 + base", "bm25 + base")
     dear = candidate("hybrid", [1.0] * 30, 100, orders=[0.9, 0.81, 0.9, 0.79] * 7 + [0.9, 0.8])
     assert choose([words, fused, dear]).chosen.name == "bm25 + base"  # 20 times the cost within chance
+
+
+def test_the_reason_says_what_was_compared() -> None:
+    """One candidate of one, and the cheapest of some that are level, was "the best"."""
+    one, other = candidate("bm25", [1.0], 1), candidate("base", [1.0], 2)
+    assert choose([one]).why == "the only candidate: recall 100.0 on 1 dev query"
+    told = (
+        "level with base, and the cheapest: recall 100.0 on 1 dev query, where differences below 100 points"
+    )
+    assert choose([other, one]).why == f"{told} may be chance"  # of a single query
+
+
+def test_without_labelled_questions_the_fusion_is_kept() -> None:
+    words, base = candidate("bm25", [1.0] * 9, 1), candidate("base", [0.0] * 9, 2)
+    assert choose_unmeasured([words, base]).chosen.name == "bm25"
+    fused = candidate("bm25 + base", [0.5] * 9, 3, "bm25", "base")
+    assert choose_unmeasured([words, base, fused]).chosen.name == "bm25 + base"
 
 
 def test_candidates_are_compared_on_the_queries_that_all_have_ranked() -> None:

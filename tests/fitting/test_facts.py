@@ -41,4 +41,6 @@ def test_several_gold_passages_ask_for_hops(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, rows)
     assert (facts.gold, facts.most_gold, facts.several) == (2.0, 3, pytest.approx(2 / 3))
     assert (facts.hops, facts.most_hops) == (True, 3)
-    assert "2.0 a query, 67% with several" in facts.lines()[1]
+    assert facts.lines()[1].endswith("2.0 a query, 67% with several")
+    few = facts_of(tmp_path / "few", [*rows[:1], *[("who", ["p2"])] * 3])
+    assert few.lines()[1].endswith("25% with several (hops are tried from 30% on)")

@@ -180,6 +180,33 @@ def test_what_was_cut_off_by_its_share_has_another_turn() -> None:
     assert turns == [30.0, MARGIN * 40.0]  # what it needs is known then
 
 
+def test_what_does_not_fit_begins_at_the_end_if_a_later_call_goes_on_with_it() -> None:
+    turns: list[tuple[str, float | None, bool]] = []
+    lines: list[str] = []
+
+    def do(stage: Stage, allowance: float | None) -> str | None:
+        turns.append((stage.name, allowance, stage.run is stage.begin))
+        if stage.name == "embed":
+            raise TimeIsUp
+        return None
+
+    begin: Callable[[float | None], None] = lambda _: None  # noqa: E731
+    stages = [
+        Stage("embed", "", lambda _: None, seconds=lambda: 900.0, begin=begin),
+        Stage("train", "", lambda _: None, needs=("embed",)),
+        Stage("hops", "", lambda _: None, seconds=lambda: 30.0, share=lambda _: 0.1, aside=True),
+        Stage("large", "", lambda _: None, seconds=lambda: 700.0),
+    ]
+    skipped = search_stages(stages, lambda: 100.0, do, lines.append)
+    assert turns == [("hops", 100.0, False), ("embed", 100.0, True)]
+    assert "embed: begins, with the 2 min that nothing else can use" in lines
+    assert [(one.name, one.why, one.seconds) for one in skipped] == [
+        ("embed", "left out: the time was up before it was done; a later call goes on with it", 900.0),
+        ("train", "there is no embed", 0.0),
+        ("large", "it needs more than the 2 min that are left", 700.0),
+    ]
+
+
 def test_what_needs_a_failed_stage_is_skipped_with_that_reason() -> None:
     stages = [Stage("a", "an a", lambda _: None), Stage("b", "a b", lambda _: None, needs=("a",))]
     skipped = search_stages(stages, lambda: None, lambda stage, _: "left out: it failed: no memory")

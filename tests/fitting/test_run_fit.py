@@ -1,6 +1,7 @@
 """Whole runs on a data set that is small enough, with random models."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -24,8 +25,9 @@ from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import MARGIN, Stage
+from grls.fitting.search import MARGIN, Stage, TimeIsUp
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.retrieve.spec import followed, read_spec
@@ -314,19 +316,6 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
-def test_what_was_made_with_other_options_before_a_kill_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The record of the first call was of files that the killed call had replaced."""
-    data = write_fit_data(tmp_path / "data", "train", "test")  # each seed draws another dev query
-    first = fitted(data, tmp_path / "out", seed=0)
-    with monkeypatch.context() as patch:
-        killed_at(["bm25"], patch)
-        with pytest.raises(Killed):
-            fitted(data, tmp_path / "out", seed=1)
-    assert fitted(data, tmp_path / "out", seed=0).metrics == first.metrics
-
-
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,17 +335,91 @@ def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_bui
     assert read_spec(tmp_path / "members" / "base")["search"] == {"truncate_queries": True}
 
 
-def test_what_rests_on_a_stage_that_begins_anew_is_removed(
-    place: Path, options: FitOptions, tmp_path: Path
+def test_with_other_options_the_output_opens_as_before_until_its_successor_has_ranked(
+    options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A fusion of the earlier bi-encoder was taken for one of the new one."""
-    data = run.divide(run.read_source(str(place / "data"), options), 0)
-    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
-    made, _ = run._stages(tmp_path, options, data, progress)
-    for name in ("bm25", "base", "fusion-bm25-base", "fusion-bm25-dense"):
-        (tmp_path / "members" / name).mkdir(parents=True)
-    made.remove("base")
-    assert sorted(file.name for file in (tmp_path / "members").iterdir()) == ["bm25", "fusion-bm25-dense"]
+    """What grls.json links to was removed first, and the other candidates without a word."""
+    write_dataset(tmp_path / "data", passages(), [], {})
+    question, encoder = "is the otter calm ?", {"biencoder": options.biencoder, "generator": "none"}
+    first = fitted(tmp_path / "data", tmp_path / "first", **encoder)
+    expected, linked = grls.load(first.output, device="cpu").search(question, 3), followed(first.output).name
+    assert (first.kept, linked) == ("bm25 + base", "fusion-bm25-base")
+    done = [0]
+
+    def kill_at(moment: int, patch: pytest.MonkeyPatch) -> None:
+        """At each record, before a candidate has ranked, and before it is linked."""
+        done[0] = 0
+        for place, name in ((FitJournal, "add"), (FitCandidates, "rank"), (FitCandidates, "link")):
+            call = getattr(place, name)
+
+            def counted(self: Any, *given: Any, call: Callable[..., Any] = call, **more: Any) -> Any:
+                done[0] += 1
+                if done[0] == moment:
+                    raise Killed
+                return call(self, *given, **more)
+
+            patch.setattr(place, name, counted)
+
+    def named() -> list[str]:
+        """The folders of candidates, each of which has a run."""
+        runs = (output / "runs").glob("dev-1/*.jsonl")
+        names = sorted(folder.name for folder in members.iterdir())
+        assert sorted(file.stem for file in runs) == names
+        return names
+
+    for moment in count(1):
+        output = Path(shutil.copytree(first.output, tmp_path / f"{moment}"))
+        members = output / "members"
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(moment, patch)
+            try:
+                second = fitted(tmp_path / "data", output, **encoder | {"k": 21, "seed": 1})
+                break
+            except Killed:
+                opened = grls.load(output, device="cpu")
+                before = followed(output).name == linked
+                assert opened.search(question, 3) == expected if before else opened.describe().members
+        if moment == 5:  # the earlier options bring it back, and embed nothing
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(stages, "build", None)
+                assert fitted(tmp_path / "data", output, **encoder).metrics == first.metrics
+            assert grls.load(output, device="cpu").search(question, 3) == expected
+    assert moment > 8
+    assert second.kept == "bm25 + base"
+    assert named() == ["base-2", "bm25-2", "fusion-bm25-2-base-2"]
+    capsys.readouterr()
+    fit_dataset(str(tmp_path / "data"), output, fit_options(**encoder))
+    told = "so these are made anew: bm25, base; the output opens as bm25 + base until then"
+    assert told in capsys.readouterr().out
+    assert named() == ["base", "bm25", "fusion-bm25-base"]
+
+
+def test_an_embedding_that_does_not_fit_begins_with_the_time_that_is_left(
+    options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never begun, and the time stayed unused."""
+    write_dataset(tmp_path / "data", passages(), [], {})
+    encoder = {"biencoder": options.biencoder, "generator": "none", "budget": "1h"}
+    monkeypatch.setattr(stages, "_SHARD", 4)
+    monkeypatch.setattr(stages.FitStages, "_embedding", lambda *_: 90 * 60.0)
+    shard, shards = DenseRetriever.encode_shard, list[int]()
+
+    def slow(model: Any, corpus: Any, size: int, part: Any, folder: Path) -> Any:
+        if len(shards) == 1:
+            shards.append(-1)
+            raise TimeIsUp
+        shards.append(part.number)
+        return shard(model, corpus, size, part, folder)
+
+    monkeypatch.setattr(DenseRetriever, "encode_shard", slow)
+    ended = fitted(tmp_path / "data", tmp_path / "out", **encoder)
+    assert (ended.kept, shards) == ("bm25", [0, -1])
+    assert ended.skipped[0].why.endswith("up before it was done; a later call goes on with it")
+    again = 'More time does more of what was skipped: call again with budget="+135m".'
+    assert ended.text().endswith(again)
+    assert again in page_text(tmp_path / "out" / "report.html")
+    assert fitted(tmp_path / "data", tmp_path / "out", **encoder).kept == "bm25 + base"
+    assert shards == [0, -1, 1, 2]
 
 
 def stages_of(*names: str, runs: list[str], fail: str = "") -> Callable[[stages.FitStages], list[Stage]]:
@@ -468,6 +531,7 @@ def test_models_that_came_later_are_taken_up_and_others_replace_what_was_made(
         return set(fitted(place / "data", tmp_path / "out", options, **more).metrics)
 
     base = tmp_path / "out" / "members" / "base" / "embeddings.npy"
+    anew = tmp_path / "out" / "members" / "base-2" / "embeddings.npy"
     assert not {"hybrid"} & made(generator=None)
     before = base.stat().st_mtime_ns
     assert {"hybrid", "base", "dense"} <= made()
@@ -475,8 +539,9 @@ def test_models_that_came_later_are_taken_up_and_others_replace_what_was_made(
     first = base.read_bytes()
     tiny_bert(tmp_path / "other", width=8)
     made(biencoder=str(tmp_path / "other"), generator=None)
-    assert base.read_bytes() != first
-    trained = tmp_path / "out" / "stages" / "biencoder"
+    assert anew.read_bytes() != first
+    trained = tmp_path / "out" / "stages" / "biencoder-2"
+    assert (trained / "model").is_dir()
     assert not (trained / "checkpoints").exists()
 
 
@@ -515,17 +580,35 @@ def test_where_no_model_is_there_that_is_said_before_any_work(
     assert not (tmp_path / "out" / "members").exists()
 
 
-def test_a_corpus_alone_is_fitted_with_pseudo_queries(
+def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
     options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = write_fit_data(tmp_path / "data", "test")
-    encoder = fit_options(**vars(options) | {"generator": "none"})
-    ended = fit_dataset(str(data), tmp_path / "out", encoder)
-    assert {"bm25", "base", "dense"} <= ended.metrics.keys()
-    assert "no training queries: 10 pseudo-queries" in capsys.readouterr().out
-    content = json.loads((tmp_path / "out" / "fit.json").read_text())["data"]
-    assert content["pseudo"] == ["train", "dev"]
-    assert content["queries"] == {"train": 8, "dev": 2, "test": 3}
+    """BM25 wins on sentences that are cut out of passages, and was kept; R@5 "on dev queries" said so."""
+    data, output = write_fit_data(tmp_path / "data", "test"), tmp_path / "out"
+    ended = fit_dataset(str(data), output, fit_options(**vars(options)))
+    assert [*ended.metrics] == ["bm25", "base", "bm25 + base"]
+    assert (ended.kept, ended.queries) == ("bm25 + base", {"cut sentences": 2, "test": 3})
+    assert "cut sentences R@2" in ended.metrics["bm25"]
+    assert read_spec(followed(output))["weights"] == [1.0, 1.0]
+    assert ended.gain.startswith("bm25 + base: test R@2 ")
+    printed, page = capsys.readouterr().out, page_text(output / "report.html")
+    rule = "bm25 + base, by rule, since no labelled question tells which is best"
+    for text in (printed, page, (output / "README.md").read_text()):
+        assert rule in text
+        assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(cut sentences\))", text)
+    assert "no labelled questions: 10 pseudo-queries" in printed
+    assert "nothing is trained: without labelled questions" in printed
+    assert "kept by rule: bm25 + base, " in printed
+    content = json.loads((output / "fit.json").read_text())
+    assert (content["best_on_dev"], content["data"]["pseudo"]) == (None, ["train", "dev"])
+    assert content["data"]["queries"] == {"train": 8, "dev": 2, "test": 3}
+    kept = fitted(data, output, options, keep="base")
+    assert kept.why.endswith("on 2 cut sentences")
+    shutil.rmtree(data / "qrels")
+    (data / "queries.jsonl").unlink()
+    alone = fitted(data, tmp_path / "alone", options)
+    assert (alone.kept, alone.queries, alone.gain) == ("bm25 + base", {"cut sentences": 2}, "")
+    assert "data, 2 cut sentences" in page_text(tmp_path / "alone" / "report.html")
 
 
 def late(monkeypatch: pytest.MonkeyPatch, stage: str, by: float) -> None:

@@ -53,9 +53,11 @@ def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
     made = divided(tmp_path / "data")
     assert made.counts() == {"train": 8, "dev": 2}
     assert made.pseudo == ("train", "dev")
-    assert [note.split(":")[0] for note in made.notes] == [
-        "no training queries", "no dev queries", "no test queries"
-    ]  # fmt: skip
+    assert made.notes == (
+        "no labelled questions: 10 pseudo-queries, parts of sentences of the passages, stand in for them, "
+        "and BM25 finds more than with real ones",
+        "no test queries: the report is on cut sentences, on which BM25 wins",
+    )
 
 
 def without_qrels(folder: Path) -> Path:
@@ -169,7 +171,7 @@ def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
 
 def faulty(data: Path) -> None:
     (data / "qrels" / "train.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq-otter-calm\tgone\t1\nno\tr0\t1\n"
+        "query-id\tcorpus-id\tscore\nq-otter-calm\tgone\t0\nno\tgone\t1\n"
     )
 
 
@@ -178,9 +180,22 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     faulty(data)
     with pytest.raises(DataError) as error:
         read_source(str(data), fit_options())
-    assert "2 faults in queries and qrels" in str(error.value)
+    assert "3 faults in queries and qrels" in str(error.value)
     assert "passage id 'gone' is not in" in str(error.value)
-    assert "query id 'no' is in no line" in str(error.value)
+    assert "query 'q-otter-calm' has no passage graded above 0" in str(error.value)
+
+
+def test_unknown_ids_are_left_out_of_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = write_fit_data(tmp_path / "data")
+    before = read_source(str(data), fit_options())
+    for split, lines in (("train", "no\tr0\t1\nq-otter-calm\tgone\t1\n"), ("test", "q-lynx-calm\tgone\t1\n")):
+        with (data / "qrels" / f"{split}.tsv").open("a") as stream:
+            stream.write(lines)
+    read = read_source(str(data), fit_options())
+    assert (read.queries, read.qrels["train"]) == (before.queries, before.qrels["train"])
+    assert sum("gone" in grades for grades in read.qrels["test"].values()) == 1
+    assert "1 judged query" in caplog.text
+    assert "'gone' of the query 'q-otter-calm': left out" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -152,10 +152,14 @@ def test_every_fault_of_queries_and_qrels_has_its_line(tmp_path: Path, capsys: C
         f"{test}, line {line}: the judged passage id 'nothing' is not in {data / 'corpus.jsonl'}.",
     ):
         assert fault in printed.out.splitlines()
-    assert f"{queries}: 19 queries checked, 3 faults" in printed.out
-    assert f"{test}: {line - 1} judgements checked, 2 faults" in printed.out
-    assert "6 faults in queries and qrels" in printed.err
+    assert f"{queries}: 19 queries checked, 2 faults, 1 unknown id" in printed.out
+    assert f"{test}: {line - 1} judgements checked, 0 faults, 2 unknown ids" in printed.out
+    assert "3 faults in queries and qrels" in printed.err
     assert len(json.loads((tmp_path / "found.json").read_text())["faults"]) == 6
+    queries.write_text("\n".join(queries.read_text().splitlines()[:16]) + "\n")
+    (data / "qrels" / "dev.tsv").unlink()
+    assert main(["check", str(data)]) == 0, "unknown ids alone are no fault"
+    assert f"{test}, line {line}: the judged passage id 'nothing'" in capsys.readouterr().out
     queries.write_text(f"{first}\n{{\n")
     test.write_text("q-otter-calm\tr0\tone\n")
     assert main(["check", str(data)]) == 1

@@ -23,7 +23,7 @@ def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: Pa
     with pytest.raises(ConfigError) as raised:
         require("train", "grls fit")
     assert str(raised.value) == (
-        'grls fit needs lightning and tensorboard (not installed): pip install "grls[train]".'
+        'grls fit needs lightning and tensorboard (not installed): `pip install "grls[train]"`.'
     )
     assert "train" in lacking_extras()
     assert "serve" not in lacking_extras()
@@ -31,7 +31,7 @@ def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: Pa
 
 def test_an_import_that_fails_says_why(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "ijson", None)
-    expected = r"a page needs ijson \(.*None in sys.modules\): pip install"
+    expected = r"a page needs ijson \(.*None in sys.modules\): `pip install"
     with pytest.raises(ConfigError, match=expected), needing("releases", "a page"):
         import ijson  # noqa: F401
 
@@ -44,7 +44,7 @@ def test_a_command_reports_a_package_of_an_extra_in_one_line(monkeypatch: Patch,
 
     assert ending.reported(run, str) == 1
     assert capsys.readouterr().err == (
-        'error: this needs lightning (not installed): pip install "grls[train]".\n'
+        'error: this needs lightning (not installed): `pip install "grls[train]"`.\n'
     )
 
 

@@ -1,4 +1,4 @@
-"""Reports: which runs stand on a page, tables by hand, faults of proofs, and the page as written."""
+"""Reports: which runs stand on a page, tables by hand, and the page as written."""
 
 import json
 import re
@@ -8,8 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 from failing import fails, raises, refuses
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from report_helpers import GOOD, PASSAGES, POOR, QUERIES, dataset, page_text, write
 from small_data import passages, queries
 
@@ -17,28 +15,31 @@ from grls.cli import main
 from grls.data.dataset import write_dataset
 from grls.data.types import IN_CHAINS
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.graph import GraphErrors
-from grls.evaluation.ruletaker import Fact, Problem
-from grls.report.blocks import INK, Cell, Column, score_runs, value_table
+from grls.evaluation.misses import KINDS
+from grls.report.blocks import (
+    Cell,
+    Column,
+    Page,
+    Section,
+    Subsection,
+    Table,
+    score_runs,
+    value_table,
+)
 from grls.report.page import (
-    FAULT,
-    LEFT,
     build_page,
-    describe_proof,
-    draw_proof,
+    recall_curves,
     render_html,
     run_table,
     section_tables,
     write_report,
 )
-from grls.report.proofs import explain_chain, proof_examples
 from grls.report.runs import load_groups
 from grls.report.tables import (
     chains_table,
     ensemble_table,
     memorisation_table,
     overlap,
-    price_table,
     recall_table,
     significance_table,
     similarity_tables,
@@ -294,7 +295,10 @@ def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
         write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor", steps="single")
     )
     groups[0].runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
+    for run, missed in zip(groups[0].runs, (0.75, 0.25), strict=True):
+        run.report["misses"] = dict.fromkeys(KINDS, missed)
     tables = dict(section_tables(groups, ("queries",)))
+    assert [row[3:] for row in lines(tables["misses"])] == [["75.0"] * 4, ["25.0*"] * 4]  # fewer are better
     assert lines(tables["new_thing"]) == [
         ["poor", "generator", "single", "–", "–", "–"],
         ["good", "generator", "dynamic", "25.0", "2", "–"],
@@ -355,25 +359,18 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     assert significance_table(group, "set F1", lambda run: None) is None
 
 
-def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tmp_path):
-    short = {"q1": ["f1"], "q2": ["f2", "r2", "odd"]}
-    ended = write(tmp_path / "a", data, short, "until DONE", retriever="one")
-    fixed = {"steps": "fixed", "options": {"k": 3, "hops": 3}}
-    whole = write(tmp_path / "b", data, GOOD, "three hops", retriever="one", **fixed)
-    other = write(tmp_path / "c", data, GOOD, "another model", retriever="two", **fixed)
-    (group,) = measured(ended, whole, other)
-    (row,) = lines(price_table(group))  # q1: 0.5 of 1, q2: 0.8 of 1
-    assert row[:6] == ["until DONE", "three hops", "DONE", "65.0", "100.0", "+35.0"]
-    assert row[8:] == ["1", "0", "1"]
-    parts = {part.title: part for part in build_page([group], [1, 3]).sections[0].parts}
-    assert [block.name for block in parts["Fixed and dynamic steps"].blocks[:2]] == [
-        "chains-small", "price-small",
-    ]  # fmt: skip
-    assert price_table(measured(ended, other)[0]) is None
-    cut = write(tmp_path / "d", data, short, "cut", retriever="three", options={"k": 3, "cut": "x"})
-    top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
-    (row,) = lines(price_table(measured(cut, top)[0]))
-    assert row[:3] == ["cut", "top", "the cut"]
+def test_members_are_known_by_what_they_retrieve_with_whatever_they_are_called(data, tmp_path):
+    members = [str(tmp_path / "words"), str(tmp_path / "flat")]
+    for k1, folder in enumerate(members):
+        assert main(["index", "bm25", f"--corpus={data}", f"--bm25.k1={k1}", f"--output={folder}"]) == 0
+    assert main(["index", "fusion", *members, f"--output={tmp_path / 'both'}"]) == 0
+    systems = [f"a={members[0]}", f"b={members[1]}", f"c={tmp_path / 'both'}"]
+    output = tmp_path / "out"
+    assert main(["experiment", *systems, f"--data={data}", f"--output={output}", "--page=true"]) == 0
+    rows = [
+        line for line in page_text(output.with_suffix(".html")).splitlines() if "| c | homogeneous |" in line
+    ]
+    assert [row.split(" | ")[2] for row in rows] == ["all together", "member a", "member b"]
 
 
 def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
@@ -422,141 +419,6 @@ def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
     ]
     assert len(rows) == 2
     assert all("(" in row for row in rows)  # few questions
-
-
-KIND, WARM = "anna is kind .", "anna is warm ."
-KIND_CALM = "if someone is kind then they are calm ."
-CALM_WARM_BIG = "if someone is calm and warm then they are big ."
-BIG_OLD = "if someone is big then they are old ."
-TWO = Problem((Fact("anna", "kind"), Fact("anna", "warm")), Fact("anna", "big"))
-
-
-UNUSED = "left over: no later rule uses it"
-
-
-def reasons(problem, chain):
-    return [[fault.reason for fault in step.faults] for step in explain_chain(problem, chain).steps]
-
-
-def test_a_proof_has_edges_and_no_faults():
-    proof = explain_chain(TWO, [KIND, KIND_CALM, WARM, CALM_WARM_BIG])
-    assert proof.edges == ((0, 1), (1, 3), (2, 3))
-    assert proof.given == (0, 2)
-    assert (proof.faults, [step.faults for step in proof.steps]) == ((), [()] * 4)
-    assert (proof.start, proof.goal) == ((KIND, WARM), "anna is big .")
-
-
-def test_the_wrong_step_is_named_and_only_that_one():
-    assert reasons(TWO, [WARM, CALM_WARM_BIG]) == [[], ["missing before it: anna is calm"]]
-    assert reasons(TWO, [WARM, CALM_WARM_BIG, BIG_OLD])[2] == []  # charged to the step before
-    assert reasons(TWO, [CALM_WARM_BIG]) == [
-        [
-            "a proof begins with a start fact, and this is none",
-            "missing before it: anna is calm and anna is warm",
-        ]
-    ]
-    assert reasons(TWO, [KIND, WARM, KIND_CALM]) == [[], [UNUSED], []]
-    assert reasons(TWO, [KIND, "ben is warm .", KIND_CALM])[1][0] == "this fact is none of the start facts"
-    assert reasons(TWO, [KIND, "the moon"]) == [
-        [UNUSED], ["neither a fact nor a rule: nothing leads to it or from it"],
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("chain", "expected"), [
-    ([], ["nothing was retrieved", "there is no first step", "there is no last step"]),
-    ([KIND], ["a proof has at least two steps", "the last step does not conclude the goal"]),
-    ([KIND, KIND_CALM], ["the last step does not conclude the goal"]),
-])  # fmt: skip
-def test_faults_of_the_whole(chain, expected):
-    assert [fault.reason for fault in explain_chain(TWO, chain).faults] == expected
-
-
-def sentences():
-    subjects, predicates = st.sampled_from(["anna", "ben"]), st.sampled_from(["kind", "calm", "warm", "big"])
-    facts = st.builds("{} is {} .".format, subjects, predicates)
-    rules = st.builds("if someone is {} then they are {} .".format, predicates, predicates)
-    pairs = st.builds("if someone is {} and {} then they are {} .".format, predicates, predicates, predicates)
-    return st.one_of(facts, rules, pairs, st.just("the moon"))
-
-
-@settings(max_examples=120, deadline=None)
-@given(st.lists(sentences(), max_size=6))
-def test_a_chain_has_a_fault_of_a_kind_exactly_where_that_check_fails(chain):
-    proof = explain_chain(TWO, chain)
-    kinds = {fault.check for faults in (proof.faults, *(s.faults for s in proof.steps)) for fault in faults}
-    assert kinds == {check for check, wrong in proof.errors._asdict().items() if wrong}
-
-
-def test_examples_are_successes_then_failures_of_different_kinds(tmp_path):
-    data = dataset(tmp_path / "small")
-    runs = [write(tmp_path / "a", data, GOOD), write(tmp_path / "b", data, POOR)]
-    runs.append(write(tmp_path / "c", data, GOOD, steps="single"))
-    (group,) = [score_runs(g, (1,)) for g in load_groups(runs)]
-    by_file = {run.file.stem: run for run in group.runs}
-    assert [(e.query_id, e.proof.errors.success) for e in proof_examples(group, by_file["a"], 1)] == [
-        ("q1", True)
-    ]
-    bad = proof_examples(group, by_file["b"], 2)
-    assert [(e.query_id, e.proof.errors) for e in bad] == [
-        ("q1", GraphErrors(False, False, False, True)), ("q2", GraphErrors(False, True, False, True)),
-    ]  # fmt: skip
-    assert proof_examples(group, by_file["c"], 2) == []  # a ranking is no proof
-
-
-def test_failures_of_a_kind_not_shown_yet_come_first(tmp_path):
-    from report_helpers import PASSAGES, QUERIES
-
-    queries = [QUERIES[0], *(QUERIES[1]._replace(id=i) for i in ("q1", "q2"))]
-    data = dataset(tmp_path / "small", PASSAGES, queries)
-    alike = write(tmp_path / "a", data, {"q1": ["f1", "r2"], "q2": ["f1", "r2"]})
-    (group,) = [score_runs(g, (1,)) for g in load_groups([alike])]
-    assert [e.query_id for e in proof_examples(group, group.runs[0], 2)] == ["q1", "q2"]
-    assert [e.query_id for e in proof_examples(group, group.runs[0], 1)] == ["q1"]
-
-
-def test_the_drawing_says_every_text_and_reason_and_escapes_them():
-    proof = explain_chain(TWO, [KIND, "<b>&moon", CALM_WARM_BIG])
-    root = ElementTree.fromstring(draw_proof(proof, "p1"))
-    said = " ".join(
-        text.text.replace("\u00a0", " ") for text in root.iter("{http://www.w3.org/2000/svg}text")
-    )
-    for text in (
-        "Start: anna is kind .",
-        "2. <b>&moon",
-        "✗ neither a fact nor a rule",
-        "✗ missing before it: anna is calm",
-    ):
-        assert text in said
-    assert describe_proof(proof).startswith(
-        "Start: anna is kind . anna is warm . Step 1: anna is kind . Wrong: left"
-    )
-    assert root.find(".//{http://www.w3.org/2000/svg}marker").get("id") == "p1-tip"
-
-
-def test_each_use_is_an_edge_and_what_is_left_over_is_blue_what_is_missing_red():
-    kind_calm_big = "if someone is kind and calm then they are big ."
-    once, twice = (
-        explain_chain(TWO, [KIND, KIND_CALM, kind_calm_big]),
-        explain_chain(TWO, [KIND, KIND, KIND_CALM, WARM]),
-    )
-    assert once.edges == ((0, 1), (1, 2))
-    assert [fault.reason for fault in once.steps[2].faults] == ["missing before it: anna is kind"]
-    assert twice.edges == ((0, 2),)
-    assert [[fault.left for fault in step.faults] for step in twice.steps] == [[], [True], [True], []]
-    assert (FAULT in draw_proof(once, "p"), LEFT in draw_proof(once, "p")) == (True, False)
-    frames = [
-        box.get("stroke")
-        for box in ElementTree.fromstring(draw_proof(twice, "p")).iter("{http://www.w3.org/2000/svg}rect")
-    ]
-    assert frames[1:-1] == [INK, LEFT, LEFT, INK]
-
-
-def test_the_drawing_is_as_wide_as_a_phone_and_holds_long_passages():
-    long = "word " * 200
-    proof = explain_chain(TWO, [KIND, long, "x" * 300])
-    root = ElementTree.fromstring(draw_proof(proof, "p"))
-    assert int(root.get("width")) <= 390
-    assert max(len(text.text) for text in root.iter("{http://www.w3.org/2000/svg}text")) <= 42
 
 
 EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"
@@ -660,8 +522,27 @@ def test_html_is_accessible(page):
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in regions)
     assert all(a["aria-hidden"] == "true" for a in document.named("svg"))
     assert (
-        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 5
+        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 3
     )
+
+
+def test_no_axis_goes_beyond_all_and_words_stand_at_the_left(files, monkeypatch):
+    figures = []
+    monkeypatch.setattr("grls.report.page._svg", lambda figure, name: figures.append(figure) or "<svg></svg>")
+    recall_curves(score_runs(load_groups(files)[0], (1, 3)))
+    low, high = figures[0].axes[0].get_ylim()
+    assert 0 <= low < high == 100
+    rows = (
+        ("a", "12.5 ± 0.3", "+1.2 to +3.4", "58 s", "2 GB are needed, and 1 is there", "(50.0)†", "< 0.001"),
+    )
+    table = Table(
+        "t", "", tuple("abcdefg"), 1, tuple(tuple(map(Cell, row)) for row in (*rows, ("b", *["–"] * 6)))
+    )
+    assert table.left == [True, False, False, False, True, False, False]
+    html = render_html(Page("t", "", (Section("s", (Subsection("p", (table,)),)),)))
+    assert '<th scope="col" class="stub">e</th>' in html
+    assert '<td class="words long">2 GB' in html
+    assert "<td>12.5" in html
 
 
 def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
@@ -719,7 +600,6 @@ def test_the_inline_pictures_take_the_colour_of_the_page(page):
 
 def test_options_that_cannot_work_are_refused(files):
     raises(ConfigError, "the baseline 'x' is none of the runs", page_of, files, baseline="x")
-    raises(ConfigError, "proofs must be at least 0", page_of, files, proofs=-1)
 
 
 def test_the_command_writes_and_refuses(files, tmp_path, capsys):

@@ -3,8 +3,9 @@
 import logging
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import bm25s
 import numpy as np
 import pytest
 from failing import raises
@@ -16,6 +17,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import DataError
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25_options import Variant
 from grls.retrieve.registry import Opening, create, load_named, load_retriever
 from grls.retrieve.spec import read_spec, write_spec
 from grls.retrieve.update import Changes, update_folder
@@ -59,18 +61,65 @@ def test_hits_are_the_front_of_all_scores_sorted(monkeypatch: pytest.MonkeyPatch
             assert [hit[:2] for hit in retriever.retrieve(["word"], k, allow)[0]] == expected
 
 
+@pytest.mark.parametrize("method", get_args(Variant))
+def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
+    """By the number of its passages a variant gives a word nothing, or passages without it something."""
+    texts = ["owl owl C++ ibis", "owl C++ R", "owl vole R newts swim far", "owl R heron", "owl ibis"]
+    passages = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    retriever = BM25Retriever(passages, method=method)
+    bm25s_index = bm25s.BM25(k1=1.5, b=0.75, method=method)
+    bm25s_index.index([[w for w in text.split() if w.islower()] for text in texts], show_progress=False)
+    for query in ("owl", "vole", "R", "C++", "ibis R", "heron ibis", "owl vole newt", "newt"):
+        words = query.lower().split()
+        sharing = {n for n, text in enumerate(texts) if {*words} & {*text.lower().split()}}
+        scores = retriever.text_scores([query])[0]
+        assert {int(hit.id) for hit in retriever.retrieve([query], 9)[0]} == sharing, query
+        assert {*np.flatnonzero(scores)} == {*np.flatnonzero(scores > 0)} == sharing
+        for number, text in enumerate(texts):
+            parts = retriever.word_scores(query, number)
+            assert {word for word in words if parts.get(word)} == {*words} & {*text.lower().split()}
+            assert sum(parts.values()) == pytest.approx(scores[number])
+        if query.islower() and (known := [word for word in words if word != "newt"]):
+            constant = bm25s_index.get_scores(known) - scores
+            assert constant == pytest.approx(constant[0])
+    for k1 in (0.0, 1e30):
+        found = BM25Retriever(passages, k1, method=method).retrieve(["vole R ibis"], 9)[0]
+        assert {hit.id for hit in found} == set("01234")
+
+
+def test_a_letter_and_a_sign_weigh_as_other_words_of_their_number_do() -> None:
+    """Their own mean length, of hardly any such word a passage, left next to nothing of their weight."""
+    texts = [f"otter vole heron {n % 4}x ibis" for n in range(396)]
+    texts += [f"otter with {sign} and many other words of a longer text" for sign in ["R", "α", "😀", "C#"]]
+    retriever = BM25Retriever(corpus(*texts))
+    for n, sign in enumerate(["R", "α", "😀", "C#"], 396):
+        hits = retriever.retrieve([f"heron otter {sign}"], 1)[0]
+        assert [hit.id for hit in hits] == [f"p{n}"]
+        alone = retriever.word_scores(sign, n)
+        assert alone[sign.lower()] == pytest.approx(math.log(1 + 399.5 / 1.5) / 2.5)
+
+
+def test_a_query_of_function_words_alone_is_searched_with_them(caplog: pytest.LogCaptureFixture) -> None:
+    texts = "It is a film.", "To be is to do.", "Will and his otter", "The will to swim"
+    usual = BM25Retriever(corpus(*texts))
+    every = BM25Retriever(corpus(*texts), analyzer=Analyzer("en", stop_words=False))
+    for query in ("IT", "Will", "to be or not to be", "the it"):
+        hits = usual.retrieve([query], 4)
+        assert hits == every.retrieve([query], 4) != [[]]
+        assert usual.text_scores([query]).tolist() == every.text_scores([query]).tolist()
+        assert usual.word_scores(query, 1) == every.word_scores(query, 1)
+    assert not caplog.records
+    assert [hit.id for hit in usual.retrieve(["will otter"], 4)[0]] == ["p2"], (
+        "beside others they do not count"
+    )
+    assert usual.retrieve(["will zebra"], 4) == [[]]
+
+
 def test_a_query_without_a_known_word_gets_no_hit():
-    queries = [Query("q1", "zebra"), Query("q2", "?"), Query("q3", "the and of"), Query("q4", "stone")]
+    queries = [Query("q1", "zebra"), Query("q2", "?"), Query("q3", "the zebra"), Query("q4", "stone")]
     assert [len(hits) for hits in BM25Retriever(CORPUS).retrieve(queries, 5)] == [0, 0, 0, 2]
     assert BM25Retriever(CORPUS).retrieve([], 5) == []
     raises(DataError, "no word to index", BM25Retriever, Corpus.from_passages([]))
-
-
-def test_stop_words_are_kept_on_request():
-    query = [Query("q", "and")]
-    assert BM25Retriever(CORPUS, analyzer=Analyzer("en")).retrieve(query, 5) == [[]]
-    every = BM25Retriever(CORPUS, analyzer=Analyzer("none"))
-    assert [hit.id for hit in every.retrieve(query, 5)[0]] == ["p3"]
 
 
 GERMAN = [

@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import registry
-from grls.retrieve.base import FindsChains, unended_fingerprint, untuned_fingerprint
+from grls.retrieve.base import FindsChains, untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
@@ -98,20 +98,6 @@ def test_what_tuning_changes_is_all_that_the_untuned_fingerprint_leaves_out(plac
     written(folder, COMPOSITES[name])
     cuts += [load_retriever(place / "cut", CPU)]
     assert untuned_fingerprint(cuts[0]) != untuned_fingerprint(cuts[1])
-
-
-def test_what_ends_chains_is_no_part_of_the_unended_fingerprint(place: Path) -> None:
-    hops = {"steps": "dynamic", "max": 4, "done_bias": 0.1}
-    ended = load_retriever(written(place / "ended", COMPOSITES["hops"] | {"hops": hops}), CPU)
-    for changed in ({"steps": "fixed"}, {"max": 9}, {"done_bias": -1.0}, {"steps": "fixed", "pool": True}):
-        options = hops | {"done_bias": 0.0} | changed
-        other = load_retriever(written(place / "other", COMPOSITES["hops"] | {"hops": options}), CPU)
-        assert unended_fingerprint(other) == unended_fingerprint(ended)
-    wider = load_retriever(written(place / "wider", COMPOSITES["hops"] | {"hops": hops | {"chains": 3}}), CPU)
-    single = load_retriever(place / "dense", CPU)
-    cut = load_retriever(written(place / "cut", {"kind": "cut", "retriever": "../dense", "depth": 5}), CPU)
-    assert unended_fingerprint(cut) == unended_fingerprint(single)
-    assert len({unended_fingerprint(one) for one in (ended, wider, single)}) == 3
 
 
 def test_search_that_is_stored_is_heeded(place: Path) -> None:
@@ -451,6 +437,17 @@ def test_members_in_a_circle_are_refused(place: Path) -> None:
         load_retriever(place / "x", CPU)
     twice = {"kind": "fusion", "members": ["../bm25", "../bm25"]}  # the same twice is no circle
     assert load_retriever(written(place / "z", twice), CPU).kind == "fusion"
+
+
+def test_members_that_are_named_very_often_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.retrieve.registry._MOST", 40)
+    doubled = FUSION | {"members": ["../bm25", "../bm25"]}
+    for level in range(5):  # 2, 6, 14, 30 and 62 members, by links and in one file
+        folder = written(place / str(level), {"kind": "fusion", **doubled})
+        doubled = FUSION | {"members": [f"../{level}", {"kind": "fusion", **doubled}]}
+        if level < 4:
+            assert load_retriever(folder, CPU).kind == "fusion"
+    raises(DataError, r"has more than 40 members.*take some out", load_retriever, folder, CPU)
 
 
 def test_what_is_no_retriever_is_refused(place: Path) -> None:

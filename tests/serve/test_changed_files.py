@@ -13,19 +13,46 @@ from serve_helpers import client_of, serving_of
 import grls
 from grls.index import array
 from grls.io.files import noting_mapped
+from grls.models.load import opening
 from grls.retrieve import encoded
+from grls.serve.worker import _JobCounts
 
 ASK: dict[str, Any] = {"query": ["is the otter calm ?", "is the lynx quick ?"], "k": 3}
 
 
-@pytest.mark.parametrize("kind", ["generative", "dense"])
-def test_a_small_index_is_in_memory(kinds: Path, tmp_path: Path, kind: str) -> None:
-    folder = shutil.copytree(kinds / kind, tmp_path / "one")
-    with client_of(serving_of({"one": folder})) as client:
-        before = client.post("/v1/search", json=ASK).json()
-        for file in folder.rglob("*.npy"):
+def test_small_indexes_and_models_are_in_memory(kinds: Path, tmp_path: Path) -> None:
+    place, names = shutil.copytree(kinds, tmp_path / "kinds"), ("generative", "dense", "rescored", "hybrid")
+    asked = [ASK | {"retriever": name} for name in names]
+    with client_of(serving_of({name: place / name for name in names})) as client:
+        before = [client.post("/v1/search", json=ask).json() for ask in asked]
+        assert all(answer["results"][0]["hits"] for answer in before)
+        for file in filter(Path.is_file, place.rglob("*")):
             os.truncate(file, 0)
-        assert client.post("/v1/search", json=ASK).json() == before
+        assert [client.post("/v1/search", json=ask).json() for ask in asked] == before
+
+
+def map_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small indexes and models be mapped as large ones are."""
+    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(array.map_array, "__defaults__", (0,))
+    monkeypatch.setattr(opening, "READ_BYTES", 0)
+
+
+@pytest.mark.parametrize("kind", ["generative", "dense"])
+@pytest.mark.parametrize("path", ["search", "stream", "explain"])
+def test_an_answer_from_a_file_that_changed_meanwhile_is_not_given(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, path: str
+) -> None:
+    folder = shutil.copytree(kinds / kind, tmp_path / "one")
+    map_all(monkeypatch)
+    body: dict[str, Any] = {"query": "is the otter calm ?"}
+    if path == "explain":
+        body["gold"] = ["otter-calm"]
+    with client_of(serving_of({"one": folder})) as client:
+        assert client.post(f"/v1/{path}", json=body).status_code == 200
+        monkeypatch.setattr(_JobCounts, "add", lambda *_: os.utime(folder / "model" / "model.safetensors"))
+        refused = client.post(f"/v1/{path}", json=body)
+        assert (refused.status_code, "was changed while it is served" in refused.text) == (503, True)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +62,7 @@ def test_a_large_index_or_a_model_that_is_changed_is_not_searched(
     kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cut: str
 ) -> None:
     folder = shutil.copytree(kinds / kind, tmp_path / "one")
-    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
-    monkeypatch.setattr(array.map_array, "__defaults__", (0,))
+    map_all(monkeypatch)
     with client_of(serving_of({"one": folder})) as client:
         expected = grls.load(folder, device="cpu").search(ASK["query"], 3)
         found = client.post("/v1/search", json=ASK).json()["results"]

@@ -234,17 +234,28 @@ def test_a_body_of_two_lengths_ends_the_connection(chunks: bytes) -> None:
         assert ended(connected(address, HALF + long)).startswith(b"HTTP/1.1 400")
 
 
+CALL = {"name": "search", "arguments": {"query": "a", "retriever": "bm25"}}
+
+
 @pytest.mark.parametrize(
-    ("path", "body"), [(b"trace", b'{"query": "a"}'), (b"explain", b'{"query": "a", "gold": ["r0"]}')]
+    ("path", "body"),
+    [
+        ("v1/trace", {"query": "a"}),
+        ("v1/explain", {"query": "a", "gold": ["r0"]}),
+        ("v1/search", {"query": ["a", "b"], "retriever": "bm25"}),
+        ("v1/stream", {"query": "a", "retriever": "bm25"}),
+        ("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}),
+    ],
 )
-def test_a_call_ends_with_its_client(
-    kinds: Path, monkeypatch: pytest.MonkeyPatch, path: bytes, body: bytes
+def test_a_call_ends_with_its_client_or_its_time(
+    kinds: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
 ) -> None:
+    pytest.importorskip("mcp", reason="needs the extra mcp")
     looping, over = threading.Event(), threading.Event()
 
     def endless(*_: Any, **__: Any) -> None:
         try:
-            for _ in range(3000):  # 15 seconds
+            while True:
                 with PartTimer("decoder"):
                     looping.set()
                     time.sleep(0.005)
@@ -253,11 +264,22 @@ def test_a_call_ends_with_its_client(
 
     monkeypatch.setattr("grls.explain.beams.trace_beam", endless)
     monkeypatch.setattr("grls.api.searcher.Searcher.explain", endless)
-    head = HALF.replace(b"search", path) + b"Content-Type: application/json\r\n"
-    with behind_socket(serving_of({"one": kinds / "generative"})) as address:
-        client = connected(address, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    monkeypatch.setattr("grls.retrieve.bm25.BM25Retriever.retrieve", endless)
+    serving = serving_of({"one": kinds / "generative", "bm25": kinds / "bm25"})
+    with behind_socket(serving, tools=True) as address:
+        request = httpx.Request(
+            "POST", f"{address}/{path}", json=body, headers={"Accept": "application/json"}
+        )
+        lines = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        client = connected(address, f"POST /{path} HTTP/1.1\r\n{lines}\r\n".encode() + request.content)
         assert looping.wait(5)
         client.close()
+        assert over.wait(10)
+        over.clear()
+        serving.options = serving.options._replace(limits=RequestLimits(seconds=0.2))
+        late = httpx.Client(timeout=30).send(request)
+        assert "took longer than the 0.2 s" in late.text
+        assert path == "mcp" or (late.status_code, late.headers["retry-after"]) == (503, "5")
         assert over.wait(10)
         assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
 

@@ -1,8 +1,12 @@
 """The page at /: its files, the headers that they are sent with, and what may not be in them."""
 
+import json
 import re
+import shutil
+import subprocess
 from importlib.resources import files
 from pathlib import Path
+from shutil import which
 
 import pytest
 from serve_helpers import HOSTILE
@@ -130,3 +134,20 @@ def test_the_page_needs_no_key_and_its_data_do(client: TestClient, hostile: Path
         assert guarded.get("/v1/retrievers").status_code == 401
         right = {"Authorization": "Bearer a-key-of-a-team-1"}
         assert guarded.get("/v1/retrievers", headers=right).status_code == 200
+
+
+@pytest.mark.skipif(which("node") is None, reason="needs node")
+def test_a_card_begins_at_the_match_and_links_are_no_function_words(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "dom.js", tmp_path / "dom.mjs")
+    text = "a file is left alone. " * 20 + "Directories are copied."
+    program = f"""
+import {{ around, inCommon }} from "./dom.mjs";
+const text = {json.dumps(text)};
+console.log(around(text, new Set(["copied"])) + "|" + (around(text, new Set(["file"])) === text));
+console.log(inCommon("wie kommt das paket an", "das paket, wie es ist").join());
+"""
+    (tmp_path / "run.mjs").write_text(program)
+    done = subprocess.run(["node", "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert re.fullmatch(r"… [a-z .]+Directories are copied\.\|true", first)
+    assert second == "paket"

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -69,27 +71,42 @@ def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_replicas_that_are_gone_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever Ray says of the application, or where it does not answer; a replica that runs is enough."""
     serve = pytest.importorskip("ray.serve", reason="needs the extra ray")
     from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview, ServeStatus
 
-    from grls.serve.replicas import ReplicaError, check_replicas
+    from grls.serve.replicas import ReplicaError, watch_replicas
+
+    clock = count(0.0, 5.0)  # five seconds pass between two looks
+    fake = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None)
+    monkeypatch.setattr("grls.serve.replicas.time", fake)
 
     def status(application: str, **states: int) -> ServeStatus:
-        deployment = DeploymentStatusOverview("HEALTHY", "", states, "")
+        deployment = DeploymentStatusOverview("HEALTHY", "", states, "it\nfailed")
         return ServeStatus(
             applications={"grls": ApplicationStatusOverview(application, "tried", 0.0, {"grls": deployment})}
         )
 
-    monkeypatch.setattr(serve, "status", lambda: status("DEPLOY_FAILED", RUNNING=1))
-    check_replicas()  # some go on, and a reload replaces all
-    monkeypatch.setattr(serve, "status", lambda: status("DEPLOYING", STARTING=2))
-    check_replicas()  # Ray starts them again
-    monkeypatch.setattr(serve, "status", lambda: status("DEPLOY_FAILED", STOPPING=1))
-    with pytest.raises(ReplicaError, match="no replica runs any more: tried"):
-        check_replicas()
-    monkeypatch.setattr(serve, "status", ServeStatus)
-    with pytest.raises(ReplicaError, match="`serve shutdown`"):
-        check_replicas()
+    def ended(*said: ServeStatus | None) -> str:
+        """The error once Ray Serve has said this, and then the last of it again and again."""
+        left = list(said)
+
+        def answer() -> ServeStatus:
+            if (last := left.pop(0) if len(left) > 1 else left[0]) is None:
+                monkeypatch.setattr("grls.serve.replicas._PATIENCE", 0.05)
+                time.sleep(1)
+            return last or ServeStatus()
+
+        monkeypatch.setattr(serve, "status", answer)
+        with pytest.raises(ReplicaError) as error:
+            watch_replicas(60.0)
+        return str(error.value)
+
+    runs = [status("DEPLOY_FAILED", RUNNING=1)] * 30  # of a reload: the others go on
+    for none in ("DEPLOYING", "RUNNING", "DEPLOY_FAILED"):
+        assert "no replica has run for 60 s: failed" in ended(*runs, status(none, STARTING=2))
+    assert "`serve shutdown`" in ended(*runs, ServeStatus())
+    assert "Ray does not answer (within 0.05 s)" in ended(*runs, None)
 
 
 @pytest.fixture(scope="module")

@@ -6,23 +6,29 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from encoder_models import tiny_colbert, tiny_splade
 from serve_helpers import LETTERS, Slow, serving_of
 from serve_process import until
 from starlette.testclient import TestClient
 
 import grls
+from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only
-from grls.data.types import Passage
+from grls.data.types import Hit, Passage
 from grls.errors import DataError
 from grls.io.files import PARTS, PartCounts
+from grls.retrieve.base import Retriever
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
+from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.serve.options import RequestLimits
 from grls.serve.worker import BatchKey, CallJob, Job, JoiningJobs, SearchJob, ShutdownError, Worker
 
@@ -106,13 +112,6 @@ def test_a_full_queue_refuses_with_the_time_to_wait(slow: Serve) -> None:
     for thread in threads:
         thread.join()
     assert ask().status_code == 200
-
-
-def test_a_request_that_takes_too_long(slow: Serve) -> None:
-    client, _ = slow(0.5, seconds=0.1)
-    response = client.post("/v1/search", json={"query": "a"})
-    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-    assert "0.1 s" in response.json()["detail"]
 
 
 def test_one_wrong_request_does_not_disturb_its_batch(socket_server: Any) -> None:
@@ -285,6 +284,49 @@ def test_readers_of_answers_get_the_pooled_chains_and_searches_the_best_one(kind
     assert [hit.id for hit in pooled] == [hit.id for hit in expected]
     assert [(hit.id, hit.hop) for hit in chain] == [(expected[0].id, 1), (expected[1].id, 2)]
     assert len(pooled) > 2
+
+
+class Left(Future[Any]):
+    """The client goes when the search has been looked after twice."""
+
+    looked = 0
+
+    def done(self) -> bool:
+        self.looked += 1
+        if self.looked == 3:
+            self.cancel()
+        return super().done()
+
+
+@pytest.mark.parametrize(
+    "kind", ["bm25", "dense", "fusion", "cut", "rescored", "chains", "ranked", "sparse", "multi-vector"]
+)
+def test_a_search_ends_once_nobody_waits_for_it(kinds: Path, tmp_path: Path, kind: str) -> None:
+    retriever: Retriever
+    if kind == "sparse":
+        sparse = SparseTexts.load(str(tiny_splade(tmp_path)), device="cpu")
+        retriever = SparseRetriever.assemble(sparse, Corpus.read(kinds / "data"))
+    elif kind == "multi-vector":
+        late = LateTexts.load(str(tiny_colbert(tmp_path)), device="cpu")
+        retriever = MultiVectorRetriever.assemble(late, Corpus.read(kinds / "data"))
+    else:
+        retriever = grls.load(kinds / kind, device="cpu").retriever
+    found: list[Any] = []
+
+    class Leaving(SearchJob):
+        def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
+            found.append(super()._hits(queries))
+            return found[-1]
+
+    queries = ["is the otter calm ?", "is the lynx quick ?", "is the heron calm ?", "is the wolf quick ?"]
+    job, after = (Leaving(queries, BatchKey(retriever, k, None)) for k in (2, 3))
+    job.future = Left()
+    worker = Worker("test", 10, 10, lambda *_: None)
+    worker.submit(job)
+    worker.submit(after)
+    assert after.future.result(30) == found[0]
+    assert len(found) == 1
+    worker.close()
 
 
 def test_requests_join_a_search_that_runs(kinds: Path) -> None:

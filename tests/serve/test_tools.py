@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen, run
 from typing import Any
 
 import anyio
@@ -332,8 +333,6 @@ builtins.__import__ = held
 
 def answers(folder: Path, code: str, *lines: bytes) -> tuple[list[Any], int, str]:
     """What a server says to `initialize`, to a search and to further lines, how it ends, and its log."""
-    from subprocess import PIPE, Popen
-
     gate = folder.parent / "gate"
     environment = ENVIRONMENT | {"GATE": str(gate)}
     command = [sys.executable, "-c", code + GRLS, "serve", str(folder), "--mcp", "stdio"]
@@ -389,6 +388,48 @@ def test_the_client_is_answered_at_once_and_whatever_it_says(tmp_path: Path) -> 
         assert text in answer["error"]["message"]
     assert json.loads(last["result"]["content"][0]["text"])["results"]
     assert (code, "Traceback" in log, "Ready: an agent may ask" in log) == (0, False, True)
+
+
+def search(number: object, **params: Any) -> bytes:
+    return request("tools/call", {"name": "search", "arguments": {"query": "alert"}} | params, number)
+
+
+@pytest.mark.parametrize("envelope", [{}, {"_meta": ENVELOPE}])
+def test_all_lines_of_a_pipe_are_answered(tmp_path: Path, envelope: Any) -> None:
+    """The input has ended long before the retrievers are open; more is asked than the queue takes."""
+    first = [] if envelope else [request("initialize", CLIENT, 0)]
+    withdrawn = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    calls = [search(number, **envelope) for number in range(1, 301)]
+    lines = [*first, calls[0], json.dumps(withdrawn).encode(), *calls[1:], b"{"]
+    command = [sys.executable, "-c", GRLS, "serve", str(hostile_folder(tmp_path / "one")), "--mcp", "stdio"]
+    ended = run(command, input=b"\n".join(lines), capture_output=True, env=ENVIRONMENT)
+    assert ended.returncode == 0, ended.stderr
+    said = {answer["id"]: answer for answer in map(json.loads, ended.stdout.splitlines())}
+    assert said.keys() == {*range(1 if envelope else 0, 301), None} - {1}
+    assert not [one for one in range(2, 301) if said[one]["result"].get("isError")]
+
+
+@pytest.mark.parametrize(("leaves", "code"), [("kill", 141), ("deaf", 141), ("signal", 143)])
+def test_a_client_that_leaves_ends_it(tmp_path: Path, leaves: str, code: int) -> None:
+    command = [sys.executable, "-c", GRLS, "serve", str(hostile_folder(tmp_path / "one")), "--mcp", "stdio"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        for line in (request("initialize", CLIENT, 0), search(1)):
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
+            server.stdout.readline()
+        if leaves == "signal":
+            server.terminate()
+        else:
+            server.stdout.close()
+            server.stdin.write(search(2) + b"\n")
+            server.stdin.flush()
+        if leaves == "kill":
+            server.stdin.close()
+        assert server.wait(60) == code
+        assert b"Traceback" not in server.stderr.read()
 
 
 def test_a_folder_that_cannot_be_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 import doctest
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from verbs import fault
 
-from grls.cli import VERBS, Command
 from grls.data.preparers import PREPARERS
 from grls.evaluation.measures import REGISTERED
 from grls.index import BACKENDS
@@ -31,7 +30,9 @@ ELSEWHERE = {
 """Pages whose Python needs models or packages -> where it is run."""
 REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, PREPARERS)
 """What the examples of the pages on extending add to."""
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?<!<!-- no-run -->\n\n)^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL
+)
 
 
 def name(page: Path) -> str:
@@ -78,25 +79,17 @@ def test_python_prints_what_the_page_says(
         assert same or not expected, printed.getvalue()
 
 
-def commands(page: Path) -> list[list[str]]:
-    """The ``grls`` commands in the code blocks without a language."""
-    blocks = re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [shlex.split(line)[1:] for line in lines if line.startswith("grls ")]
+def commands(page: Path) -> list[str]:
+    """The ``grls`` commands in blocks of code without a language, and between backticks."""
+    text = page.read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    lines = [line for line in blocks.replace("\\\n", " ").splitlines() if line.startswith("grls ")]
+    return lines + re.findall(r"`(grls [a-z-][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
-def test_commands_are_there_with_their_options(page: Path) -> None:
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem
+)
+def test_commands_can_be_pasted(page: Path) -> None:
     """Trainings parse their options by Lightning: tests/test_configs.py runs them, and all of the guides."""
-    for words in commands(page):
-        if words[0].startswith("--"):
-            continue
-        verb, rest = VERBS[words[0]], words[1:]
-        while rest and rest[0] in verb.names:
-            verb, rest = verb.names[rest[0]], rest[1:]
-        if verb.training or not verb.target:
-            continue
-        actions = Command(verb, "grls").parser()._actions
-        known = {option for action in actions for option in action.option_strings} | {"--help"}
-        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-        assert given <= known, (words, given - known)
+    assert {command: said for command in commands(page) if (said := fault(command))} == {}

@@ -34,6 +34,52 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\([\"']?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
 
 
+class Prose(HTMLParser):
+    """The text of a page without its code, and its code within lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside: list[str] = []
+        self.text = self.code = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in CODE:
+            self.inside.append(tag)
+        elif not self.inside:
+            self.text += "\n"
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.inside and tag == self.inside[-1]:
+            self.inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self.inside else data
+        self.code += f"{data}\0" if self.inside == ["code"] else ""
+
+
+CODE = ("code", "pre", "script", "style", "svg", "title")
+LEFT_OVER = re.compile(r"`|\*\*|~~~|^ *\|.*\|$|^#+ |\]\(|<!--|:::|no-run|^[-*] [a-z]", re.MULTILINE)
+"""Marks of Markdown that a reader sees where a page is written in a way that the site does not know."""
+BLOCK = re.compile(r"(?:^|\0)\w+(?: [\w-]+)?\n[^\0]*\n")
+"""Code within a line that is a block with its language."""
+
+
+def test_no_mark_of_markdown_is_left_over(site: Path) -> None:
+    pages = {}
+    for page in sorted(site.rglob("*.html")):
+        reader = Prose()
+        reader.feed(page.read_text(encoding="utf-8"))
+        pages[page] = reader.text
+        assert not BLOCK.search(reader.code), page
+    assert sum(map(len, pages.values())) > 200_000
+    left_over = [
+        (page.relative_to(site).as_posix(), text[max(0, mark.start() - 40) : mark.end() + 40])
+        for page, text in pages.items()
+        for mark in LEFT_OVER.finditer(text)
+    ]
+    assert left_over == []
+
+
 def test_llms_txt_leads_to_pages(site: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     assert len(links) > 30

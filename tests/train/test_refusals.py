@@ -11,17 +11,20 @@ import torch
 from failing import fails
 from full_disk import full_disk
 from safetensors.torch import save_file
-from small_data import small_retriever, write_small
+from small_data import scratch, small_retriever, write_small
 from train_helpers import arguments, flip, train
 
 from grls.cli import main
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.errors import WriteError
+from grls.errors import MismatchError, WriteError
 from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
 from grls.train.stages.examples import MemoriseExamples
+from grls.train.stages.module import Retrieve
+
+CALLBACK = "--trainer.callbacks+=lightning.pytorch.callbacks."
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +56,33 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
         ("retrieve", ["--data.length_pool=0"], "length_pool"),
         ("retrieve", ["--data.max_passage_tokens=0"], "length limits"),
-        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "no such checkpoint"),
+        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "nowhere.ckpt: there is no checkpoint to resume from"),
         ("retrieve", ["--trainer.max_epochs=-1", "--trainer.max_time=00:00:00:05"], "number of steps"),
+        (
+            "memorise",
+            ["--trainer.limit_train_batches=0"],
+            "raise --trainer.max_epochs or --trainer.max_steps",
+        ),
+        (
+            "memorise",
+            ["--trainer.enable_checkpointing=false"],
+            "Lightning cannot train with --trainer.enable_checkpointing false: Trainer was configured",
+        ),
+        (
+            "memorise",
+            ["--trainer.accelerator=abacus"],
+            "Lightning cannot train with --trainer.accelerator abacus",
+        ),
+        (
+            "memorise",
+            [CALLBACK + "BackboneFinetuning"],
+            "--trainer.callbacks BackboneFinetuning cannot be used",
+        ),
+        (
+            "memorise",
+            [CALLBACK + "StochasticWeightAveraging", "--trainer.callbacks.swa_lrs=0.1"],
+            "--trainer.callbacks StochasticWeightAveraging changes the weights after the last measurement",
+        ),
     ],
 )
 def test_options_that_cannot_work(
@@ -96,11 +124,9 @@ def test_what_other_libraries_cannot_write_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("stage", "more", "named"),
     [
-        ("retrieve", "--model.generator.d_model=16", "a model of other sizes (model.shared.weight has"),
-        ("retrieve", "--model.generator.num_layers=2", "another model (it lacks the weights model.encoder"),
-        ("retrieve", "--model.optimizer=adafactor", "another optimizer than adafactor"),
-        ("retrieve", "--model.freeze_encoder=true", "trained another part of the model"),
-        ("memorise", "--data.target=whole", "a run without MemoriseData"),
+        ("retrieve", "--model.generator.d_model=16", "had --model.generator.d_model 32, now it is 16"),
+        ("retrieve", "--model.optimizer=adafactor", "had --model.optimizer adamw, now it is 'adafactor'"),
+        ("memorise", "--data.target=whole", "had --data grls.train.stages.data.RetrieveData, now it is"),
     ],
 )
 def test_a_checkpoint_of_another_run(
@@ -115,6 +141,20 @@ def test_a_checkpoint_of_another_run(
     last = run / "checkpoints" / "last.ckpt"
     told = fails(capsys, "train", *arguments(stage, data, tmp_path / "x", more, f"--ckpt_path={last}"))
     assert named in told
+
+
+def test_a_checkpoint_of_another_model_in_the_same_place(data: Path) -> None:
+    module = Retrieve(scratch(data))
+    weights = module.state_dict()
+    for other, named in (
+        (
+            {**weights, "model.shared.weight": torch.zeros(2, 3)},
+            r"other sizes \(model.shared.weight has \[2, 3\]",
+        ),
+        ({**weights, "model.more": torch.zeros(1)}, r"another model \(it has the weights model.more"),
+    ):
+        with pytest.raises(MismatchError, match=named):
+            module.on_load_checkpoint({"state_dict": other})
 
 
 @pytest.mark.parametrize("file", ["last.ckpt", "best.ckpt"])

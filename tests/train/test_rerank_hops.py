@@ -170,14 +170,14 @@ def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.Cap
     short = command(root, "short", "--fit.epochs=1")
     assert main(short) == 0
     told = fails(capsys, *short, "--resume=true", "--hops.shuffle=true")
-    assert "had --hops.shuffle False, now it is True" in told
+    assert "had --hops.shuffle false, now it is True" in told
     for more, message in (
         (["--dev=x.jsonl"], "give both, or neither"),
         (["--prefix_tokens=8"], "--prefix_tokens is for examples of texts"),
         (["--hops.dev_split=gone"], "give another --hops.dev_split"),
         ([f"--data={root / 'data' / 'corpus.jsonl'}"], "corpus.jsonl: expected a data set folder"),
         (["--hops.hard_negatives=0"], "hard_negatives must be at least 1"),
-        (["--resume=true"], "holds no checkpoint to resume from"),
+        (["--resume=true"], "there is no checkpoint to resume from"),
     ):
         assert message in fails(capsys, *command(root, "refused", *more))
     with pytest.raises(ConfigError, match="trained on the hops of a data set"):

@@ -23,7 +23,7 @@ from grls.answer.dsp.options import API, CallOptions
 from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import foreign_ids
 from grls.errors import ConfigError, at_least
-from grls.models.load.language import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, model_fingerprint
 
 
 class _Job(NamedTuple):
@@ -148,7 +148,7 @@ def lm_named(
         model, tokenizer = load_language_model(name, device)
         engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
         local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
-        return local, weights_fingerprint(model)
+        return local, model_fingerprint(model)
     name, url = name.removeprefix(API), calls.endpoint
     address = {} if url is None else {"api_base": url, "api_key": os.environ.get("VLLM_API_KEY", "none")}
     try:

@@ -129,8 +129,8 @@ class Reranker:
         if trained and "evidence_words" in stored:
             raise ConfigError(
                 f"{name} was trained on the hops of a data set, so it reads questions and no texts: rescore "
-                f"a retriever with it (`grls index rescored R {Option('model')}`), or train a reranker of "
-                "texts."
+                f"a retriever with it (`grls index rescored R {Option('model', name)} "
+                f"{Option('output', 'NEW')}`), or train a reranker of texts."
             )
         if evidence_words is not None:
             stored = {}  # a reranker that is trained further

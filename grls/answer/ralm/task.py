@@ -44,7 +44,7 @@ from grls.io.files import exclusive, named_lines, read_text, refuse_unwritable, 
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.build import Loaded
-from grls.models.load.language import end_tokens, load_language_model, weights_fingerprint
+from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def task_of(
         "candidates": reader.chooser.candidates,
     }  # fmt: skip
     if judge is not None:
-        settings["judged_by"] = weights_fingerprint(judge)
+        settings["judged_by"] = model_fingerprint(judge)
     return RalmTask(reader, texts, settings)
 
 

@@ -51,7 +51,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.io.files import exclusive, read_json, refuse_unwritable, write_json
 from grls.io.resumable import LockedFile
 from grls.models.base import cache_argument, positions_in
-from grls.models.load.language import end_tokens, load_language_model, weights_fingerprint
+from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
 
 _TASK = (
     "Split the passage into propositions. A proposition is one short sentence that states one fact of the "
@@ -590,7 +590,7 @@ class PropositionWork:
         prompt = PropositionPrompt(shown, self.chat, self.template)
         writer = Propositionizer(loaded, tokenizer, prompt, self.max_new_tokens, self.longest, self.fallback)
         origin = {
-            "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+            "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
             "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer),
             "fallback": self.fallback, "max_new_tokens": self.max_new_tokens, "longest": self.longest,
             "limit": self.limit,

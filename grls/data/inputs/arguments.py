@@ -185,11 +185,7 @@ class _Kinds:
 
 
 def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
-    """An argument as its type has it.
-
-    Raises:
-        ConfigError: It has none of this type; the error names call and argument.
-    """
+    """An argument as its type has it."""
     try:
         return fitted(value, kind)
     except UnfitError as error:
@@ -197,11 +193,7 @@ def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
 
 
 def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse arguments that a call does not have.
-
-    Raises:
-        ConfigError: There is one; the error lists those that there are, those of a near name first.
-    """
+    """Refuse arguments that a call does not have."""
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 2)
@@ -212,11 +204,7 @@ def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[
 
 
 def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
-    """A dataclass of options from options by name.
-
-    Raises:
-        ConfigError: An option is unknown, lacking, or has a value that cannot work.
-    """
+    """A dataclass of options from options by name."""
     refuse_unknown_arguments(call, values, [field.name for field in fields(cls)])  # type: ignore[arg-type]
     kinds = get_type_hints(cls, include_extras=True)
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
@@ -226,9 +214,6 @@ def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> 
     """Check fields of a frozen dataclass by their types, and set them to what fits; no ``names``: all.
 
     ``section`` is the section of the options with its dot, as in ``hops.``.
-
-    Raises:
-        ConfigError: A value is not of its type; the error names class and field.
     """
     cls: Any = type(options)
     for name in names or cls.__dataclass_fields__:

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +15,10 @@ from grls.data.dataset import (
     HIGHEST_GRADE,
     Qrels,
     evidence_hint,
-    proofs_of,
+    judged_by,
     read_qrels,
     relevant,
+    told_unknown,
     write_dataset,
 )
 from grls.data.inputs.entries import queries_from
@@ -66,8 +66,7 @@ class GoldOfQuery(NamedTuple):
     any_order: bool = False
 
 
-@dataclass(frozen=True)
-class Gold:
+class Gold(NamedTuple):
     """Queries and their gold passages.
 
     Attributes:
@@ -80,7 +79,7 @@ class Gold:
     qrels: Qrels
 
 
-def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
+def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None, known: bool = False) -> Gold:
     """Join queries with their gold passages.
 
     Args:
@@ -104,30 +103,23 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
         queries: The queries, see :func:`~grls.data.inputs.entries.queries_from`. If queries and gold are
             files, only the judged queries are taken; otherwise every query needs gold passages. Gold passages
             of further queries are ignored.
-        corpus: Every gold passage must be in it; None: not checked.
+        corpus: It should hold the gold passages (:func:`~grls.data.dataset.told_unknown`); None: not checked.
+        known: Leave out gold passages that the corpus lacks.
 
     Raises:
-        DataError: It is something else; a query has no gold passage; a gold passage is not in the corpus; a
-            column is missing; or a grade is no whole number.
+        DataError: It is something else; a query has no gold passage; the corpus has none of them; a column is
+            missing; or a grade is no whole number.
     """
     file = _qrels_file(gold, queries)
     query_list = queries_from(queries)
     ids = {query.id for query in query_list}
     if file is not None:  # the grades may all be 0, as in the field's data sets
         qrels = read_qrels(file)
-        unknown = qrels.keys() - ids
         if existing_path(queries, "queries") is None:
-            refuse_without_gold([query.id for query in query_list if query.id not in qrels], file, unknown)
-        elif unknown:
-            raise DataError(
-                f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the "
-                "query or drop its lines.",
-                file,
-            )
-        judged = [query for query in query_list if query.id in qrels]
-        if not judged:
-            raise DataError("the file judges none of the queries.", file)
-        joined = Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
+            without = [query.id for query in query_list if query.id not in qrels]
+            refuse_without_gold(without, file, qrels.keys() - ids)
+            qrels = {name: grades for name, grades in qrels.items() if name in ids}
+        joined = Gold(*judged_by(qrels, query_list, file))
     else:
         golds = _by_query(gold, query_list)
         without = [q.id for q in query_list if q.id not in golds or not relevant(golds[q.id].grades)]
@@ -143,34 +135,7 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
                 query = query._replace(evidence=evidence, metadata=text)
             completed.append(query)
         joined = Gold(completed, {query.id: golds[query.id].grades for query in query_list})
-    refuse_unknown_gold(joined, [] if corpus is None else [corpus])
-    return joined
-
-
-def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
-    """Refuse gold passages that are in none of the corpora; without a corpus nothing is checked.
-
-    Raises:
-        DataError: There is such a passage in the grades, the evidence or the proofs.
-    """
-    uses = {passage: query for query, grades in gold.qrels.items() for passage in grades}
-    for query in gold.queries:
-        for passages in (query.evidence, *proofs_of(query)):
-            uses.update(dict.fromkeys(passages, query.id))
-    unknown, names, first = list(uses), [], ""
-    for corpus in corpora:
-        names.append(corpus.source)
-        first = name_list(corpus.ids(range(min(3, len(corpus)))))
-        numbers = corpus.numbers(unknown)
-        unknown = [passage for passage, number in zip(unknown, numbers, strict=True) if number is None]
-    if names and unknown:
-        listed = " A list as text must be read first, with json.loads." * unknown[0].startswith("[")
-        raise DataError(
-            f"query {uses[unknown[0]]!r}: the passage id {unknown[0]!r} is not in {' or '.join(names)} "
-            f"({len(unknown)} such; the ids there begin with {first}); correct the id or add the "
-            f"passage.{listed}",
-            SOURCE,
-        )
+    return joined if corpus is None else Gold(*told_unknown(*joined, [corpus], file or SOURCE, known))
 
 
 def _qrels_file(gold: Any, queries: Any) -> Path | None:
@@ -204,9 +169,6 @@ def refuse_without_gold(
     """Refuse queries without gold passages (their ids): their training or measure would mean nothing.
 
     The error names the ``source`` of the gold, ids in it that are no queries (``further``), and a ``hint``.
-
-    Raises:
-        DataError: There are such queries.
     """
     if without:
         others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
@@ -254,11 +216,7 @@ def _by_query(gold: Any, queries: list[Query]) -> dict[str, GoldOfQuery]:
 
 
 def of_query(value: Any, query: str) -> GoldOfQuery:
-    """The gold passages of a query: a list in order, a set, a dict of grades, or a single id.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """The gold passages of a query: a list in order, a set, a dict of grades, or a single id."""
     label = f"query {query!r}"
     if isinstance(value, Mapping):
         grades: dict[str, int] = {}
@@ -282,11 +240,7 @@ def is_row(value: Any) -> bool:
 def of_rows(
     columns: Collection[str], rows: Sequence[Mapping[str, Any]], queries: Sequence[str]
 ) -> dict[str, GoldOfQuery]:
-    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``.
-
-    Raises:
-        DataError: A column is missing, or a row is malformed.
-    """
+    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``."""
     lists = column_of(columns, _LISTS)
     if lists is not None and column_of(columns, PASSAGE) is None:
         return _of_lists(lists, column_of(columns, _QUERY_OF_LIST), rows, queries)
@@ -359,11 +313,7 @@ def _of_lists(
 
 
 def refuse_repeated_query(names: Iterable[str]) -> None:
-    """Refuse gold passages of one query in two places.
-
-    Raises:
-        DataError: An id is repeated.
-    """
+    """Refuse gold passages of one query in two places."""
     known: set[str] = set()
     for name in names:
         if name in known:
@@ -407,8 +357,7 @@ def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold])
 
     Raises:
         ConfigError: The name of a split is no file name, or the folder holds something else.
-        DataError: A split has no query, a gold passage is not in the corpus, two different queries have one
-            id, or qrels cannot hold an id.
+        DataError: A split has no query, two different queries have one id, or qrels cannot hold an id.
         WriteError: The folder cannot be written.
     """
     queries: dict[str, Query] = {}
@@ -419,7 +368,6 @@ def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold])
             raise DataError(
                 f"the split {split!r} holds no query; add queries or leave the split out.", folder
             )
-        refuse_unknown_gold(gold, [corpus])
         for query in gold.queries:
             if queries.setdefault(query.id, query) != query:
                 raise DataError(
@@ -438,9 +386,6 @@ def hold_out(gold: Gold) -> tuple[Gold, Gold]:
     """Take some queries out of the training queries, for dev: the other queries, and those.
 
     The choice depends on the ids alone, so it is the same in every run, and in any order of the queries.
-
-    Raises:
-        DataError: There is one query only.
     """
     if len(gold.queries) < 2:
         raise DataError(

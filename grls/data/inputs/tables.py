@@ -1,15 +1,20 @@
 """Tables of other libraries as rows (pandas, polars, ``datasets``, pyarrow), and ids, paths and JSON values.
 
-A table is known by its methods, so none of these libraries is imported here.
+A table is known by its methods, so none of these libraries is imported here. The fields of a passage or query
+have one form (:class:`EntryForm`), whether it comes from Python or in a line of a file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 
 
@@ -24,9 +29,6 @@ def table_from(value: Any, source: str) -> DataTable | None:
     """The rows of a table; None if the value is no table.
 
     A named index of pandas is a column.
-
-    Raises:
-        DataError: Two columns have one name.
     """
     if not _is_table(value):
         return None
@@ -63,11 +65,7 @@ def list_from(value: Any) -> list[Any] | None:
 
 
 def refuse_dict_of_tables(value: Any, source: str) -> None:
-    """Refuse a dict of data sets where one of them is expected.
-
-    Raises:
-        DataError: It is one.
-    """
+    """Refuse a dict of data sets where one of them is expected."""
     splits = [name for name, table in value.items() if _is_table(table)] if isinstance(value, Mapping) else []
     if splits:
         raise DataError(
@@ -88,11 +86,7 @@ def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
 
 
 def required_column(columns: Collection[str], names: Collection[str], content: str, source: str) -> str:
-    """The first of the names that is a column; the error says what ``content`` it would hold.
-
-    Raises:
-        DataError: No name is a column.
-    """
+    """The first of the names that is a column; the error says what ``content`` it would hold."""
     column = column_of(columns, names)
     if column is None:
         raise DataError(
@@ -104,11 +98,7 @@ def required_column(columns: Collection[str], names: Collection[str], content: s
 
 
 def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], source: str) -> None:
-    """Refuse a data frame without ids whose index is not 0, 1, 2, …: the index may be meant as ids, or not.
-
-    Raises:
-        DataError: It is such a frame.
-    """
+    """Refuse a data frame without ids whose index is not 0, 1, 2, …: it may be meant as ids, or not."""
     labels = getattr(value, "index", None)
     if labels is None or column_of(table.columns, ids) is not None or not hasattr(labels, "names"):
         return
@@ -183,11 +173,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def id_text(value: Any, label: str, source: str) -> str:
-    """An id as a text, whole numbers in digits; ``label`` names the owner of the id, for the error text.
-
-    Raises:
-        DataError: It is neither a text nor a whole number, or it is empty.
-    """
+    """An id as a text, whole numbers in digits; ``label`` names the owner of the id, for the error text."""
     name = json_value(value)
     if isinstance(name, int) and not isinstance(name, bool):
         return str(name)
@@ -202,11 +188,7 @@ def id_text(value: Any, label: str, source: str) -> str:
 
 
 def id_list(value: Any, label: str, source: str) -> list[str]:
-    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice."""
     ids = json_value(sorted(value, key=str) if isinstance(value, set | frozenset) else value)
     if isinstance(ids, str | int):
         ids = [ids]
@@ -216,11 +198,7 @@ def id_list(value: Any, label: str, source: str) -> list[str]:
 
 
 def existing_path(value: Any, source: str) -> Path | None:
-    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else.
-
-    Raises:
-        DataError: It is a ``Path`` that nothing on disk can have.
-    """
+    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else."""
     if not isinstance(value, str | os.PathLike) or value == "":
         return None
     try:
@@ -231,3 +209,121 @@ def existing_path(value: Any, source: str) -> Path | None:
             return None
         raise DataError(f"{short_repr(value)} can be no path ({error}).", source) from None
     return path if exists or not isinstance(value, str) else None
+
+
+@dataclass(frozen=True)
+class EntryForm:
+    """What entries are, and where their fields stand.
+
+    Attributes:
+        type: The class of one entry.
+        noun: The name of one entry, for error texts.
+        source: The name of all, for error texts.
+        ids: The names under which the id may stand; the first that is there counts.
+        texts: The names under which the text may stand.
+        own: Its further field; all others are metadata.
+    """
+
+    type: type[Passage] | type[Query]
+    noun: str
+    source: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    own: str
+
+
+class InputEntry(NamedTuple):
+    """One passage or query; ``fields`` are its others, without missing values; errors call it ``label``."""
+
+    id: str
+    text: str
+    fields: dict[str, Any]
+    label: str
+
+
+QUERY_FORM = EntryForm(
+    Query,
+    "query",
+    "queries",
+    ("_id", "id", "query_id", "query-id", "qid"),
+    ("text", "query", "question"),
+    "evidence",
+)
+CORPUS_FORM = EntryForm(
+    Passage, "passage", "corpus", ("_id", "id", "docid", "doc_id", "docno"), ("text", "contents"), "title"
+)
+
+
+def entry_parts(
+    key: Any, content: Any, label: str, form: EntryForm
+) -> tuple[str | None, str, dict[str, Any]]:
+    """Id (None if there is none), text and other fields of an entry."""
+    if isinstance(content, str):
+        return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
+    fields: Any = content._asdict() if isinstance(content, form.type) else content
+    if not isinstance(fields, Mapping):
+        raise DataError(
+            f"{label}: expected a text, a {form.type.__name__}, or an object such as "
+            f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
+            form.source,
+        )
+    fields = {str(name): json_value(value) for name, value in fields.items()}
+    text_key, id_key = column_of(fields, form.texts), column_of(fields, form.ids)
+    if text_key is None:
+        raise DataError(
+            f"{label} has no text: looked for {name_list(form.texts)}; there are {name_list(fields)}.",
+            form.source,
+        )
+    text, named = fields.pop(text_key), fields.pop(id_key) if id_key is not None else None
+    if not isinstance(text, str):
+        fault = "its text is missing" if text is None else f"got {short_repr(text)}"
+        raise DataError(f"{label}: expected its text to be a string, {fault}.", form.source)
+    names = [id_text(name, label, form.source) for name in (key, named) if name is not None]
+    if len(set(names)) > 1:
+        raise DataError(f"{label}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return (names[0] if names else None), text, present
+
+
+def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
+    """The metadata of an entry: the object (or JSON text) ``metadata``, and all further fields."""
+    if not entry.fields:
+        return {}
+    fields = {name: value for name, value in entry.fields.items() if name != form.own}
+    metadata = fields.pop("metadata", {})
+    if isinstance(metadata, str):
+        with suppress(ValueError, RecursionError):
+            metadata = json.loads(metadata)
+    if not isinstance(metadata, dict):
+        got = short_repr(entry.fields["metadata"])
+        raise DataError(f"{entry.label}: expected metadata to be an object, got {got}.", form.source)
+    twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
+    if twice:
+        raise DataError(
+            f"{entry.label}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
+            form.source,
+        )
+    try:
+        json.dumps({**metadata, **fields}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"{entry.label}: expected metadata that JSON can hold ({error}); convert the value or leave the "
+            "column out.",
+            form.source,
+        ) from None
+    return {**metadata, **fields}
+
+
+def in_layout(record: dict[str, Any], form: EntryForm, file: str | Path, line: int | None) -> dict[str, Any]:
+    """A line of ``corpus.jsonl`` or ``queries.jsonl`` in BEIR's layout, as entries from Python are read."""
+    usual = isinstance(record.get("_id"), str) and not isinstance(record.get("metadata"), str)
+    if usual and record.keys() <= {"_id", "text", "metadata", form.own}:
+        return record
+    try:
+        name, text, fields = entry_parts(None, record, form.noun, form)
+        if name is None:
+            return record
+        metadata = metadata_of(InputEntry(name, text, fields, form.noun), form)
+    except DataError as error:
+        raise DataError(error.text.removeprefix(f"{form.source}: "), file, line) from None
+    return {"_id": name, "text": text, form.own: fields.get(form.own), "metadata": metadata}

@@ -3,8 +3,7 @@
 Convention: for a query with n gold passages, the first n distinct passages of its chain or ranking are
 returned, and their :mod:`set F1 <grls.evaluation.metrics.set_f1>` is averaged over queries. If there are n of
 them, it is their precision and their recall as well, trec_eval's ``Rprec`` (R-precision). A chain that ended
-earlier stays short, so of a run that ends by itself this is a lower bound; :mod:`grls.evaluation.price` takes
-the passages after the end from another run. DONE is no passage: leave it out.
+earlier stays short, so of a run that ends by itself this is a lower bound. DONE is no passage: leave it out.
 """
 
 from __future__ import annotations

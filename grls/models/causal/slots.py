@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import DynamicCache
 
-from grls.errors import ConfigError, out_of_memory
+from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import alike, cache_argument, positions_in
 from grls.models.head import Head, HeadRows
@@ -44,7 +44,7 @@ from grls.models.sessions.memory import (
     attending,
     by_entry,
     planted,
-    trial,
+    refuse_other_steps,
     version,
 )
 
@@ -369,13 +369,14 @@ def refuse_windows(model: Any) -> None:
     """Refuse a model without plain causal attention, which cannot read a tree of tokens.
 
     Raises:
-        ConfigError: The model attends within a window, or is recurrent.
+        ConfigError: The model attends within a window, or some of its layers keep states.
     """
     kinds = set(getattr(model.config, "layer_types", None) or ())
     window = getattr(model.config, "sliding_window", None) is not None and not kinds
     if window or kinds - {"full_attention"}:
         raise ConfigError(
-            f"{type(model).__name__} attends within a window, which trees of tokens do not support."
+            f"{type(model).__name__} attends within a window or keeps states, which trees of tokens do not "
+            "support."
         )
 
 
@@ -410,21 +411,11 @@ class CausalGenerator:
     def __init__(self, model: Any, tried: bool = False):
         self.model = model
         self.cache_name = cache_argument(model)
-        name = type(model).__name__
         if model.get_output_embeddings() is None:
-            raise ConfigError(f"{name} has no output head; load it as a causal LM.")
+            raise ConfigError(f"{type(model).__name__} has no output head; load it as a causal LM.")
         self.head = Head(model, tried or None)
-        if tried:
-            return
-        try:
-            with trial(model):
-                agrees = self._agrees()
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            if out_of_memory(error):
-                raise
-            raise ConfigError(f"{name} cannot be used as a generator: {error}.") from error
-        if not agrees:
-            raise ConfigError(f"{name} computes something else step by step; it is not supported.")
+        if not tried:
+            refuse_other_steps(model, self._agrees)
 
     @property
     def device(self) -> torch.device:
@@ -469,7 +460,7 @@ class CausalSession(HeadRows):
         self._head = generator.head
         self._inputs = torch.from_numpy(tokens).to(generator.device)
         self._mask = torch.from_numpy(mask).to(generator.device)
-        self._cache = DynamicCache()
+        self._cache = DynamicCache(config=generator.model.config)  # some layers keep states instead of tokens
 
     def first(self) -> None:
         """Read the inputs; afterwards there is one row per input."""
@@ -481,7 +472,7 @@ class CausalSession(HeadRows):
         chosen = torch.from_numpy(parents).to(device)
         with torch.inference_mode():
             if not np.array_equal(parents, np.arange(len(self._mask))):
-                self._cache.batch_select_indices(chosen)
+                self._cache.reorder_cache(chosen)
             self._mask = self._mask[chosen]
         positions = self._mask.sum(1, keepdim=True)
         self._mask = torch.cat((self._mask, torch.ones_like(positions)), dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, bounded
 from grls.io.files import exclusive
 from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
-from grls.models.load.opening import language_source, opening
+from grls.models.load.opening import language_source, opening, settings_of, token_settings
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
 
@@ -52,8 +53,8 @@ def _load(
     with opening(
         "a language model",
         name,
-        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
-        "accelerate), or a hub name.",
+        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (`pip install gguf "
+        "accelerate`), or a hub name.",
     ):
         model, tokenizer = open_writer(source, large, **options)
         if model.config.is_encoder_decoder:
@@ -163,12 +164,21 @@ class CausalLM(PretrainedLM):
         return Loaded(model, tokenizer)
 
 
-def weights_fingerprint(model: Any) -> str:
-    """SHA-256 of names, shapes and all values of a model's weights, independent of its source.
+def model_fingerprint(model: Any) -> str:
+    """SHA-256 of all that the output of a model depends on beside its tokenizer: weights and settings.
 
-    Values are hashed in float32, so a model that was saved in bfloat16 keeps its fingerprint.
+    It does not depend on the source of the model. Values are hashed in float32, so a model that was saved in
+    bfloat16 keeps its fingerprint.
     """
-    digest = hashlib.sha256()
+    settings: list[Any] = []
+    for part in model.modules():
+        if hasattr(part, "get_config_dict"):  # a module of sentence-transformers; its limit is no setting
+            own = {name: value for name, value in part.get_config_dict().items() if name != "max_seq_length"}
+            settings.append([type(part).__name__, own])
+        if isinstance(part, PreTrainedModel):
+            settings.append(settings_of(part.config.to_diff_dict()))
+            settings.append(token_settings(getattr(part, "generation_config", None)))
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(weight.shape)}".encode())
         flat = weight.detach().flatten()

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -44,6 +46,20 @@ _NUMBERS = frozenset(
 """Settings of ``generate`` in transformers that are numbers."""
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _PENALTIES = ("repetition_penalty", "encoder_repetition_penalty")
+_SHIPPED = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
+"""Implementations of attention and experts that transformers brings: others may be fetched from the hub."""
+_FETCHING = (
+    "allow_all_kernels", "attribute_map", "audio_tokenizer", "backbone", "kernel_config", "use_kernels",
+)  # fmt: skip
+"""Fields for which transformers fetches code, or another model, or that rename fields."""
+_KERNEL_TYPES = ("eetq", "fbgemm_fp8", "fp8", "gguf", "metal", "mxfp4", "mxfp8", "nvfp4")
+"""Quantizations of weights whose code transformers fetches from the hub."""
+_LOADING = ("attn_implementation", "dtype", "experts_implementation", "output_hidden_states", "torch_dtype")
+"""Options of loading that a folder of sentence-transformers may set; others choose files or pickles."""
+_CALLED = ("activation_fn", "activation_function", "sbert_ce_default_activation_function")
+_TORCH = re.compile(r"torch\.nn\.(modules\.\w+\.)?[A-Z]\w*$")
+_TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-generation")
+"""The tasks of sentence-transformers that read texts."""
 _RARE = "\U00010380 \U00013000 \U0001f9a6"
 """A letter of Ugaritic, a hieroglyph and an otter: hardly any vocabulary has all of them."""
 _SUFFIXES = (".json", ".safetensors", ".txt", ".model")
@@ -111,10 +127,7 @@ def open_config(source: str | Path, **options: Any) -> Any:
     from transformers import AutoConfig
 
     refuse_dependent(source)
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **of_the_hub(source), **options)
-    if getattr(config, "auto_map", None):
-        raise _brings_code("config.json")
-    return config
+    return AutoConfig.from_pretrained(source, trust_remote_code=False, **of_the_hub(source), **options)
 
 
 def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
@@ -246,6 +259,7 @@ def open_model(
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
     refuse_larger_tokenizer(model, tokenizer)
+    read_weights(model)
     most = getattr(model.config, "vocab_size", math.inf)
     for name, value in vars(getattr(model, "generation_config", None) or object).items():
         expected = ""  # what ``generate`` needs, so that it does not fail in the middle of a run
@@ -308,20 +322,19 @@ def _named(keys: list[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def refuse_dependent(source: str | Path) -> None:
-    """Refuse a folder that needs its own code to be run, or holds adapters.
+def refuse_dependent(source: str | Path, folder: str = "") -> None:
+    """Refuse (IncompleteError) a model that needs other code than that of the libraries, or holds adapters.
 
-    Raises:
-        IncompleteError: It is such a folder.
+    ``source`` is a folder or hub name, and ``folder`` the place of a part in it.
     """
-    for name in ("config.json", "tokenizer_config.json"):
-        file = Path(source) / name
-        if file.is_file() and isinstance(content := read_json(file), dict) and content.get("auto_map"):
-            raise _brings_code(name)
-    if not (Path(source) / "adapter_config.json").is_file():  # with it, transformers reads another model
+    place = Path(source) / folder
+    for file in _settings_files(source, folder):
+        name = file.relative_to(place) if file.is_relative_to(place) else file.name
+        refuse_code(read_json(file), str(name))
+    if not (place / "adapter_config.json").is_file():  # with it, transformers reads another model
         return
     merge = "merge them into it (merge_and_unload of peft), and save the whole model"
-    if any(not file.name.startswith("adapter_") for file in Path(source).glob("*.safetensors*")):
+    if any(not file.name.startswith("adapter_") for file in place.glob("*.safetensors*")):
         raise IncompleteError(
             "it holds adapters (adapter_config.json) beside a whole model, so it is not clear which of them "
             f"is meant: if the model has learned them already, remove adapter_config.json; else {merge}"
@@ -331,22 +344,90 @@ def refuse_dependent(source: str | Path) -> None:
     )
 
 
-def _brings_code(name: str) -> IncompleteError:
-    return IncompleteError(
-        f"it brings its own code (auto_map in its {name}), which is never run: use a model that "
-        "transformers knows; if it knows this one, remove auto_map"
-    )
+def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
+    """The files of settings of a model in a folder, those of its parts included; or of a part on the hub."""
+    from transformers.utils import cached_file
+
+    if Path(source).is_dir():
+        return settings_files(Path(source) / folder)
+    options = {
+        "_raise_exceptions_for_missing_entries": False,
+        "_raise_exceptions_for_connection_errors": False,
+    }
+    options |= {"subfolder": folder, **of_the_hub(source)}
+    found = [cached_file(str(source), name, **options) for name in _FILES]
+    return [Path(file) for file in found if file is not None]
+
+
+def refuse_code(settings: Any, name: str) -> None:
+    """Refuse (IncompleteError) settings of the file ``name`` for which a library runs or fetches code.
+
+    transformers and sentence-transformers read many of them at any depth, so all of them are looked at.
+    """
+    if isinstance(settings, list):
+        for value in settings:
+            refuse_code(value, name)
+    if not isinstance(settings, dict):
+        return
+    for field, value in settings.items():
+        if field == "auto_map" and value:
+            raise IncompleteError(
+                f"it brings its own code (auto_map in its {name}), which is never run: use a model that "
+                "transformers knows; if it knows this one, remove auto_map"
+            )
+        unknown: list[Any] = []
+        if field.endswith("_implementation") and field != "cache_implementation":
+            unknown = [each for each in _leaves(value) if each is not None and each not in _SHIPPED]
+        elif field in _FETCHING:
+            unknown = [value] * bool(value)
+        elif field == "quant_method":
+            unknown = [value] * (value in _KERNEL_TYPES)
+        elif field in _CALLED:  # imported and called, if its name has a dot
+            unknown = [value] * (isinstance(value, str) and "." in value and not _TORCH.match(value))
+        elif field == "transformer_task":
+            unknown = [value] * (value not in _TASKS)
+        elif field in ("model_args", "model_kwargs") and isinstance(value, dict):
+            unknown = [{option: value[option]} for option in value if option not in _LOADING]
+        if unknown:
+            raise IncompleteError(
+                f"{field} in its {name} is {unknown[0]!r}, for which code or files that are not of this model "
+                "may be fetched or opened: if the model needs it, use another one; else remove the field"
+            )
+        refuse_code(value, name)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values of a field, which may be an object of one for each part of a model."""
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+READ_BYTES = 2**30
+"""Weights up to this size are read into memory, where a file that is changed does not change them."""
+
+
+def read_weights(model: Any) -> None:
+    """Copy the weights of a model from its mapped file into memory, if they have at most READ_BYTES."""
+    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type == "cpu"]
+    if sum(tensor.nbytes for tensor in tensors) <= READ_BYTES:
+        for tensor in tensors:
+            tensor.data = tensor.data.clone()
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder without weights that can be opened safely; the others are mapped into memory.
+    """Refuse a folder without weights that can be opened safely; notes large ones, which stay mapped.
 
     Raises:
         IncompleteError: It has no weights, or only pickles.
     """
     folder = Path(source)
-    for file in folder.glob("*.safetensors"):
-        note_mapped(file)
+    files = list(folder.glob("*.safetensors"))
+    if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:
+        for file in files:
+            note_mapped(file)
     if not folder.is_dir() or any(folder.glob("*.safetensors*")):
         return
     pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
@@ -387,7 +468,7 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
         if missing := [package for package in _GGUF if find_spec(package) is None]:
             raise ConfigError(
                 f"{PACKAGED} is a GGUF file, which is read by {' and '.join(missing)} (not installed): run "
-                f"`pip install {' '.join(missing)}`."
+                f"`pip install {join(missing)}`."
             )
         file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
     if file.suffix != ".gguf":
@@ -468,10 +549,32 @@ def hub_answers() -> bool:
 
 _GENERATION = "generation_config.json"
 _FILES = (
-    "config.json", _GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json",
+    "config.json", _GENERATION, "tokenizer_config.json", "config_sentence_transformers.json",
+    "processor_config.json", "preprocessor_config.json",
+    *(f"sentence_{kind}_config.json" for kind in (
+        "bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet",
+    )),
 )  # fmt: skip
 """The files of settings in a folder and in the folders of its parts."""
+
+
+def settings_files(folder: Path) -> list[Path]:
+    """The files of settings in a model's folder and in those of its parts.
+
+    Without a model there, other folders are not looked at: a stranger may name one by a link.
+
+    Raises:
+        IncompleteError: A folder in it is a link.
+    """
+    if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
+        return [file for name in _FILES if (file := folder / name).is_file()]
+    files = []
+    for place, folders, names in os.walk(folder):
+        if links := [name for name in folders if (Path(place) / name).is_symlink()]:
+            raise IncompleteError(f"{Path(place) / links[0]} is a link to a folder: put the folder there")
+        files += [Path(place) / name for name in names if name in _FILES]
+    return sorted(files)
+
 
 Settings = dict[str, dict[str, Any]]
 """File, relative to the model's folder -> field (``encoder.hidden_act``) -> JSON value."""
@@ -502,6 +605,12 @@ def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return fields
 
 
+def token_settings(generation: Any) -> dict[str, Any]:
+    """The fields of a generation config that count: the tokens. Options of grls control sampling."""
+    fields = generation if isinstance(generation, dict) else getattr(generation, "__dict__", {})
+    return {name: value for name, value in fields.items() if _TOKEN.search(name) and value is not None}
+
+
 def settings_in(folder: str | Path) -> Settings:
     """The settings in a model's folder, and in those of its parts, that affect the output.
 
@@ -513,7 +622,7 @@ def settings_in(folder: str | Path) -> Settings:
         DataError: A file holds no settings.
     """
     path, settings = Path(folder), {}
-    for file in sorted(file for name in _FILES for file in path.rglob(name)):
+    for file in settings_files(path):
         content = read_json(file)
         if not isinstance(content, dict):
             raise DataError(
@@ -523,7 +632,7 @@ def settings_in(folder: str | Path) -> Settings:
             )
         fields = settings_of(content)
         if file.name == _GENERATION:
-            fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
+            fields = token_settings(fields)
         settings[file.relative_to(path).as_posix()] = fields
     return settings
 

@@ -121,36 +121,31 @@ def modules_of(model: Any) -> Iterator[Any]:
 
 
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse (IncompleteError) a folder in which a module lacks its files or has its weights as a pickle.
+    """Refuse (IncompleteError) a model that needs other code, and a folder in which a part is incomplete.
 
-    ``parts`` are its modules (:func:`module_folders`). A hub name is not checked.
+    A module may lack its files, or have its weights as a pickle. ``parts`` are the modules
+    (:func:`module_folders`). Of a hub name, only what needs code is looked for.
     """
-    if not Path(source).is_dir():
-        return
     for part in parts or [ModuleFolder("Transformer", "")]:
+        refuse_dependent(source, part.folder)
+        if not Path(source).is_dir():
+            continue
         folder = Path(source) / part.folder
         refuse_irregular(folder)
         if part.name not in _BARE and not any(folder.glob("*.json")):
             raise IncompleteError(
                 f"it lacks the settings of {part.name} (in {folder.name}), which {MODULES} names"
             )
-        transformer = part.name in ("Transformer", "MLMTransformer")
-        if transformer:
-            refuse_dependent(folder)
         if part.name in _WITH_WEIGHTS:
             refuse_pickle(folder)
-        if transformer:
+        if part.name in ("Transformer", "MLMTransformer"):
             open_tokenizer(folder)
 
 
-def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bool = False) -> None:
-    """Refuse a loaded model whose weights were not all read, or that has the tokenizer of another model.
+def refuse_unread(model: Any, source: str, parts: list[ModuleFolder]) -> None:
+    """Refuse (IncompleteError) a loaded model whose weights were not all read, or whose tokenizer is another's.
 
-    ``parts`` are its modules (:func:`module_folders`); ``pooler``: the output depends on the pooler.
-
-    Raises:
-        IncompleteError: A transformer lacks weights, or some were dropped; or a tokenizer has more pieces
-            than its model has rows, or no token for unknown words.
+    ``parts`` are its modules (:func:`module_folders`).
     """
     for module, part in zip_longest(modules_of(model), parts):
         tokenizer = getattr(module, "tokenizer", None)
@@ -164,4 +159,4 @@ def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bo
             source, subfolder="" if part is None else part.folder, config=network.config,
             trust_remote_code=False, output_loading_info=True, device_map="meta",
         )  # fmt: skip
-        refuse_incomplete(network, report, pooler=pooler)
+        refuse_incomplete(network, report, pooler=module.transformer_task == "sequence-classification")

@@ -32,9 +32,11 @@ from grls.models.sessions.memory import (
     SlotMemory,
     SlotModel,
     TreeMemory,
+    agree,
     by_entry,
     by_head,
     planted,
+    refuse_other_steps,
 )
 
 _LEAST_DISTANCES = 64
@@ -65,7 +67,7 @@ class Seq2SeqTrees(SlotModel):
     def read_at(self, position: int) -> Tensor:  # noqa: D102
         states, _ = self.generator.encode([[3, 4, 5]])
         return self.head.read(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            encoder_outputs=encoded(states),
             decoder_input_ids=torch.tensor([[self.generator.start_token, 4]], device=self.device),
             decoder_position_ids=torch.tensor([[0, position]], device=self.device),
             use_cache=False,
@@ -158,7 +160,7 @@ class _Reading(SlotMemory):
         inputs = [by_head(room, longest, self._heads, self._laid) for room in self._inputs]
         arguments = {
             # The cache holds the inputs, but the model requires this argument.
-            "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
+            "encoder_outputs": encoded(tokens.new_empty((len(tokens), 0, 1))),
             "decoder_input_ids": tokens[:, None],
             self._model.generator.cache_name: _SlotCache(self, inputs),
             "use_cache": True,
@@ -210,6 +212,13 @@ class Seq2SeqGridSession(GridMemory, _Reading):
         return self._model.distances(deepest + 1)
 
 
+def encoded(states: Tensor) -> BaseModelOutput:
+    """The output of an encoder as a model takes it."""
+    output = BaseModelOutput(last_hidden_state=states)
+    output.router_logits = None  # mixtures of experts read it
+    return output
+
+
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees:
     """Trees of a model; its decoder is tested (:func:`~grls.models.sessions.memory.planted`)."""
     return planted(generator.model, lambda: Seq2SeqTrees(generator))
@@ -236,7 +245,8 @@ class Seq2SeqGenerator:
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
         self.head = Head(model, tried or None)
-        _ = self.head.linear  # tested now, before searches share the model
+        if not tried:
+            refuse_other_steps(model, self._agrees)
 
     @property
     def device(self) -> torch.device:
@@ -247,6 +257,22 @@ class Seq2SeqGenerator:
     def open(self, inputs: Sequence[Sequence[int]]) -> Seq2SeqSession:
         """Begin to decode a batch of B inputs (token ids)."""
         return Seq2SeqSession(self, inputs)
+
+    @torch.inference_mode()
+    def _agrees(self) -> bool:
+        """Whether single steps give the logits of the model's one pass, on a small batch."""
+        _ = self.head.linear  # tested now, before searches share the model
+        session = self.open([[3, 4], [5]])
+        session.first()
+        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+        session.step(np.array([0, 1]), np.array([3, 4]))
+        tokens, written = (
+            torch.tensor([[5]] * 2),
+            torch.tensor([[self.start_token, 6, end] for end in (3, 4)]),
+        )
+        expected = self.model(input_ids=tokens.to(self.device), decoder_input_ids=written.to(self.device))
+        logits = self.head.all(session._hidden)
+        return agree(logits, expected.logits[:, -1].float(), session._hidden.dtype)
 
     @torch.inference_mode()
     def encode(self, inputs: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -265,7 +291,7 @@ class Seq2SeqGenerator:
     def forward(self, states: Tensor, mask: Tensor, tokens: Tensor, cache: Any = None) -> Tensor:
         """The input of the head, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
         arguments = {
-            "encoder_outputs": BaseModelOutput(last_hidden_state=states),
+            "encoder_outputs": encoded(states),
             "attention_mask": mask,
             "decoder_input_ids": tokens,
             self.cache_name: cache,

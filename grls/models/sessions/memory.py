@@ -198,6 +198,20 @@ def trial(model: nn.Module) -> Iterator[None]:
             model.train(training)
 
 
+def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
+    """Refuse (ConfigError) a model whose steps compute something else than its one pass; ``agrees`` tries it."""
+    name = type(model).__name__
+    try:
+        with trial(model):
+            if agrees():
+                return
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        raise ConfigError(f"{name} cannot be used as a generator: {error}.") from error
+    raise ConfigError(f"{name} computes something else step by step; it is not supported.")
+
+
 def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
     """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``.
 

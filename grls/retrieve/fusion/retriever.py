@@ -37,11 +37,12 @@ from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError, at_least, one_of
 from grls.io.progress import Progress, counted
 from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, from_fields, named_from, recorded
@@ -416,8 +417,19 @@ class FusionRetriever(_Fused):
             ConfigError: k is below 1.
         """
         queries = queries_of(queries)
+        return self._fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
+
+    def retrieve_after(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
+    ) -> list[list[Hit]]:
+        """The top-k passages given evidence, which each member takes in its own way."""
+        return self._fused(
+            k, lambda one, depth: [hop.hits for hop in found_after(one, queries, evidence, depth, allow)]
+        )
+
+    def _fused(self, k: int, ranked: Callable[[Any, int], list[list[Hit]]]) -> list[list[Hit]]:
         depth = k if self.fusion.method == "interleave" else self.depth or FUSED
-        results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
+        results = [ranked(member, max(k, depth)) for member in self.members]
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.base import Description, Retriever, unended_fingerprint
+from grls.retrieve.base import Description, Retriever
 from grls.retrieve.fusion.retriever import (
     Fusion,
     Length,
@@ -125,7 +126,7 @@ class RunFusion:
             "length": self.length,
         }
         method = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
-        # The fingerprint whatever ends chains; empty where that of a member is unknown.
+        # Empty where that of a member is unknown.
         prints = [run.info.retriever if run.info is not None else "" for run in members]
         parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
         info = RunInfo(
@@ -142,6 +143,7 @@ class RunFusion:
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**sources, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
+            member_retrievers=tuple(prints),
             computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
@@ -326,10 +328,6 @@ class CutRetriever:
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
 
-    def unended(self) -> str:
-        """The fingerprint of the rankings before they are cut."""
-        return unended_fingerprint(self.retriever)
-
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them.
@@ -355,8 +353,8 @@ class CutRetriever:
         size = self.size
         if size is None:
             raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.folder} {Option('data', 'D')}` finds "
-                "it on dev."
+                f"where rankings end is not known yet: `grls tune {quote(str(self.folder))} "
+                f"{Option('data', 'D')}` finds it on dev."
             )
         rankings = self.retriever.retrieve(queries, self.depth, allow)
         chains = [size.cut(hits) for hits in rankings]

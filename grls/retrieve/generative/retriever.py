@@ -63,7 +63,7 @@ from grls.models.causal.slots import CausalTrees
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input, readout
 from grls.models.load.build import Pretrained, checked_stages, load_tokenizer
 from grls.models.load.kinds import is_causal, plain_generator, slot_model, tried_with
-from grls.models.load.language import weights_fingerprint
+from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import refuse_other_settings, settings_in, write_network
 from grls.models.precision import is_packed, move
 from grls.models.sessions.memory import SlotModel
@@ -257,7 +257,7 @@ class GenerativeRetriever(DecodesPlans):
         limits = limits_of(manifest.get("limits"), path / MANIFEST, remedy)
         refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
-        if manifest["weights"] != weights_fingerprint(loaded.model):
+        if manifest["weights"] != model_fingerprint(loaded.model):
             raise MismatchError(
                 f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
                 "file is damaged, or is another training's; make the retriever again with `grls index`."
@@ -316,7 +316,7 @@ class GenerativeRetriever(DecodesPlans):
             base, added = self._segments()
             if ranges is not None and added is not None:
                 raise ConfigError(
-                    "passages were added to the index: merge it with `grls index update "
+                    "passages were added to the index: merge it with `grls index update FOLDER "
                     f"{Option('merge', True)}` before it is cut into ranges."
                 )
             words = None if self.spans is None else self.spans.words
@@ -343,7 +343,7 @@ class GenerativeRetriever(DecodesPlans):
                 manifest["spans"] = self.spans.record
             if self.rescore_input is not None:
                 manifest["rescore"] = self.rescore_input._asdict()
-            manifest |= {"weights": weights_fingerprint(self.model), "settings": settings_in(new / "model")}
+            manifest |= {"weights": model_fingerprint(self.model), "settings": settings_in(new / "model")}
             with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
                 if self.model.dtype is torch.float32 and self.trees is not None:
                     manifest["tried"] = tried_with(new / "model")
@@ -374,7 +374,7 @@ class GenerativeRetriever(DecodesPlans):
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""
         parts = {
-            "weights": weights_fingerprint(self.model),
+            "weights": model_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
             "limits": list(self.codec.limits.record().values()),
             "corpus": self.corpus.fingerprint,

@@ -8,6 +8,7 @@ chains it searches again, since the scores of its hops do not add up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
@@ -16,7 +17,6 @@ from grls.data.evidence import excerpt
 from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
-from grls.errors import ConfigError, Option
 from grls.models.base import once_each
 from grls.retrieve.base import (
     ChainToContinue,
@@ -28,6 +28,7 @@ from grls.retrieve.base import (
     ScoresAll,
     ScoresDoneAfter,
     has_log_probabilities,
+    single_steps,
 )
 from grls.retrieve.queries import evidence_numbers, with_evidence_text
 
@@ -137,10 +138,12 @@ class SearchesAgain:
     Args:
         retriever: Any retriever.
         words: Largest number of words of each passage as evidence; 0: all.
+        by_rank: The scores of hits are those of their ranks (:func:`by_rank`).
     """
 
     retriever: Retriever
     words: int = 0
+    by_rank: bool = False
 
     def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
         """Nothing: passages of the chain are left out after the search."""
@@ -160,7 +163,8 @@ class SearchesAgain:
             ]
             own_queries = [queries[chain.query] for chain in request.chains]
             allowed = [filters[chain.query] for chain in request.chains]
-            return found_after(self.retriever, own_queries, evidence, request.k, allowed)
+            steps = found_after(self.retriever, own_queries, evidence, request.k, allowed)
+            return list(map(by_rank, steps)) if self.by_rank else steps
 
         return hits_of
 
@@ -219,8 +223,10 @@ def found_after(
     two embeddings, which differ by rounding.
 
     A ``ScoresDoneAfter`` or ``RetrievesAfter`` gets the evidence as passages, a generator their numbers; for
-    other retrievers titles and texts are appended to the query.
+    other retrievers titles and texts are appended to the query. Of one that works hop by hop, it is a single
+    step.
     """
+    retriever = single_steps(retriever)
     takes = isinstance(retriever, ScoresDoneAfter)
     if not takes and has_log_probabilities(
         retriever
@@ -259,11 +265,19 @@ class RescoresHops(ScoresDoneAfter, Protocol):
     rereading: Any
 
 
-def usual_temperature(retriever: Retriever) -> float:
+OF_RANKS = 0.4
+"""The temperature of minus the logarithm of a rank, by training questions (docs/guides/multi-hop.md)."""
+
+
+def by_rank(step: HopHits) -> HopHits:
+    """The hits of a hop with minus the logarithm of their rank as score."""
+    return step._replace(hits=[Hit(hit.id, -math.log(rank)) for rank, hit in enumerate(step.hits, 1)])
+
+
+def usual_temperature(retriever: Retriever) -> float | None:
     """The temperature that makes the scores of a retriever log-probabilities.
 
-    Raises:
-        ConfigError: The retriever has no temperature.
+    None: they have no unit of their own, as those of fusions, so hops read ranks (:func:`by_rank`).
     """
     if isinstance(retriever, RescoresHops):
         return usual_temperature(retriever.retriever)
@@ -274,7 +288,4 @@ def usual_temperature(retriever: Retriever) -> float:
         return 1.0 if generator.spans is None else 1 / generator.options.span_temperature
     if isinstance(retriever, ScoresDoneAfter):
         return 1.0
-    raise ConfigError(
-        f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
-        f"a temperature: set {Option('hops.temperature')}."
-    )
+    return None

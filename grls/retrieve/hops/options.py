@@ -37,9 +37,6 @@ weighs 0.4 of what the first one finds. No rule that reads scores did better wit
 BIAS = "done_bias"
 """The name of the bias on DONE, in folders, runs and bodies."""
 
-END_OPTIONS = ("hops", BIAS, "choose", "pool", "stop")
-"""What a record of hops says of the end and the choice of a chain; all else is of the search for chains."""
-
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
 
@@ -63,7 +60,8 @@ class HopOptions:
         choose: The result of a query: the ``likeliest`` chain; or ``expected-f1``, the set of passages with
             the highest expected F1 over all chains (dynamic).
         pool: Rank the passages of all chains, those of the best chain first (fixed).
-        temperature: Temperature of the softmax over the scores of a hop; null: the default of the retriever
+        temperature: Temperature of the softmax over the scores of a hop; null: the default of the retriever.
+            Where scores have no unit, as in a fusion, a hit of rank r has the weight r^(-1/T); null: T is 0.4
             (ranked).
         evidence: Largest number of words of each evidence passage in the query of a hop: its first sentence
             and the sentences nearest to the question; 0: all. Not of a generator, which has the limit of its

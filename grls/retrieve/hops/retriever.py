@@ -4,8 +4,9 @@
 passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
 (:mod:`grls.retrieve.hops.finders`).
 
-A search returns the best chain (:func:`grls.retrieve.hits.search_hits`). Measures, fusions and readers of
-answers need rankings of k passages, and the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it
+(:func:`grls.retrieve.run.retrieve_results`). Fusions and readers of answers need rankings of k passages, and
+the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
@@ -36,12 +37,11 @@ from grls.retrieve.base import (
     SoFar,
     has_log_probabilities,
     single_steps,
-    unended_fingerprint,
     untuned_fingerprint,
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
-from grls.retrieve.hops.finders import Finder, SearchesAgain, Writes, usual_temperature
-from grls.retrieve.hops.options import END_OPTIONS, UNLABELLED, HopOptions
+from grls.retrieve.hops.finders import OF_RANKS, Finder, SearchesAgain, Writes, usual_temperature
+from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
@@ -190,7 +190,8 @@ class HopsRetriever(_HopByHop):
         hops = from_record(HopOptions, spec["hops"], file, "hops")
         plain = replace(opening, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
-        return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
+        made = RankedHops if hops.steps == "ranked" else cls
+        return made(_single_steps(member), hops)
 
     @classmethod
     def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
@@ -229,17 +230,12 @@ class HopsRetriever(_HopByHop):
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
 
-    def unended(self) -> str:
-        """The fingerprint without the number of hops, DONE, its bias, and the choice of a chain."""
-        search = {name: value for name, value in self.record().items() if name not in END_OPTIONS}
-        return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
-
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
-        Chains of a fixed number of hops with fewer passages are filled up by a single step. ``Hit.score`` is
-        1 / rank.
+        Chains of a fixed number of hops with fewer passages are filled up by a single step, but not with
+        ``pool``. ``Hit.score`` is 1 / rank.
 
         Raises:
             ConfigError: k is below 1.
@@ -248,7 +244,7 @@ class HopsRetriever(_HopByHop):
         chains = self.retrieve_chains(queries, allow)
         rankings = [pooled_ranking(own_chains, k) for own_chains in chains]
         short = [n for n, hits in enumerate(rankings) if len(hits) < k]
-        if self.hops.steps == "dynamic" or not short:
+        if self.hops.steps == "dynamic" or self.hops.pool or not short:
             return rankings
         filters = one_each(allow, len(queries))
         more = self.retriever.retrieve([queries[n] for n in short], k, [filters[n] for n in short])
@@ -268,7 +264,7 @@ class HopsRetriever(_HopByHop):
         last = yield from self.hop_search.plan(query, allow)
         (chains,) = last.chains()
         hits = pooled_ranking(chains, k)
-        if self.hops.steps == "dynamic" or len(hits) >= k:
+        if self.hops.steps == "dynamic" or self.hops.pool or len(hits) >= k:
             return hits
         more = yield from cast(LetsJoin, self.retriever).plan(query, k, allow)
         return pooled_ranking([*chains, Chain(tuple(more), 0.0, False)], k)
@@ -293,8 +289,6 @@ class RankedHops(_HopByHop):
             options; None: no cache.
         stop: The stop rule; None: that of the options.
 
-    Raises:
-        ConfigError: The retriever has no default temperature, and none is set.
     """
 
     retriever: Retriever
@@ -311,11 +305,12 @@ class RankedHops(_HopByHop):
             )
         self.chains = self._chain_count(_CHAINS)
         self.ends = hops.done and scores_done(retriever)
-        self.temperature = hops.temperature or usual_temperature(retriever)
+        usual = usual_temperature(retriever)
+        self.temperature = hops.temperature or usual or OF_RANKS
         if (stop, hops.max, hops.onward, hops.stop) == (None,) * 4 and not self.ends:
             self.hops = hops = replace(hops, max=2, onward=UNLABELLED)
         rule = stop or stop_rule(retriever, hops)
-        finder: Finder = SearchesAgain(retriever, hops.evidence)
+        finder: Finder = SearchesAgain(retriever, hops.evidence, by_rank=usual is None)
         if isinstance(retriever, DecodesHops):  # scores need not be log-probabilities: a softmax is over them
             finder = Writes(retriever, beside=True)
         self.make_combiner = partial(
@@ -403,15 +398,22 @@ def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
         ConfigError: See :class:`HopsRetriever`; or the members work hop by hop, or the retriever ends
             rankings.
     """
-    inner = single_steps(retriever)
     if hops.steps == "single":
-        return inner
+        return single_steps(retriever)
+    inner = _single_steps(retriever)
+    return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
+
+
+def _single_steps(retriever: Retriever) -> Retriever:
+    """:func:`single_steps`, of a retriever whose rankings do not end by themselves."""
+    inner = single_steps(retriever)
     if isinstance(inner, FindsChains):
         raise ConfigError(
             f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, "
-            "or make a folder of kind hops of its members."
+            "or make a folder of hops of its members (`grls index hops MEMBER "
+            f"{Option('hops.steps', 'ranked')} {Option('output', 'NEW')}`)."
         )
-    return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
+    return inner
 
 
 def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:

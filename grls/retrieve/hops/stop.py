@@ -37,7 +37,7 @@ from grls.errors import ConfigError, Option
 from grls.io.recipes import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesHops, DecodesPassages, Retriever, ScoresDoneAfter, has_log_probabilities
-from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature
+from grls.retrieve.hops.finders import OF_RANKS, LiveChain, RescoresHops, usual_temperature
 from grls.retrieve.hops.options import BIAS, HopOptions
 
 log = logging.getLogger(__name__)
@@ -283,7 +283,7 @@ class Onward(StopRule):
     def of(cls, retriever: Retriever, hops: HopOptions, seen: list[SeenHop] | None = None) -> Onward:  # noqa: D102
         if hops.onward is None and seen is None:
             raise ConfigError(f"{Option('hops.stop', 'onward')}: there is no model; `grls tune` learns it.")
-        temperature = hops.temperature or usual_temperature(retriever)
+        temperature = hops.temperature or usual_temperature(retriever) or OF_RANKS
         return cls(hops.onward, temperature, scores_done(retriever), seen)
 
     @property

@@ -97,7 +97,8 @@ export function edges(box) {
 }
 
 const COMMON = new Set(
-  "a also an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your".split(" "),
+  // English, then German, French, Spanish, Italian and Dutch, without those that mean more in English (war, man)
+  "a also an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your aber als am auf aus bei bin bist das dass dem den der des die du durch ein eine einem einen einer eines er es für ich ihr im ist kann mit nach nicht oder sein sich sie sind und unter vom von vor wenn wer werden wie wird wo zu zum zur au aux avec ce ces cette comme dans de elle en est et il la le les leur mais ne nous où ou par pas qu que quel quelle qui quoi sa se ses sont sur un une vous al como con cuando cuál del donde el ella entre esta este ha las lo los más no para pero por qué quién si sin sobre su sus una y che chi ci cosa da dal della delle di dove e gli i ma nel nella non per quale sono sul uno aan bij dat deze dit een geen heeft het hij ik kan maar naar niet om ook op te tot uit van voor waar wat wordt ze zijn".split(" "),
 );
 
 /** The words of a text that say something, in lower case. */
@@ -105,6 +106,18 @@ export function words(text) {
   const listed = String(text ?? "").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
   return new Set(listed.filter((word) => word.length > 1 && !COMMON.has(word)));
 }
+
+/** The part of a text around the words that are wanted: … stands for what is before. */
+export function around(text, wanted) {
+  const places = [...text.matchAll(/[\p{L}\p{N}]+/gu)].filter((word) => wanted.has(word[0].toLowerCase())).slice(0, 500);
+  const near = ({ index }) => new Set(places.filter((word) => word.index >= index && word.index < index + PART).map((word) => word[0].toLowerCase())).size;
+  const best = places.reduce((one, other) => (near(other) > near(one) ? other : one), places[0]);
+  if (!best || best.index < PART) return text;
+  const before = text.slice(best.index - PART / 4, best.index);
+  return `… ${before.slice(Math.max(before.lastIndexOf("\n"), before.search(/\s/)) + 1)}${text.slice(best.index)}`;
+}
+
+const PART = 240; // characters that a closed card surely shows
 
 /** The words that two texts have in common. */
 export function inCommon(one, other) {

@@ -1,7 +1,7 @@
 // A passage as a card that opens: its text, metadata, score and hop, and what can be asked about it.
 
 import { Problem, addressOf, key, meaning, read, send } from "./api.js";
-import { announce, edges, el, inCommon, marked, plainName, refill, shown, signed, several, percent } from "./dom.js";
+import { announce, around, edges, el, inCommon, marked, plainName, refill, shown, signed, several, percent } from "./dom.js";
 
 let cards = 0;
 
@@ -16,6 +16,9 @@ export function card(hit, about) {
   const name = `card-${(cards += 1)}`;
   const body = el("div", { class: "card-more", id: name, hidden: true });
   const wanted = new Set(inCommon([about.question, ...about.before].join(" "), `${hit.title} ${hit.text}`));
+  const prose = el("span", { class: "prose", dir: "auto" });
+  const show = (text) => refill(prose, text.trim() ? marked(text, wanted) : el("i", null, "(this passage has no text)"));
+  show(around(hit.text, wanted));
   const head = el(
     "button",
     { type: "button", class: "card-head", "aria-expanded": "false", "aria-controls": name },
@@ -25,7 +28,7 @@ export function card(hit, about) {
       { class: "card-text" },
       el("span", { class: "hidden" }, about.hop ? `Hop ${about.hop}: ` : `Rank ${about.place}: `),
       hit.title ? el("span", { class: "card-title" }, marked(hit.title, wanted)) : null,
-      el("span", { class: "prose", dir: "auto" }, hit.text.trim() ? marked(hit.text, wanted) : el("i", null, "(this passage has no text)")),
+      prose,
       el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about), el("span", { class: "also" })),
     ),
     el("span", { class: "chevron", "aria-hidden": "true" }),
@@ -36,7 +39,7 @@ export function card(hit, about) {
     el("h3", null, head),
     body,
   );
-  head.addEventListener("click", () => toggle(head, body, () => fill(body, hit, about)));
+  head.addEventListener("click", () => show(toggle(head, body, () => fill(body, hit, about)) ? hit.text : around(hit.text, wanted)));
   return article;
 }
 
@@ -53,6 +56,7 @@ function toggle(head, body, make) {
   head.setAttribute("aria-expanded", String(opens));
   body.hidden = !opens;
   if (opens && !body.childElementCount) make();
+  return opens;
 }
 
 function fill(body, hit, about) {

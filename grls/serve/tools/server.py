@@ -11,15 +11,22 @@ import asyncio
 import inspect
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import os
+import select
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import anyio
 from pydantic import Field, ValidationError
+from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
+from grls.data.evidence import part_around
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
@@ -36,7 +43,7 @@ with needing("mcp", "the tools of an agent"):
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.shared.message import SessionMessage
+    from mcp.shared.message import ServerMessageMetadata, SessionMessage
     from mcp.types import (
         INVALID_REQUEST,
         PARSE_ERROR,
@@ -44,6 +51,7 @@ with needing("mcp", "the tools of an agent"):
         JSONRPCError,
         JSONRPCNotification,
         JSONRPCRequest,
+        JSONRPCResponse,
         ListToolsResult,
         TextContent,
         Tool,
@@ -55,6 +63,8 @@ ADDRESS = "/mcp"
 """The address of the tools."""
 _FIRST = 0.2
 """Seconds in which the tools are listed, before loading keeps the interpreter to itself for longer."""
+_LOOK = 0.02
+"""Seconds between two looks whether calls are answered, once no line is read meanwhile."""
 
 
 def tool_server(serving: Serving) -> Any:
@@ -67,13 +77,7 @@ def tool_server(serving: Serving) -> Any:
 
 
 def serve_lines(options: ServerOptions, client: LineClient) -> None:
-    """Answer a client at standard input and output until the input ends; the retrievers are opened meanwhile.
-
-    Raises:
-        ConfigError: An option cannot be used.
-        DataError: A folder cannot be read.
-        MismatchError: A folder is damaged.
-    """
+    """Answer all lines of a client at standard input and output; the retrievers are opened meanwhile."""
 
     def opened() -> Serving:
         serving = Serving(options)
@@ -86,39 +90,66 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
         aside("Ready: an agent may ask")
         return serving
 
-    anyio.run(_serve_lines, client, opened)
+    try:
+        anyio.run(_serve_lines, client, opened, min(options.limits.batch, options.limits.queue))
+    except BaseExceptionGroup as errors:
+        if errors.subgroup(BrokenPipeError) is None:
+            raise
+        raise BrokenPipeError from None  # nobody reads the answers
 
 
-async def _serve_lines(client: LineClient, opened: Callable[[], Serving]) -> None:
+async def _serve_lines(client: LineClient, opened: Callable[[], Serving], most: int) -> None:
+    """``most``: the number of calls without an answer up to which further lines are read."""
+    unanswered, is_heard = 0, _is_heard(1)
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes](1)
     handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
+    known = client.answer is not None and not handshake  # the package has to know of a handshake
 
     async def later() -> Serving:
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
-    async def messages() -> AsyncIterator[Any]:
-        if client.first and (client.answer is None or handshake):  # the package has to know of a handshake
-            yield message_of(client.first)
-        async for line in anyio.wrap_file(client.lines):
-            yield message_of(line)
+    def hear() -> None:
+        line = b"" if known else client.first
+        with suppress(RuntimeError, CancelledError):  # the server ends
+            while line := line or client.lines.readline():
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+                line = b""
+            asyncio.run_coroutine_threadsafe(lines.put(b""), loop).result()
+
+    async def withdrawn() -> None:
+        nonlocal unanswered
+        unanswered -= 1
 
     async def read() -> None:
+        nonlocal unanswered
         async with received:
-            async for message in messages():
-                if message is not None:
-                    stream = sent if isinstance(message, JSONRPCError) else received
-                    await stream.send(SessionMessage(message))
+            while line := await lines.get():
+                message = message_of(line)
+                if isinstance(message, JSONRPCError):
+                    await sent.send(SessionMessage(message))
+                elif message is not None:
+                    unanswered += isinstance(message, JSONRPCRequest)
+                    metadata = ServerMessageMetadata(on_request_unanswered=withdrawn)
+                    await received.send(SessionMessage(message, metadata))
+                while unanswered >= most:
+                    await asyncio.sleep(_LOOK)
+            while unanswered and is_heard():  # at the end, the package gives up what it has not answered
+                await asyncio.sleep(_LOOK)
 
     async def write() -> None:
-        known = handshake  # the answer to the handshake comes first, and is sent already
+        nonlocal unanswered
+        sends = not handshake  # the answer to the handshake comes first, and is sent already
         async with answers, sent:
             async for message in answers:
-                if not known:
+                if sends:
                     await sent.send(message)
-                known = False
+                sends = True
+                unanswered -= isinstance(message.message, JSONRPCResponse | JSONRPCError)
 
     serving = asyncio.create_task(later())
     server = _server(client.names, lambda: asyncio.shield(serving))
+    Thread(target=hear, name="grls-serve-lines", daemon=True).start()  # no signal waits for a line
     received, asked = anyio.create_memory_object_stream[Any]()
     answered, answers = anyio.create_memory_object_stream[Any]()
     try:
@@ -130,6 +161,15 @@ async def _serve_lines(client: LineClient, opened: Callable[[], Serving]) -> Non
             await server.run(asked, answered, server.create_initialization_options())
     finally:
         (await serving).close()
+
+
+def _is_heard(stream: int) -> Callable[[], bool]:
+    """Tells whether somebody may still read what is written to a file of the process."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda: True
+    poll = select.poll()
+    poll.register(os.dup(stream), 0)
+    return lambda: not poll.poll(0)  # only that the reader has gone
 
 
 def message_of(line: bytes) -> Any:
@@ -192,8 +232,8 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
     async def list_tools(context: object, params: object) -> Any:
         return ListToolsResult(tools=tools)
 
-    async def call_tool(context: object, params: Any) -> Any:
-        text, failed = await _answer(opened, params.name, params.arguments or {})
+    async def call_tool(context: Any, params: Any) -> Any:
+        text, failed = await _answer(opened, params.name, params.arguments or {}, context.request)
         structured = json.loads(text) if params.name in CONTRACT and not failed else None
         content = [TextContent(type="text", text=text)]
         return CallToolResult(content=content, structured_content=structured, is_error=failed)
@@ -211,7 +251,10 @@ def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> A
 
 
 async def _answer(
-    opened: Callable[[], Awaitable[Serving]], name: str, arguments: dict[str, Any]
+    opened: Callable[[], Awaitable[Serving]],
+    name: str,
+    arguments: dict[str, Any],
+    request: Request | None,
 ) -> tuple[str, bool]:
     """The result of a call, or the error with its remedy; whether it is an error."""
     if name not in TOOLS:
@@ -230,7 +273,7 @@ async def _answer(
         why = str(error) if isinstance(error, GrlsError) else "the log of the server says why."
         return f"the retrievers cannot be opened: {why}", True
     try:
-        return (await answer_call(serving, call)).model_dump_json(exclude_none=True), False
+        return (await answer_call(serving, call, request)).model_dump_json(exclude_none=True), False
     except Exception as error:
         response = problem_for(error, lambda field: field.removeprefix("hops."))  # as arguments of tools
         return str(json.loads(bytes(response.body))["detail"]), True
@@ -265,7 +308,7 @@ class FoundPassage(Body):
     id: str
     title: str
     url: str = Field(description="Its address, to cite; empty: it has none.")
-    text: str = Field(description="Its text, or the beginning.")
+    text: str = Field(description="Its text, or the part nearest to the query.")
     score: Score = Field(None, description="Higher is better; missing where it is no finite number.")
     hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
     metadata: dict[str, Any] | None = None
@@ -291,16 +334,10 @@ CONTRACT: Mapping[str, type[Body]] = {"search": FoundPassages, "fetch": WholePas
 """Name -> the result of each tool that clients know beforehand."""
 
 
-async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCall) -> Body:
-    """What a tool finds.
-
-    Args:
-        serving: The retrievers and limits.
-        call: The arguments of the tool.
-
-    Raises:
-        GrlsError: It cannot be done.
-    """
+async def answer_call(
+    serving: Serving, call: SearchCall | FetchCall | ListingCall, request: Request | None
+) -> Body:
+    """What a tool finds; ``request``: that of HTTP, whose client may go."""
     limits = serving.limits
     if isinstance(call, ListingCall):
         described = await describe_retrievers(serving)
@@ -322,13 +359,13 @@ async def answer_call(serving: Serving, call: SearchCall | FetchCall | ListingCa
         )
     k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
     job = SearchJob([call.query], BatchKey(retriever, k, allow))
-    (hits,) = await outcome(None, version, job, limits.seconds)
+    (hits,) = await outcome(request, version, job, limits.seconds)
     results = [
         FoundPassage(
             id=hit.id,
             title=hit.title or hit.id,
             url=_url(serving, hit.metadata),
-            text=hit.text if len(hit.text) <= _SHOWN else f"{hit.text[:_SHOWN].rstrip()}…",
+            text=part_around(call.query, hit.text, _SHOWN),
             score=hit.score,
             hop=hit.hop,
             metadata=dict(hit.metadata) if call.metadata else None,
@@ -350,7 +387,7 @@ def _url(serving: Serving, metadata: Mapping[str, Any]) -> str:
 
 
 class SearchCall(Filtered):
-    """Find the passages of the corpus that answer a query, best first, with the beginning of each text."""
+    """Find the passages of the corpus that answer a query, best first, with the nearest part of each text."""
 
     query: QueryText
     k: int = Field(5, ge=1, description="Largest number of passages.")

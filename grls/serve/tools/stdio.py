@@ -44,13 +44,7 @@ class LineClient(NamedTuple):
 
 
 def connect(options: ServerOptions) -> LineClient:
-    """Wait for the first line of a client, and answer it if it is the request by which one connects.
-
-    Raises:
-        ConfigError: A name cannot be used.
-        DataError: A folder is no retriever.
-        MismatchError: A folder is damaged.
-    """
+    """Wait for the first line of a client, and answer it if it is the request by which one connects."""
     names = named_folders(options.folders)  # a folder that is none ends the server at once
     aside(loading(options.folders, "standard input and output"))
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
@@ -72,7 +66,7 @@ def instructions(names: Iterable[str]) -> str:
     """What a client tells its language model of the tools."""
     return (
         f"Retrieval from a corpus. Retrievers: {', '.join(names)}. search finds passages for a query, hops a "
-        "chain of passages for a question that needs several. Both show beginnings of texts: fetch shows a "
+        "chain of passages for a question that needs several. Both show parts of texts: fetch shows a "
         "whole passage by its id. retrievers lists what can be searched, and the fields that `where` filters."
     )
 

@@ -1,10 +1,11 @@
 """Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong passages.
 
 An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
-the passages that must not be negatives: other gold passages of the query. Hard negatives of a hop are drawn
-from a ranking of passages for the query with the evidence of that hop. Where the evidence varies from epoch
-to epoch, each passage that may come first has a ranking of its own for the second hop; those of later hops
-have the evidence in the order of the file. The module knows nothing of vectors or retrievers.
+the passages that must not be negatives: other gold passages of the query, and the query itself where it is
+a passage. Hard negatives of a hop are drawn from a ranking of passages for the query with the evidence of
+that hop. Where the evidence varies from epoch to epoch, each passage that may come first has a ranking of its
+own for the second hop; those of later hops have the evidence in the order of the file. The module knows
+nothing of vectors or retrievers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
 from grls.train.biencoder.options import PairOptions as PairOptions
-from grls.train.core.examples import chain_passages, drawn_chain, gold_chains
+from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class Pair(NamedTuple):
         query: Query and evidence so far, as text.
         passages: Texts: the right passage, then the hard negatives.
         keys: A number for each of ``passages``; equal texts have equal numbers.
-        gold: Numbers of the texts that are right for the query at any hop, filled up with ``NO_KEY`` to the
-            same length for all examples.
+        gold: Numbers of the texts that are no negatives of the query: right at any hop, or its own; filled up
+            with ``NO_KEY`` to the same length for all examples.
         scores: The teacher's scores of ``passages``; empty without a teacher.
     """
 
@@ -143,7 +144,12 @@ class BiEncoderExamples:
                     teacher.of(query.id, chain)
         self._passages = {DONE_ID: DONE_PASSAGE, **chain_passages(queries, self.chains, corpus)}
         self._numbers: dict[str, int] = {}
-        self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
+        own = own_passages(queries, corpus)
+        self._add(corpus, (passage for passages in own for passage in passages))
+        self._gold = [
+            frozenset(self._key(passage) for chain in (*chains, passages) for passage in chain)
+            for chains, passages in zip(self.chains, own, strict=True)
+        ]
         self._width = max(len(keys) for keys in self._gold)
         self.done = options.done and multistep
         self.hops = [
@@ -240,7 +246,7 @@ class BiEncoderExamples:
             self._negatives[ranking] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
-        """The passages that are not gold for the query, each text once."""
+        """The passages that are neither gold for the query nor its own, each text once."""
         wrong: dict[int, str] = {}
         for passage in passages:
             key = self._key(passage)

@@ -23,25 +23,23 @@ from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.processes import gathered, processes, weighed
 
 
-def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
-    """Mask of the passages in the batch that are no negatives of an example, ``[b, C]``.
+def false_negatives(keys: Tensor, targets: Tensor, gold: Tensor) -> Tensor:
+    """Mask of the passages that are no negatives of an example, ``[b, c]``.
 
     These are the gold passages of its query at any hop, copies of its right passage (DONE is the right
-    passage of every last hop), and second copies of any passage, so that each text counts once. The right
-    passage itself is never masked.
+    passage of every last hop), and second copies of any passage that it is compared with, so that each text
+    counts once. The right passage itself is never masked.
 
     Args:
-        keys: ``[B, n]`` numbers of the passages' texts, the right passage first.
+        keys: Numbers of the texts that an example is compared with: ``[1, c]`` the same for all examples, or
+            ``[b, c]``.
+        targets: ``[b]`` the column of the right passage.
         gold: ``[b, G]`` numbers of the texts that are right for the query.
-        first: The index of the first of the b examples among the B.
     """
-    columns = keys.T.flatten()
-    target = keys[first : first + len(gold), :1]
-    right = (gold[:, :, None] == columns).any(dim=1) | (target == columns)
-    copies = (columns[:, None] == columns).tril(diagonal=-1).any(dim=1)
-    mask = right | copies
-    mask[:, first : first + len(gold)].fill_diagonal_(False)
-    return mask
+    target = keys.expand(len(gold), -1).gather(1, targets[:, None])
+    right = (gold[:, :, None] == keys[:, None]).any(dim=1) | (target == keys)
+    copies = (keys[:, :, None] == keys[:, None]).tril(diagonal=-1).any(dim=2)
+    return (right | copies).scatter(1, targets[:, None], False)
 
 
 class MaskedRankingLoss(MultipleNegativesRankingLoss):
@@ -108,14 +106,15 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         batch_rows, first = gathered(torch.stack(passages, dim=1))
         keys, _ = gathered(labels[:, : len(passages)])
         scores = self.scale * similarity(queries.float(), batch_rows.transpose(0, 1).flatten(0, 1).float())
-        mask = false_negatives(keys, labels[:, len(passages) :], first)
         targets = first + torch.arange(len(scores), device=scores.device)
+        own = targets[:, None] + len(keys) * torch.arange(len(passages), device=scores.device)  # [b, n]
+        own_scores, columns = scores.gather(1, own), keys.T.flatten()[None]
         if not self.options.in_batch_negatives:
-            mask |= torch.arange(mask.shape[1], device=mask.device) % len(batch_rows) != targets[:, None]
+            scores, columns, targets = own_scores, columns[0, own], torch.zeros_like(targets)
+        mask = false_negatives(columns, targets, labels[:, len(passages) :])
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
         if teacher is not None:
-            columns = targets[:, None] + len(batch_rows) * torch.arange(len(passages), device=scores.device)
-            student, share = scores.gather(1, columns).log_softmax(1), self.options.teacher_share
+            student, share = own_scores.log_softmax(1), self.options.teacher_share
             distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
             mean = (1 - share) * mean + share * distilled
         return weighed(mean, len(scores))

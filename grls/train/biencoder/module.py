@@ -33,7 +33,13 @@ from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator, dev_met
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions
-from grls.train.core.checkpoints import BestCheckpoint, RunState, last_checkpoint, refuse_unfinished
+from grls.train.core.checkpoints import (
+    BestCheckpoint,
+    RunState,
+    check_checkpoint,
+    last_checkpoint,
+    refuse_unfinished,
+)
 from grls.train.core.clock import TrainingClock
 from grls.train.core.module import TrainingModule
 from grls.train.core.processes import averaged, by_first, is_first, layers_of, leaving_no_group
@@ -189,7 +195,7 @@ def fit_biencoder(
         )
     state = state._replace(settings={**state.settings, **vars(options)})
     if resume:
-        state.refuse_other(last, sharded)
+        state.refuse_other(check_checkpoint(str(last), shards=sharded, option="fit.strategy"), folder)
     else:
         refuse_unfinished(str(folder), warn=False, model=MODULES)
     evaluator = None

@@ -28,6 +28,7 @@ from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.train.chains.decisions import PassageTarget, Path
+from grls.train.core.examples import own_passages
 from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
 
@@ -40,8 +41,9 @@ class HopExample(NamedTuple):
         taken: The gold passage that becomes evidence of the next hop.
         query: The text of the query; empty where there is none.
         evidence: Numbers of the passages retrieved so far.
-        known: Numbers of all passages that are not wrong: evidence, and gold passages of any hop or proof.
+        known: Numbers of all passages that are not wrong: evidence, gold passages of any hop, and ``own``.
         seed: Seed of the draws for this hop.
+        own: Numbers of the passages that are the query itself, other than gold ones.
     """
 
     source: list[int]
@@ -51,6 +53,7 @@ class HopExample(NamedTuple):
     evidence: tuple[int, ...]
     known: tuple[int, ...]
     seed: str
+    own: tuple[int, ...] = ()
 
 
 class ChainExample(NamedTuple):
@@ -65,8 +68,10 @@ class ChainExamples(RetrieveExamples):
     def __init__(self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: Any):
         super().__init__(queries, qrels, corpus, codec, **kwargs)
         self._end = len(corpus)  # the number of DONE
-        ids = list(self.rows)
+        own = own_passages(queries, corpus)
+        ids = [*self.rows, *(passage for passages in own for passage in passages)]
         self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
+        self._own = [{self._numbers[passage] for passage in passages} for passages in own]
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -75,19 +80,20 @@ class ChainExamples(RetrieveExamples):
         """The hops of query ``number`` as they are in ``epoch``."""
         chain = self.chain(number, epoch)
         free = self.shuffle[number] or not self.multistep
-        known = tuple({self._numbers[name] for proof in self.chains[number] for name in proof})
+        right = {self._numbers[name] for proof in self.chains[number] for name in proof}
+        own = tuple(self._own[number] - right)
+        known = (*right, *own, self._end)
         examples: list[HopExample] = []
         for hop in range(len(chain) + self.done):
             before = chain[:hop] if self.multistep else []
             source = self.codec.model_input(self.texts[number], self.evidence(number, before))
             left = chain[hop:] if self.multistep else chain
-            right = left if free else left[:1]
-            gold = tuple(self._numbers[name] for name in right) or (self._end,)
+            gold = tuple(self._numbers[name] for name in (left if free else left[:1])) or (self._end,)
             taken = self._numbers[chain[hop]] if hop < len(chain) else self._end
             evidence = tuple(self._numbers[name] for name in before)
             seed = f"{self.seed}-{epoch}-{number}-{hop}"
             text = self.queries[number].text
-            examples.append(HopExample(source, gold, taken, text, evidence, (*known, self._end), seed))
+            examples.append(HopExample(source, gold, taken, text, evidence, known, seed, own))
         return ChainExample(tuple(examples))
 
     def lengths(self) -> Sequence[int]:
@@ -181,7 +187,7 @@ class Teaching:
         return targets, paths
 
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """The teacher's weights without evidence and copies of it, normalised to sum to one."""
+        """The teacher's weights without evidence, the query itself and copies, normalised to sum to one."""
 
         def text(passage: int) -> int:
             """A number that passages of equal text share; over spans, the passage's own number."""
@@ -191,7 +197,7 @@ class Teaching:
         if self.teacher is not None:
             numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(numbers, self.teacher([hops[n] for n in numbers]), strict=True):
-                taken = {text(passage) for passage in hops[n].evidence}
+                taken = {text(passage) for passage in (*hops[n].evidence, *hops[n].own)}
                 remaining = {
                     passage: value for passage, value in opinion.items() if text(passage) not in taken
                 }

@@ -67,7 +67,6 @@ class MineNegatives(L.Callback):
         self.first_epoch = first_epoch
         self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
-        self._spans: dict[str, Any] | None = None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Refuse options that cannot work together.
@@ -96,33 +95,21 @@ class MineNegatives(L.Callback):
             )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Connect the batches to the mining.
-
-        Raises:
-            MismatchError: The hard negatives of the checkpoint are of other spans.
-        """
+        """Connect the batches to the mining."""
         if not self.passages:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         teaching: Teaching = data.collator.teaching
-        spans = None if data.spans is None else data.spans.record
-        if self._mined[1] and self._spans != spans:
-            raise MismatchError(
-                "the checkpoint holds hard negatives of other spans: resume with the "
-                f"{Option('data.spans')} of that run, or begin a new run in another {Option('output')}."
-            )
-        self._spans = spans
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
         teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
 
     def state_dict(self) -> dict[str, Any]:
         """The hard negatives of the current epoch."""
-        return {"epoch": self._mined[0], "negatives": self._mined[1], "spans": self._spans}
+        return {"epoch": self._mined[0], "negatives": self._mined[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the hard negatives."""
         self._mined = state_dict["epoch"], state_dict["negatives"]
-        self._spans = state_dict["spans"]
 
     def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
         """Mine before the first batch of an epoch."""

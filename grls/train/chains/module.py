@@ -85,8 +85,7 @@ class RetrieveChains(GeneratorModule):
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
-            ConfigError: The model has no linear head, the loss is not ``allowed``, or the encoder's states
-                cannot be cached.
+            ConfigError: The model has no linear head, or the loss is not ``allowed``.
         """
         super().setup(stage)
         if self.loss != "allowed":
@@ -190,10 +189,7 @@ class RetrieveChains(GeneratorModule):
         for number, count in enumerate(largest(counts) if self._whole else counts):
             inputs = hops[min(number, len(counts) - 1)]
             encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
-            if self._cache is not None:
-                encoded = self._cache(encoder, ids, mask)
-            else:
-                encoded = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+            encoded = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
             last = len(inputs.stretches) - 1
             for n in range(count):
                 owners, tokens = inputs.stretches[min(n, last)]

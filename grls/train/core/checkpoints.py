@@ -7,16 +7,15 @@ checkpoint that is read is compared with its checksums.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import lightning as L
 import torch
-from jsonargparse import get_loader
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -30,10 +29,21 @@ log = logging.getLogger(__name__)
 
 _WORDS = ("last", "best", "hpc", "registry")
 """Lightning's keywords for a checkpoint, in place of a path."""
-_HARMLESS = ("data.workers", "data.data")
-"""Options without an effect on the training; one folder may have two paths."""
-_FREE = ("device", "log_every", "gradient_checkpointing", "logger", "mini_batch_size")
-"""Settings that a resumed run of :class:`RunState` may change, since they do not change the losses."""
+_FREE = (
+    "device", "log_every", "logger", "mini_batch_size", "gradient_checkpointing",
+    "model.gradient_checkpointing", "data.workers", "data.data", "data.batch_size", "data.global_batch_size",
+)  # fmt: skip
+"""Settings that a resumed run may change: they do not change the losses, or the data module compares them."""
+_LENGTH = ("epochs", "max_steps", "trainer.max_epochs", "trainer.max_steps")
+"""Settings that the schedule of the learning rate depends on; of a constant rate they may change.
+
+Shares of a mix that change from epoch to epoch depend on them, too.
+"""
+_TRAINER = (
+    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm",
+    "limit_train_batches", "overfit_batches", "precision",
+)  # fmt: skip
+"""Options of Lightning's trainer that change the losses."""
 
 _UNREADABLE = (
     AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
@@ -46,7 +56,7 @@ _WEIGHTS = (
 
 
 class RunState(NamedTuple):
-    """What checkpoints of bi-encoders and rerankers hold of their run; a resumed run must have the same.
+    """What checkpoints hold of their run; a resumed run must have the same.
 
     Attributes:
         settings: Options and paths, by name.
@@ -54,38 +64,42 @@ class RunState(NamedTuple):
         options: Settings whose option has another name, with that of the option.
     """
 
-    settings: Mapping[str, Any] = MappingProxyType({})
-    files: Mapping[str, str] = MappingProxyType({})
-    options: Mapping[str, str] = MappingProxyType({})
+    settings: Mapping[str, Any] = {}
+    files: Mapping[str, str] = {}
+    options: Mapping[str, str] = {}
 
-    def refuse_other(self, last: Path, sharded: bool) -> None:
-        """Refuse to resume from a checkpoint of a run with other settings or other files.
+    @classmethod
+    def of_options(cls, options: Mapping[str, Any]) -> RunState:
+        """The state of a stage with these options, as the parser reads them."""
+        parts = {name: options[name] for name in ("model", "data", "mine")}
+        parts["trainer"] = {name: options["trainer"][name] for name in _TRAINER}
+        return cls(_flat(json.loads(json.dumps(parts, default=str))))
 
-        ``sharded``: both runs shard their weights.
+    def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
+        """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files.
 
         Raises:
-            ConfigError: The checkpoint is missing or damaged.
             MismatchError: A setting or a file has changed; the first is named.
         """
-        if not last.exists():
-            raise ConfigError(
-                f"{last.parent} holds no checkpoint to resume from (one is written every epoch): leave out "
-                f"{Option('resume')} to start anew."
+        last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
+        constant = last.get("schedule") == "constant" and not last.get("warmup")
+        if self.settings.get("data.mix.epochs") is None:
+            constant &= not any(
+                isinstance(last.get(name), list) for name in ("pseudo_share", "memorise_share")
             )
-        before = check_checkpoint(str(last), shards=sharded, option="fit.strategy")
-        folder = last.parent.parent
-        for name in sorted(self.settings.keys() - _FREE):
-            earlier, now = before.get("settings", {}).get(name), self.settings[name]
-            if earlier != now:
+        settings = before.get("settings", {})
+        for name in sorted(self.settings.keys() | settings.keys()):
+            earlier, now = settings.get(name), self.settings.get(name)
+            if earlier != now and name not in _FREE and not (constant and name in _LENGTH):
+                option = self.options.get(name, name)
                 raise MismatchError(
-                    f"the run in {folder} had {Option(self.options.get(name, name))} {earlier!r}, now it is "
-                    f"{now!r}: resume with the same "
-                    f"settings, or start anew without {Option('resume')}."
+                    f"the run in {run} had {Option(option, earlier)}, now it is {now!r}: resume with the "
+                    f"same, or begin a new run in another {Option('output')}."
                 )
         for name, fingerprint in self.files.items():
             if before.get("files", {}).get(name) != fingerprint:
                 raise MismatchError(
-                    f"{name} has changed since the run in {folder} began: put it back as it was, or start "
+                    f"{name} has changed since the run in {run} began: put it back as it was, or start "
                     f"anew without {Option('resume')} in another {Option('output')}."
                 )
 
@@ -193,55 +207,15 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model_file.parent)
 
 
-def tell_changed(checkpoint: str, output: str, now: str) -> None:
-    """Warn where a resumed run has other options for model and data than at its beginning.
-
-    Options that only one side knows are ignored: another version may have written the earlier options.
-
-    Args:
-        checkpoint: The checkpoint to resume from; the options of its run are in ``logs`` beside its folder.
-            Lightning's keywords (``last``, ``best``, …) mean checkpoints of ``output``.
-        output: The output folder of the resumed run.
-        now: All options of the resumed run, as YAML.
-    """
-    folder = Path(output) if checkpoint in _WORDS else Path(checkpoint).parent.parent
-    written = list(folder.glob("logs/version_*/config.yaml"))
-    if not written:
-        return
-    newest = max(written, key=lambda file: file.stat().st_mtime)
-    earlier, current = _options(newest.read_text(encoding="utf-8")), _options(now)
-    both = [name for name in sorted(earlier.keys() & current.keys()) if name not in _HARMLESS]
-    changed = [
-        f"{Option(name, current[name])!s} (before: {earlier[name]})"
-        for name in both
-        if current[name] != earlier[name]
-    ]
-    if changed:
-        log.warning(
-            "the run resumes from %s with other options than it began with: %s.",
-            checkpoint,
-            ", ".join(changed),
-        )
-
-
-def _options(text: str) -> dict[str, Any]:
-    """The options for model and data in a YAML text, by name; empty where the text cannot be read."""
-    try:
-        read = get_loader("yaml")(text)
-    except Exception as error:  # any error of the YAML reader: the warning is only a hint
-        log.debug("options that cannot be read: %s", error)
-        return {}
-    options = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
-    return _flat(options) if options else {}
-
-
 def _flat(options: Any, name: str = "") -> dict[str, Any]:
-    """Options by their names on the command line, which leave out ``init_args``."""
+    """Options by their names on the command line, where the name of a class is the value of its option."""
     if not isinstance(options, dict) or not options:
         return {name: options}
     flat: dict[str, Any] = {}
     for key, value in options.items():
-        flat |= _flat(value, name if key == "init_args" else f"{name}.{key}".removeprefix("."))
+        flat |= _flat(
+            value, name if key in ("init_args", "class_path") else f"{name}.{key}".removeprefix(".")
+        )
     return flat
 
 
@@ -258,7 +232,7 @@ def check_checkpoint(
         option: The option that says so.
 
     Returns:
-        None for a keyword.
+        None for a keyword whose file is not there.
 
     Raises:
         ConfigError: There is no such file, or it is damaged, or not a checkpoint of such a run.
@@ -274,13 +248,11 @@ def check_checkpoint(
         return torch.load(Path(path) / META, weights_only=True)
     if path in _WORDS or path.startswith("registry:"):
         file = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
-        if output is not None and file.is_file():
-            read_checkpoint(file)
-        return None
+        return read_checkpoint(file) if output is not None and file.is_file() else None
     if not Path(path).is_file():
         raise ConfigError(
-            f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt after each epoch; if "
-            "it ended earlier, start it again without this option."
+            f"{path}: there is no checkpoint to resume from (one is written every epoch): leave out "
+            f"{Option('resume')} to start anew."
         )
     if path.endswith((".safetensors", ".bin")):
         raise ConfigError(f"{path} {_WEIGHTS}")

@@ -31,8 +31,7 @@ from grls.train.core.examples import Example, Examples
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
 _BATCH = "examples a batch"
-_EPOCH = ("examples", "trainer.limit_train_batches")
-"""Keys of the settings of an epoch in a checkpoint, with :data:`_BATCH`."""
+"""Key of the size of a batch in a checkpoint."""
 
 
 def digest(value: Any) -> str:
@@ -49,7 +48,7 @@ def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tupl
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         raise DataError(f"no such file; give another {option}.", file)
-    return read_split(data, split, corpus)
+    return read_split(data, split, corpus, known=True)
 
 
 class FitData(L.LightningDataModule):
@@ -120,7 +119,7 @@ class FitData(L.LightningDataModule):
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
         """Queries and judgements of a split; a resumed run must find the same."""
-        queries, qrels = read_split(self.data, split, corpus)
+        queries, qrels = read_split(self.data, split, corpus, known=True)
         self._prints |= {
             "corpus.jsonl": corpus.fingerprint,
             f"queries.jsonl (split {split})": digest(queries),
@@ -155,7 +154,8 @@ class FitData(L.LightningDataModule):
         """
         loop = self.trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
-        return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
+        sizes = {"epoch": epoch, "batches": batches, _BATCH: self.examples_a_batch}
+        return {**sizes, _PRINTS: self._prints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume at the progress of a checkpoint.
@@ -170,21 +170,14 @@ class FitData(L.LightningDataModule):
                     f"{name} has changed since the run on {self.data} began: put it back as it was, or "
                     f"begin a new run in another {Option('output')}."
                 )
-        now, then = self._sizes(), state_dict[_BATCH]
-        if then != now[_BATCH]:
+        then = state_dict[_BATCH]
+        if then != self.examples_a_batch:
             raise ConfigError(
                 f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
-                f"and now they are {now[_BATCH]} ({self.trainer.world_size} processes), so its "
+                f"and now they are {self.examples_a_batch} ({self.trainer.world_size} processes), so its "
                 f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
                 "begin a new run."
             )
-        for name in _EPOCH:
-            if state_dict[name] != now[name]:
-                raise ConfigError(
-                    f"the checkpoint is of a run with {Option(name) if '.' in name else name} "
-                    f"{state_dict[name]}, and now it is {now[name]}: resume with the same, or begin a new "
-                    "run."
-                )
         self._seen = (state_dict["epoch"], state_dict["batches"])
         if self.trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
             self.sampler.resume(*self._seen)
@@ -200,11 +193,6 @@ class FitData(L.LightningDataModule):
         """How often each example of a dev batch is there."""
         ranks = int(self.trainer.world_size)
         return copies_of_examples(len(self.dev_examples), self.examples_a_batch, batch, ranks)
-
-    def _sizes(self) -> dict[str, Any]:
-        """The settings that the batches of an epoch depend on, by name."""
-        examples, limit = len(self.train_examples), self.trainer.limit_train_batches
-        return {_BATCH: self.examples_a_batch, **dict(zip(_EPOCH, (examples, limit), strict=True))}
 
     def _loader(
         self, examples: Examples, shuffle: bool, collator: Any

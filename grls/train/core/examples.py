@@ -7,6 +7,7 @@ worker of a distributed run see the same draw.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, proofs_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.models.text_encoder import passage_text
 
 
 class Example(NamedTuple):
@@ -91,3 +93,23 @@ def chain_passages(
                 "remove the reference."
             )
     return dict(zip(users, corpus.passages([n for n in numbers if n is not None]), strict=True))
+
+
+def own_passages(queries: Sequence[Query], corpus: Corpus) -> list[list[str]]:
+    """The ids of each query's own passages, which are never wrong for it: those with its id or its text.
+
+    Some data sets (ArguAna, Quora) ask with passages of the corpus.
+    """
+    own: list[list[str]] = [[] for _ in queries]
+    asked: dict[str, list[int]] = defaultdict(list)
+    for row, (query, number) in enumerate(
+        zip(queries, corpus.numbers([query.id for query in queries]), strict=True)
+    ):
+        asked[query.text.strip()].append(row)
+        if number is not None:
+            own[row].append(query.id)
+    for passage in corpus:
+        for text in {passage.text.strip(), passage_text(passage).strip()}:
+            for row in asked.get(text, ()):
+                own[row].append(passage.id)
+    return own

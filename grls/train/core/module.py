@@ -20,13 +20,11 @@ import lightning as L
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
-from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
+from grls.errors import ConfigError, MismatchError, Option, bounded
 from grls.models.base import check_positions
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
@@ -70,7 +68,7 @@ class TrainingModule(L.LightningModule):
         super().__init__()
         self.seed = seed
         self.optimizer = optimizer
-        self._state = state
+        self.state = state
         self._whole: tuple[Within, ...] = ()  # tuples: their weights are those of the model
         self._plain: tuple[Any, ...] = ()
 
@@ -161,18 +159,15 @@ class TrainingModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Write the state of the run, too."""
-        checkpoint.update(settings=dict(self._state.settings), files=dict(self._state.files))
+        checkpoint.update(settings=dict(self.state.settings), files=dict(self.state.files))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run.
+        """Refuse the checkpoint of another model.
 
         Raises:
-            MismatchError: The checkpoint is of another model, stage or optimizer.
+            MismatchError: Weights are missing or have other sizes.
         """
         remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
-        data = None if self._trainer is None else getattr(self.trainer, "datamodule", None)
-        if data is not None and type(data).__qualname__ not in checkpoint:
-            raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
         expected = self.state_dict()
         stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
         for name in sorted(expected.keys() ^ stored.keys()):
@@ -186,18 +181,6 @@ class TrainingModule(L.LightningModule):
                     f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, "
                     f"here {list(weights.shape)}): {remedy}"
                 )
-        groups = [
-            group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]
-        ]
-        trained = sum(weights.requires_grad for weights in self.parameters())
-        if any(("betas" in group) != (self.optimizer == "adamw") for group in groups):
-            raise MismatchError(
-                f"the checkpoint is of a run with another optimizer than {self.optimizer}: {remedy}"
-            )
-        if groups and sum(len(group["params"]) for group in groups) != trained:
-            raise MismatchError(
-                f"the checkpoint is of a run that trained another part of the model: {remedy}"
-            )
 
 
 class GeneratorModule(TrainingModule):
@@ -219,9 +202,6 @@ class GeneratorModule(TrainingModule):
         label_smoothing: Label smoothing of the full loss (0 to 1); 0: none.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
-        cache_encoder: Size of a cache for the states of a frozen encoder, in GiB of main memory a process. It
-            saves encoding the same inputs again in later epochs, and switches off the encoder's dropout. 0:
-            no cache.
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
         lora_dropout: Dropout of the adapters' inputs (0 to 1).
@@ -249,7 +229,6 @@ class GeneratorModule(TrainingModule):
         label_smoothing: float = 0.0,
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
-        cache_encoder: float = 0.0,
         lora_rank: int = 0,
         lora_dropout: float = 0.0,
         seed: int | None = None,
@@ -282,37 +261,21 @@ class GeneratorModule(TrainingModule):
         if freeze_encoder and not is_causal(self.model):
             self.model.get_encoder().requires_grad_(False)
         self._asked_to_freeze = freeze_encoder
-        self.cache_encoder = cache_encoder
-        self._cache = EncoderCache(cache_encoder) if cache_encoder else None
         self._remade = (generator, lora_rank)
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
-            ConfigError: There is no encoder to freeze, its states cannot be cached, the optimizer or the
-                cache needs whole weights and they are in shards, or the loss is ``allowed`` and the model
-                changes its logits behind the head.
+            ConfigError: There is no encoder to freeze, the optimizer needs whole weights and they are in
+                shards, or the loss is ``allowed`` and the model changes its logits behind the head.
         """
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
-        at_least(0, "model.", cache_encoder=self.cache_encoder)
-        if self.cache_encoder and not self.model.config.is_encoder_decoder:
-            raise ConfigError(f"a {type(self.model).__name__} has no encoder: leave cache_encoder at 0.")
-        if self.cache_encoder and any(p.requires_grad for p in self.model.get_encoder().parameters()):
-            raise ConfigError(
-                "cache_encoder keeps the states of a frozen encoder: set freeze_encoder to true, or "
-                "cache_encoder to 0."
-            )
         if self._sharding is not None and self.optimizer != "adamw":
             raise ConfigError(
                 f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
                 f"{self.optimizer}."
-            )
-        if self._sharding is not None and self.cache_encoder:
-            raise ConfigError(
-                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.cache_encoder', 0)}, since all "
-                "processes encode."
             )
         if self.loss == "allowed":
             self.refuse_other_logits()
@@ -358,12 +321,6 @@ class GeneratorModule(TrainingModule):
                 "(scales, caps or masks them), which loss `allowed` does not see: take another model."
             )
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run, and empty the cache of encoder states."""
-        super().on_load_checkpoint(checkpoint)
-        if self._cache is not None:
-            self._cache.clear()
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
         loss = self.within(self.batch_loss, batch)
@@ -385,7 +342,8 @@ class GeneratorModule(TrainingModule):
         """
         check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
         arguments = {
-            **self._source(batch.input_ids, batch.attention_mask),
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.attention_mask,
             "decoder_input_ids": batch.decoder_input_ids,
             "use_cache": False,
         }
@@ -402,16 +360,6 @@ class GeneratorModule(TrainingModule):
             self.model(**arguments)
         mean = allowed_loss(self._head, caught[0], batch.labels, batch.choices)
         return weighed(mean, len(batch.labels) + len(batch.choices.labels))
-
-    def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
-        """The inputs of the model: tokens, or their encoder states from the cache."""
-        if self._cache is None:
-            return {"input_ids": input_ids, "attention_mask": attention_mask}
-        states = self._cache(self.model.get_encoder(), input_ids, attention_mask)
-        return {
-            "encoder_outputs": BaseModelOutput(last_hidden_state=states),
-            "attention_mask": attention_mask,
-        }
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
@@ -442,80 +390,3 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
     allowed[examples + choices.positions, torch.searchsorted(union, choices.tokens)] = True
     logits = head.some(rows, union).masked_fill(~allowed, float("-inf"))
     return F.cross_entropy(logits, torch.searchsorted(union, targets))
-
-
-GIB = 2**30
-
-
-class EncoderCache:
-    """Encodes each distinct input of a frozen encoder once, as long as there is room.
-
-    It pays where inputs recur; those of hops with an order drawn anew each epoch seldom do. The encoder
-    computes in eval mode, without dropout. The cache changes nothing else but rounding, as an input may be
-    padded to another length. States are in the main memory of each process: in bfloat16 under
-    autocast to bfloat16, where the decoder's layers would round them anyway, else in the encoder's type. A
-    full cache evicts nothing: every epoch reads all inputs again, so an evicted input would be the first to
-    be missed.
-
-    Args:
-        limit: Memory limit of the states, in GiB.
-
-    Attributes:
-        bytes: Memory of the cached states.
-    """
-
-    def __init__(self, limit: float):
-        self.limit = limit * GIB
-        self.bytes = 0
-        self._states: dict[bytes, Tensor] = {}
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def clear(self) -> None:
-        """Empty the cache, for an encoder with new weights."""
-        self._states.clear()
-        self.bytes = 0
-
-    def __call__(self, encoder: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The states of a batch of inputs, ``[b, s, d]``, zero where padded, without gradient.
-
-        Args:
-            encoder: A transformers encoder, always the same one.
-            input_ids: ``[b, s]``, padded on the right; one of them has s tokens.
-            attention_mask: ``[b, s]``.
-        """
-        lengths = attention_mask.sum(1).tolist()
-        rows = [row[:length] for row, length in zip(input_ids.cpu(), lengths, strict=True)]
-        keys = [row.numpy().tobytes() for row in rows]
-        missing = {key: n for n, key in enumerate(keys) if key not in self._states}
-        encoded = self._encode(encoder, [*missing.values()], lengths, input_ids, attention_mask)
-        new = dict(zip(missing, encoded, strict=True))
-        states = [self._states[key] if key in self._states else new[key] for key in keys]
-        for key, states_of_input in new.items():
-            size = states_of_input.numel() * states_of_input.element_size()
-            if self.bytes + size <= self.limit:
-                self._states[key] = states_of_input
-                self.bytes += size
-        return pad_sequence(states, batch_first=True).to(input_ids.device)
-
-    @torch.no_grad()
-    def _encode(
-        self, encoder: Any, inputs: list[int], lengths: list[int], input_ids: Tensor, attention_mask: Tensor
-    ) -> list[Tensor]:
-        """The states of these inputs of the batch, ``[n, d]`` each, in main memory."""
-        if not inputs:
-            return []
-        width = max(lengths[n] for n in inputs)
-        training = encoder.training
-        encoder.eval()
-        states = encoder(
-            input_ids=input_ids[inputs, :width], attention_mask=attention_mask[inputs, :width]
-        ).last_hidden_state
-        encoder.train(training)
-        device = input_ids.device.type
-        if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
-            states = states.bfloat16()
-        states = states.cpu()
-        # A slice would keep the memory of the whole batch, so each is copied.
-        return [states[row, : lengths[n]].clone() for row, n in enumerate(inputs)]

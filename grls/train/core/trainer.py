@@ -7,14 +7,12 @@ to the system. The module does not know what is trained.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import lightning as L
 import torch
@@ -131,76 +129,24 @@ def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path
     return int(checkpoint["global_step"])
 
 
-# Inputs differ in length, so the heap of glibc soon is full of holes that are too small for the next tensor.
-# A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
-# tensor, and a step takes a quarter longer. Here holes are returned whenever the process holds much more than
-# its largest step needs: what a step frees, the next one takes again, and pages that come back are cleared.
-
-
 STEPS = 50
-"""Batches between two returns where the use of memory is unknown."""
-_STATUS = Path("/proc/self/status")
-ROOM = 1 << 29
-"""Bytes above those of the largest step from which holes are returned."""
-
-
-class _Heap(ctypes.Structure):
-    """``struct mallinfo2`` of glibc: bytes in use are ``uordblks`` in heaps and ``hblkhd`` in maps."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd",
-            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    ]  # fmt: skip
-
-
-class Memory(NamedTuple):
-    """The bytes that this process uses, and those that it holds."""
-
-    used: int
-    held: int
-
-
-def memory() -> Memory | None:
-    """The memory of this process; None: unknown, as before glibc 2.33 or without /proc.
-
-    What glibc counts as free has pages in it that were returned: what is held is what is resident.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return None
-    try:
-        mallinfo2: Any = ctypes.CDLL(None).mallinfo2
-        resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
-    except (AttributeError, OSError, IndexError):
-        return None
-    mallinfo2.restype = _Heap
-    heap = mallinfo2()
-    return Memory(int(heap.uordblks) + int(heap.hblkhd), int(resident) * 1024)
+"""Batches between two returns of memory."""
 
 
 class GiveBackFreed(L.Callback):
-    """Keeps the heap small where the model of a Lightning training is on a CPU."""
+    """Returns freed memory to the system every 50 batches, where the model is on a CPU.
 
-    def __init__(self) -> None:
-        self._batches = 0
-        self._most = 0  # bytes in use before the backward pass of a batch
-
-    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Any) -> None:
-        """Note the memory of a batch where it needs most."""
-        if pl_module.device.type == "cpu" and (now := memory()) is not None:
-            self._most = max(self._most, now.used)
+    Inputs differ in length, so glibc's heap is soon full of holes that are too small for the next tensor.
+    A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
+    tensor, and a step takes a quarter longer.
+    """
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Return memory after a batch, when its tensors are free, if no batch needs it."""
-        if pl_module.device.type != "cpu":
-            return
-        self._batches += 1
-        now = memory()
-        if self._batches % STEPS == 0 if now is None else now.held > self._most + ROOM:
+        """Return memory after a batch, when its tensors are free."""
+        batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        if pl_module.device.type == "cpu" and batches % STEPS == 0:
             give_back_freed()
 
 

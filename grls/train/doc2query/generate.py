@@ -40,7 +40,7 @@ from grls.io.files import read_json, sha256
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.models.load.base_models import find_writer
-from grls.models.load.language import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
@@ -305,7 +305,7 @@ class QueryWork:
         loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
         prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
         origin = {
-            "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+            "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
             "form": form._asdict(), "corpus": corpus.fingerprint, "limit": self.limit,
             "links": None if self.links is None else sha256(self.links), **asdict(drawing),
         }  # fmt: skip

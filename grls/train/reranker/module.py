@@ -28,7 +28,7 @@ from grls.models.cross_encoder import query_with_evidence
 from grls.models.lora import add_adapters
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner
 from grls.train.biencoder.options import PairOptions
-from grls.train.core.checkpoints import NO_STATE, RunState, last_checkpoint
+from grls.train.core.checkpoints import NO_STATE, RunState, check_checkpoint, last_checkpoint
 from grls.train.core.datamodule import copies_of_examples
 from grls.train.core.module import TrainingModule
 from grls.train.core.processes import averaged, by_first, leaving_no_group, processes, summed, weighed
@@ -260,7 +260,7 @@ def fit_reranker(
                 )
     folder, last, sharded = Path(output), last_checkpoint(output), options.strategy != "ddp"
     if resume:
-        state.refuse_other(last, sharded)
+        state.refuse_other(check_checkpoint(str(last), shards=sharded, option="fit.strategy"), folder)
     checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
     best = ModelCheckpoint(**checkpoints, filename="best", monitor="dev_loss", mode="min")
     trainer = EncoderTrainer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from grls.answer.ralm.reranker import RerankExample, example_settings, read_examples
@@ -34,7 +33,7 @@ class RunExamples(NamedTuple):
     train: Sequence[RerankExample]
     dev: Sequence[RerankExample]
     files: dict[str, str]
-    settings: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = {}
     prefix_tokens: int = PREFIX
     evidence_words: int | None = None
 
@@ -75,7 +74,7 @@ def examples_of_files(
             raise MismatchError(
                 f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
                 f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
-                f"again (`grls ralm examples {Option('examples.prefix_tokens', wanted)}`)."
+                f"again (`grls ralm examples` with {Option('examples.prefix_tokens', wanted)})."
             )
     if len(set(lengths.values())) > 1:
         raise MismatchError(

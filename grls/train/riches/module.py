@@ -51,7 +51,7 @@ class Interlace(GeneratorModule):
 
         Raises:
             ConfigError: The model has no linear head or changes its logits behind the head, or there is no
-                encoder to freeze or to cache.
+                encoder to freeze.
         """
         super().setup(stage)
         self.refuse_other_logits()
@@ -65,7 +65,7 @@ class Interlace(GeneratorModule):
         # A causal model's labels are the tokens it reads, so they need no positions of their own.
         written = 0 if batch.decoder_input_ids is None else batch.labels.shape[1]
         check_positions(self.model, batch.input_ids.shape[1], written)
-        arguments = {**self._source(batch.input_ids, batch.attention_mask), "use_cache": False}
+        arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "use_cache": False}
         if batch.decoder_input_ids is not None:
             arguments["decoder_input_ids"] = batch.decoder_input_ids
         with self._head.catch() as caught:

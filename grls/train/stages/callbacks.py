@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from grls.data.codec import reset_tokenizer
@@ -28,7 +27,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.train.core.checkpoints import kept_checkpoint
+from grls.train.core.checkpoints import BestCheckpoint, kept_checkpoint
 from grls.train.core.trainer import is_metered, load_weights, spoiled
 from grls.train.stages.data import StageData
 
@@ -184,16 +183,20 @@ class SaveModel(L.Callback):
         """Load the weights of the best checkpoint, if there is one, and write the model.
 
         Raises:
-            ConfigError: The weights are not finite: the training has diverged. Nothing is written.
+            ConfigError: No step was made, or the weights are not finite. Nothing is written.
         """
+        if not trainer.global_step:
+            limits = ("max_epochs", "max_steps", "max_time", "limit_train_batches")
+            options = " or ".join(f"{Option(f'trainer.{name}')}" for name in limits)
+            raise ConfigError(f"no step was made, so nothing was written to {self.folder}: raise {options}.")
         module: Any = pl_module
-        checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint))
-        best = next((c for c in checkpoints if c.monitor), None)
+        checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, BestCheckpoint))
+        best = next((c for c in checkpoints if c.monitor and c.save_top_k), None)  # None: not asked for
         taken, measured = trainer.global_step, ""
         trouble = ""
-        if best is None or not best.best_model_path:
-            trouble = f"{best.monitor if best is not None else 'dev'} was never measured"
-        else:
+        if best is not None and not best.best_model_path:
+            trouble = f"{best.monitor} was never measured"
+        elif best is not None:
             try:
                 taken = load_weights(trainer, module, best.best_model_path)
             except ConfigError as error:

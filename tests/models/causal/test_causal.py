@@ -11,7 +11,7 @@ from fixture_types import Patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.errors import ConfigError
@@ -140,6 +140,47 @@ def test_what_cannot_be_driven_is_refused() -> None:
     raises(ConfigError, "256 positions; shorten", plant_causal, small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
         plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
+
+
+STATES = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 8}
+EXPERTS = {"num_experts_per_tok": 1, "num_experts": 2, "num_local_experts": 2}
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "lfm2": {"layer_types": ["conv", "full_attention"], "block_ff_dim": 48},
+    "jamba": {**EXPERTS, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4},
+    "qwen3_next": {
+        **EXPERTS, "layer_types": ["linear_attention", "full_attention"], "head_dim": 8,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16,
+    },
+    "falcon_h1": {**STATES, "head_dim": 8, "mamba_d_ssm": 64},
+    "granitemoehybrid": {**STATES, **EXPERTS, "layers_block_type": ["mamba", "attention"]},
+    "bamba": {**STATES, "attn_layer_indices": [1]},
+    "mistral": {"sliding_window": 4},
+}  # fmt: skip
+"""Models with convolutions, states of fixed size, or windows beside attention to all tokens."""
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_layers_that_keep_states_are_searched_as_the_naive_search_does(name: str) -> None:
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[name](
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, pad_token_id=0, eos_token_id=1, **HYBRIDS[name],
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2 if weight.dim() > 1 else 1)  # so that what was read before counts
+    rows = [np.array([*row, END]) for row in ([3], [3, 4, 5, 6, 3], [3, 4, 4], [5, 5], [6, 3, 4, 4, 5, 5, 6])]
+    index, inputs = index_sequences(rows, END), [[5, 6, 7, 8, 9, 10, 11, 12], [7], [9, 8]]
+    naive: Any = Naive(model, [])
+    for beams in (2, 5):
+        expected = Decoder(naive, index, beams).search(inputs)
+        found = Decoder(CausalGenerator(model), index, beams).search(inputs)
+        assert [[f.passage for f in row] for row in found] == [[f.passage for f in row] for row in expected]
+        for some, truth in zip(found, expected, strict=True):
+            assert [f.score for f in some] == pytest.approx([f.score for f in truth], abs=1e-5)
+    raises(ConfigError, "within a window or keeps states", plant_causal, model)
 
 
 def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(monkeypatch: Patch) -> None:

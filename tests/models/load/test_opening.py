@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -211,6 +212,64 @@ def test_damaged_folders_are_one_error_for_every_loader(
         LOADERS[loader](folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+FETCHING: list[dict[str, Any]] = [
+    {"attn_implementation": "evil/kernel"}, {"_attn_implementation": "kernels-community/x@abc:function"},
+    {"attn_implementation": {"": "eager", "encoder": {"text_config": "paged|evil/kernel"}}},
+    {"attn_implementation": "flash_attention_2"}, {"experts_implementation": "sonicmoe"},
+    {"decoder": {"text_config": [{"_attn_implementation": "evil/kernel"}]}},
+    {"attribute_map": {"shape": "_attn_implementation"}, "shape": "evil/kernel"},
+    {"quantization_config": {"quant_method": "mxfp4"}}, {"use_kernels": True}, {"backbone": "evil/model"},
+    {"encoder": {"auto_map": {"AutoModel": "evil/code--own.Model"}}},
+]  # fmt: skip
+"""Settings for which transformers fetches code, or another model."""
+
+
+@pytest.mark.parametrize(
+    ("loader", "name"),
+    [("generator", "llama"), ("generator", "t5"), ("language", "gpt2"), ("dense", "sentence"),
+     ("dense", "st5"), ("dense", "bert"), ("judge", "judge"), ("ranker", "ranker")],
+)  # fmt: skip
+def test_settings_that_fetch_code_are_refused_before_a_library_reads_them(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: str, name: str
+) -> None:
+    reached: list[str] = []
+
+    def get_kernel(name: str, **options: Any) -> Any:
+        reached.append(name)
+        return type("Kernel", (), {"flash_attn_varlen_func": print, "flash_attn_func": print})
+
+    for module in ("modeling_utils", "integrations.hub_kernels"):
+        monkeypatch.setattr(f"transformers.{module}.is_kernels_available", lambda: True)
+    monkeypatch.setattr("transformers.integrations.hub_kernels.get_kernel", get_kernel)
+    settings = [("config.json", values) for values in FETCHING]
+    settings += [("processor_config.json", {"audio_tokenizer": {"audio_tokenizer_name_or_path": "evil/x"}})]
+    if name == "sentence":
+        kernel, loading = (
+            {"attn_implementation": "evil/kernel"},
+            {"use_safetensors": False, "device_map": "disk"},
+        )
+        settings += [
+            ("sentence_bert_config.json", {"config_kwargs": kernel}),
+            ("sentence_roberta_config.json", {"model_args": kernel}),
+            ("sentence_bert_config.json", {"model_kwargs": loading}),
+            ("sentence_bert_config.json", {"transformer_task": "retrieval"}),
+            ("inner/config.json", kernel),
+        ]
+    for n, (file, values) in enumerate(settings):
+        folder = broken(models, name, tmp_path / str(n), lambda folder: (folder / "inner").mkdir())
+        place = Path(folder) / file
+        place.write_text(json.dumps({**(json.loads(place.read_text()) if place.is_file() else {}), **values}))
+        said = rf"from '{folder}': .*in its {re.escape(file)}"
+        raises(ConfigError, said, LOADERS[loader], folder)
+    assert not reached
+    change("config.json", attn_implementation="eager")(
+        Path(folder := str(shutil.copytree(models / name, tmp_path / "m")))
+    )
+    assert LOADERS[loader](folder) is not None
+    (tmp_path / "m" / "link").symlink_to("/")
+    raises(ConfigError, "m/link is a link to a folder: put the folder there", LOADERS[loader], folder)
 
 
 @pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])

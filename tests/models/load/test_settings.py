@@ -17,7 +17,8 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.language import load_language_model
+from grls.models.load.build import Pretrained
+from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.load.opening import settings_in
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
@@ -108,6 +109,14 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
         load_retriever(place / "dense", CPU)
 
 
+def test_a_model_that_is_a_link_to_another_place_is_not_searched_for_settings(place: Path) -> None:
+    """Every folder of the machine was looked through, and the search ended in a FileNotFoundError."""
+    for kind in ("dense", "generative"):
+        shutil.rmtree(place / kind / "model")
+        (place / kind / "model").symlink_to("/")
+        raises(MismatchError, rf"{kind}/model/.*json: .* is not there", load_retriever, place / kind, CPU)
+
+
 @pytest.mark.parametrize(("name", "value"), [
     *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
     *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),
@@ -116,7 +125,8 @@ def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: 
     model = place / "generative" / "model"
     edit(model / "generation_config.json", decoder_start_token_id=...)
     edit(model / name, decoder_start_token_id=value)
-    spec = read_spec(place / "generative") | {"settings": settings_in(model)}
+    weights = model_fingerprint(Pretrained(str(model)).load().model)
+    spec = read_spec(place / "generative") | {"settings": settings_in(model), "weights": weights}
     write_manifest(place / "generative", spec | {"sha256": own_sum(spec)})
     opens: list[Callable[[], Any]] = [
         lambda: GenerativeRetriever.from_pretrained(place / "generative", "cpu"),

@@ -103,12 +103,15 @@ def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiE
     assert len([key for key in made.draw(0, 0).gold if key != NO_KEY]) == 2
 
 
-def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: BiEncoderModel) -> None:
+def test_hard_negatives_come_from_the_ranking_without_gold_copies_or_the_query_itself(
+    encoder: BiEncoderModel,
+) -> None:
+    own = [Passage("q", "its id"), Passage("its text", "what ?", "a title"), Passage("copy of q", "its id")]
     corpus = Corpus.from_passages(
         [Passage(f"p{n}", f"text {n}") for n in range(30)]
-        + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3")]
+        + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3"), *own]
     )
-    ranking = ["gold", "p3", "copy of gold", "copy of p3", "p4", "p5"]
+    ranking = [*(passage.id for passage in own), "gold", "p3", "copy of gold", "copy of p3", "p4", "p5"]
     made = BiEncoderExamples(
         [Query("q", "what ?", ("gold",))],
         {"q": {"gold": 1}},
@@ -121,6 +124,7 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
     assert {pair.passages[0] for pair in pairs} == {"gold"}
     assert {text for pair in pairs for text in pair.passages[1:]} == {"text 3", "text 4", "text 5"}
     assert all(len(set(pair.passages)) == 3 for pair in pairs)
+    assert len(pairs[0].gold) == 3  # the query's own passages are no negatives in a batch, either
 
 
 def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderModel) -> None:
@@ -201,7 +205,7 @@ def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncode
     made = BiEncoderExamples(some, qrels, corpus, encoder.query_text, options, ranks(rankings))
     pairs = [made.draw(n, 0) for n in range(len(made))]
     keys, gold = torch.tensor([p.keys for p in pairs]), torch.tensor([p.gold for p in pairs])
-    mask = false_negatives(keys, gold)
+    mask = false_negatives(keys.T.flatten()[None], torch.arange(len(keys)), gold)
     assert mask.tolist() == naive_false_negatives(pairs)
     assert mask.any()
     assert not mask.all(dim=1).any()
@@ -209,7 +213,8 @@ def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncode
 
 def test_a_masked_batch_by_hand() -> None:
     # Two queries with the right passages 7 and 8; 8 is gold for the first, too. Negatives 9 and 7.
-    mask = false_negatives(torch.tensor([[7, 9], [8, 7]]), torch.tensor([[7, 8], [8, NO_KEY]]))
+    gold = torch.tensor([[7, 8], [8, NO_KEY]])
+    mask = false_negatives(torch.tensor([[7, 8, 9, 7]]), torch.arange(2), gold)
     assert mask.tolist() == [[False, True, False, True], [False, False, False, True]]
 
 

@@ -129,14 +129,39 @@ def test_activations_beyond_the_limit_are_computed_again_to_the_same_bits(
     assert kept(0) < kept(150) < kept(10**6)
 
 
-def test_without_negatives_of_the_batch_only_its_own_are_left(encoder: BiEncoderModel) -> None:
+@pytest.mark.parametrize("shared", [3, 1])
+def test_without_negatives_of_the_batch_only_its_own_are_left(shared: int) -> None:
+    """Also where both examples have the same wrong passage."""
     query = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     right, wrong = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [0.0, 0.5]])
-    labels = torch.tensor([[0, 1, -1], [2, 3, -1]])
+    labels = torch.tensor([[0, 1, -1], [2, shared, -1]])
     scores = query @ torch.cat([right, wrong]).T
-    for together, columns in ((True, ([0, 1, 2, 3], [0, 1, 2, 3])), (False, ([0, 2], [1, 3]))):
+    every = [0, 1, 2, 3] if shared == 3 else [0, 1, 2]
+    for together, columns in ((True, (every, every)), (False, ([0, 2], [1, 3]))):
         options = BiEncoderOptions(in_batch_negatives=together)
-        loss = MaskedRankingLoss(encoder.model, 1.0, lambda a, b: a @ b.T, options)
+        loss = MaskedRankingLoss(nn.Identity(), 1.0, lambda a, b: a @ b.T, options)
         each = [scores[row, own].logsumexp(0) - 1.0 for row, own in enumerate(columns)]
         value = loss.compute_loss_from_embeddings([query, right, wrong], labels)
         assert value == pytest.approx(float(sum(each) / 2))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"mini_batch_size": 2}, {"matryoshka": (4, 8)}, {"teacher_share": 0.3}]
+)
+def test_without_negatives_of_the_batch_the_loss_is_the_mean_of_each_example_alone(
+    encoder: BiEncoderModel, options: dict[str, Any]
+) -> None:
+    """Examples share wrong passages; one has a wrong passage twice, another a gold passage among them."""
+    keys, gold = [[0, 3, 3, 4], [1, 3, 4, 0], [2, 5, 3, 1]], [[0, -1], [1, -1], [2, 5]]
+    chosen = BiEncoderOptions(in_batch_negatives=False, **options)
+    loss = MaskedRankingLoss(encoder.model, 5.0, encoder.scores, chosen)
+    teacher = torch.randn(3, 4) if "teacher_share" in options else None
+
+    def batch(rows: list[int]) -> Tensor:
+        columns = [[keys[row][n] for row in rows] for n in range(4)]
+        features = [encoder.features([TEXTS[row] for row in rows], "query")]
+        features += [encoder.features([TEXTS[key] for key in column], "passage") for column in columns]
+        labels = torch.tensor([[*keys[row], *gold[row]] for row in rows])
+        return loss(features, labels, None if teacher is None else teacher[rows])
+
+    torch.testing.assert_close(batch([0, 1, 2]), torch.stack([batch([row]) for row in range(3)]).mean())

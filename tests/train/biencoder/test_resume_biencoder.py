@@ -19,7 +19,7 @@ def test_a_run_without_a_checkpoint_is_begun_anew(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
-    assert f"{tmp_path / 'run' / 'checkpoints'} holds no checkpoint to resume from" in told
+    assert f"{tmp_path / 'run' / 'checkpoints' / 'last.ckpt'}: there is no checkpoint to resume from" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
 
 

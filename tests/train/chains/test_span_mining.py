@@ -149,4 +149,4 @@ def test_a_fit_hop_by_hop_mines_and_resumes(
     assert main(chain_options(root, tmp_path / "again", *again)) == 0
     assert logged(tmp_path / "again", "train_loss") == {n: whole[n] for n in (4, 5)}
     other = chain_options(root, tmp_path / "other", *again, "--data.spans.words=2")
-    assert "of other spans" in fails(capsys, *other)
+    assert "had --data.spans.words 3, now it is 2" in fails(capsys, *other)

@@ -156,13 +156,11 @@ def test_pseudo_queries_and_memorisation_are_mixed_into_retrieval(data: Path, tm
 def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path) -> None:
     mix = [f"--data.mix.pseudo={tmp_path / 'pseudo.jsonl'}", "--data.mix.pseudo_share=[0.6,0.2]",
            "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.1",
-           "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
+           "--data.mix.epochs=3", "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
     whole = logged(train("retrieve", data, tmp_path / "whole", *mix, "--data.workers=1"), "train_loss")
     assert sorted(whole) == list(range(24))
     often = "--last.every_n_train_steps=5"
-    halted = train(
-        "retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2", "--data.mix.epochs=3"
-    )
+    halted = train("retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2")
     last = halted / "checkpoints" / "last.ckpt"
     resumed = train("retrieve", data, halted, *mix, f"--ckpt_path={last}")
     rest = logged(resumed, "train_loss", version=1)

@@ -90,6 +90,29 @@ def test_a_run_that_never_looks_at_dev_tells_so_and_what_it_replaces(
     assert f"{output / 'model'}: the model of step 3 of 3, dev_recall " in capsys.readouterr().out
 
 
+def test_averaged_weights_are_measured_and_written(data: Path, tmp_path: Path) -> None:
+    """The average of the first step alone: dev stays as it was, while the trained weights go on."""
+    callback = "--trainer.callbacks=lightning.pytorch.callbacks.EMAWeightAveraging"
+    output = train("memorise", data, tmp_path / "run", callback, "--trainer.callbacks.decay=1.0")
+    for name in ("dev_recall", "dev_loss"):
+        assert len(set(logged(output, name).values())) == 1, name
+    last = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
+    saved = Pretrained(str(output / "model")).load().model.state_dict()
+    for name, value in saved.items():
+        assert torch.equal(value, last["state_dict"][f"model.{name}"]), name
+    trained = last["current_model_state"]
+    assert not all(torch.equal(value, trained[f"model.{name}"]) for name, value in saved.items())
+    train("memorise", data, output, callback, "--trainer.callbacks.decay=1.0", "--resume=true")
+
+
+def test_without_a_best_checkpoint_the_last_model_is_written(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = train("memorise", data, tmp_path / "run", "--checkpoint.save_top_k=0")
+    assert "measured" not in caplog.text
+    assert capsys.readouterr().out.splitlines() == [f"{output / 'model'}: the model of step 9 of 9"]
+
+
 def test_logs_and_config_are_written(stages: tuple[Path, Path]) -> None:
     for output in stages:
         (version,) = (output / "logs").iterdir()

@@ -105,14 +105,17 @@ def test_resume_at_the_end_of_an_epoch(
     ("changed", "named"),
     [
         ("--data.batch_size=8", "resume with --data.global_batch_size 4, or"),
-        ("--trainer.limit_train_batches=5", "--trainer.limit_train_batches 1.0, and now it is 5"),
-        ("--data.done=false", "examples 30, and now it is"),
+        ("--trainer.limit_train_batches=5", "--trainer.limit_train_batches null, now it is 5"),
+        ("--trainer.accumulate_grad_batches=2", "--trainer.accumulate_grad_batches 1, now it is 2"),
+        ("--data.done=false", "--data.done true, now it is False"),
+        ("--model.loss=full", "--model.loss allowed, now it is 'full'"),
+        ("--model.schedule=linear", "--model.schedule constant, now it is 'linear'"),
     ],
 )
-def test_a_run_is_not_resumed_with_other_batches(
+def test_a_run_is_not_resumed_with_other_batches_or_options(
     halted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
 ) -> None:
-    """Where it stood in its epoch could not be told."""
+    """Where it stood in its epoch could not be told, or its losses would be others."""
     last = halted[1] / "checkpoints" / "last.ckpt"
     options = arguments("retrieve", halted[0], tmp_path / "run", *CONSTANT, f"--ckpt_path={last}", changed)
     assert named in fails(capsys, "train", *options)
@@ -165,15 +168,24 @@ def test_one_seed_decides_all_that_are_not_given(halted: tuple[Path, Path], tmp_
     assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
 
 
-def test_a_run_that_is_resumed_with_other_options_is_told_of(
-    halted: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_only_a_run_of_a_constant_rate_is_resumed_for_more_epochs(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, run = halted[0], shutil.copytree(halted[1], tmp_path / "run")
-    resume = f"--ckpt_path={run / 'checkpoints' / 'last.ckpt'}"
-    train("retrieve", data, run, "--trainer.max_epochs=2", *CONSTANT, resume)
-    assert "other options" not in caplog.text
-    train("retrieve", data, run, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
-    assert "other options than it began with: --model.loss full (before: allowed)." in caplog.text
+    short = ["--trainer.limit_train_batches=1", "--model.schedule=constant"]
+    for name, rate, more in (
+        ("steady", ["--model.warmup=0"], "--trainer.max_epochs=2"),
+        ("rising", ["--model.warmup=0.5"], "--trainer.max_steps=5"),
+        ("falling", ["--model.schedule=linear"], "--trainer.max_epochs=2"),
+    ):
+        run, options = tmp_path / name, [*short, *rate, "--trainer.max_epochs=1"]
+        train("retrieve", data, run, *options)
+        again = arguments("retrieve", data, run, *options, more, "--resume=true")
+        if name == "steady":
+            assert main(["train", *again]) == 0
+            assert len(logged(run, "train_loss", version=1)) == 1
+        else:
+            told = fails(capsys, "train", *again)
+            assert f"the run in {run} had {more[:-2]} {'1' if 'epochs' in more else '-1'}, now it is" in told
 
 
 def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
