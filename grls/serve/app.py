@@ -47,14 +47,9 @@ from grls.serve.serving import Serving, serving
 
 
 def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI:
-    """The application of a server, with its middleware.
+    """The application of a server, with its middleware; the threads of its retrievers end with it.
 
-    Args:
-        serving: Its retrievers and options; its threads end with the application.
-        hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
-
-    Raises:
-        DataError: A file of keys cannot be used.
+    ``hosts``: the host names that requests may have; None: any.
     """
     options = serving.options
     middleware = guards(options, hosts, serving.metrics, serving.admin)

@@ -37,14 +37,8 @@ def guards(
 ) -> list[Middleware]:
     """The middleware of a server, from the outside to the inside.
 
-    Args:
-        options: The limits of requests, and who may use it.
-        hosts: The host names that requests may have (:func:`accepted_hosts`); None: any.
-        metrics: Counts the requests.
-        admin: The hash of the administrator's token; None: no administrator.
-
-    Raises:
-        DataError: The file of keys cannot be used.
+    ``hosts``: the host names that requests may have; None: any. ``admin``: the hash of the administrator's
+    token; None: no administrator.
     """
     access = options.access
     keys = None if access.keys is None else read_keys(access.keys)
@@ -80,11 +74,9 @@ def is_loopback(host: str) -> bool:
 
 
 def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None:
-    """The host names of a server; None: any.
+    """The host names of a server at an address, with further names; None: any.
 
-    Args:
-        host: The address that it listens at.
-        allowed: Further names. An address beyond this machine has any name, unless further names are given.
+    An address beyond this machine has any name, unless further names are given.
     """
     if ANY in allowed or not (allowed or is_loopback(host)):
         return None
@@ -128,13 +120,8 @@ class Admission:
     """Lets requests in once their bodies are there.
 
     A body has ``limits.header`` seconds and ``limits.body`` bytes. It is read where the address takes one;
-    elsewhere, the connection drops it. Requests to ``/v1`` and ``/mcp`` take a place, and room for the bytes
-    of their bodies, while they run.
-
-    Args:
-        app: The application behind it.
-        limits: The limits of requests.
-        most: The number of places.
+    elsewhere, the connection drops it. While they run, requests to ``/v1`` and ``/mcp`` take one of ``most``
+    places, and bodies take room.
     """
 
     def __init__(self, app: ASGIApp, limits: RequestLimits, most: int):
@@ -218,11 +205,7 @@ SHORTEST = 16
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
-    """The hashes of the keys in a file, one a line.
-
-    Raises:
-        DataError: The file is missing or empty, or a key is too short.
-    """
+    """The hashes of the keys in a file, one a line."""
     lines = named_lines(Path(file), "an API key a line")
     for line, key in lines:
         if len(key.strip()) < SHORTEST:
@@ -231,11 +214,7 @@ def read_keys(file: str | Path) -> frozenset[bytes]:
 
 
 def read_admin_token(file: str | Path | None) -> bytes | None:
-    """The hash of the administrator's token, from a file, else from the environment; None: no token.
-
-    Raises:
-        DataError: The file is missing, or the token is too short.
-    """
+    """The hash of the administrator's token, from a file, else from the environment; None: no token."""
     if file is not None:
         ((line, token), *more) = named_lines(Path(file), "the token of the administrator")
         if more or len(token.strip()) < SHORTEST:
@@ -250,12 +229,8 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
 class Gate:
     """Lets requests pass that have the key or token that they need.
 
-    Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator.
-
-    Args:
-        app: The application behind it.
-        keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
-        admin: The hash of the administrator's token; None: no administrator.
+    Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator. Both are
+    known by their hashes; None: no key is needed, there is no administrator.
     """
 
     def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, admin: bytes | None):

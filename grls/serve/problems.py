@@ -173,10 +173,7 @@ _BOUNDS = (("imum", ""), ("Length", "characters"), ("Items", "items"))
 def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: Schema) -> list[FaultBody]:
     """The first faults that pydantic found, at most one for each field, in order.
 
-    Args:
-        errors: The errors of pydantic; ``loc`` begins at the request.
-        schema: The schema of the request.
-        document: The OpenAPI document with the references of the schema.
+    ``loc`` of an error begins at the request, which has the schema; its references are in the document.
     """
     problems: dict[tuple[str, ...], str] = {}
     for error in errors:

@@ -36,13 +36,7 @@ from grls.serve.start import address_of, loading, say
 
 
 def run_server(options: ServerOptions, host: str, port: int) -> None:
-    """Listen, open retrievers and serve them.
-
-    Raises:
-        ConfigError: A name, an option or the port cannot be used.
-        DataError: A folder is no retriever, or a file of keys or queries cannot be used.
-        MismatchError: A folder is damaged.
-    """
+    """Listen, open retrievers and serve them."""
     serving = serving_to_load(options)  # refuses wrong options before the first line
     app = create_app(serving, accepted_hosts(host, options.access.allowed_hosts))
     sockets = bound(host, port)
@@ -192,15 +186,8 @@ class Connection(H11Protocol):
 
     Whenever the client has to do something (send a header, send a body, read an answer), it has
     ``limits.header`` seconds for it. A client that reads an answer has them for each part of it, and
-    ``limits.seconds`` for the whole.
-
-    Args:
-        limits: The limits of requests.
-        most: Number of connections that may be open. Of more, the one that has waited longest for its client
-            is closed.
-        waiting: The connections of the server that wait for their clients, the longest first, with the bytes
-            that are unread.
-        options: Those of uvicorn.
+    ``limits.seconds`` for the whole. Of more than ``most`` connections, the one that has waited longest for
+    its client is closed. ``waiting``: the connections that wait, the longest first, and the bytes unread.
     """
 
     def __init__(
@@ -307,11 +294,7 @@ def _hung_up(transport: asyncio.Transport) -> bool:
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets at an address and port of this machine; port 0 is any free one.
-
-    Raises:
-        ConfigError: The port is taken, or this machine does not have the address.
-    """
+    """Sockets at an address and port of this machine; port 0 is any free one."""
     try:
         bare = host.strip("[]") or None
         infos = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
