@@ -220,19 +220,17 @@ class _FitRun:
         """The system that the output opens as, if it is none of this call's; None: there is no such thing."""
         with suppress(GrlsError):
             target = followed(self.output)
-            if target != self.output and target.name not in self._places():
+            systems = self.candidates.systems.values()
+            if target != self.output and target.name not in [system.folder for system in systems]:
                 return self._made().get(target.name, target.name)
         return None
-
-    def _places(self) -> set[str]:
-        return {system.folder for system in self.candidates.systems.values()}
 
     def _kept(self) -> set[str]:
         """Folders below ``members`` that stay: of stages as they were done last and begun last, of what the
         output opens as, and of their members.
         """
         places = {record["result"].get("place", "") for record in self.journal.records.values()}
-        places |= {*self._made(), *self._places()}
+        places |= {*self._made(), *(system.folder for system in self.candidates.systems.values())}
         folders = [self.output, *map(self.candidates.folder, places)]
         for folder in folders:  # it grows
             with suppress(GrlsError):  # nothing is there, or it is damaged
