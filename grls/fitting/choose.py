@@ -105,16 +105,13 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     error = max(paired_error(chosen.values, candidate.values) for candidate in equal)
     least = 100 * max(2 * error, 1 / len(chosen.values))
     shown += f", where differences below {min(least, 100.0):.0f} points may be chance"
-    same = [other.name for other in equal if other.name != chosen.name and _level(other, chosen)]
+    ties = (c for c in equal if max(abs(c.value - chosen.value), abs(c.order - chosen.order)) < _TIE)
+    same = [tie.name for tie in ties if tie.name != chosen.name]
     if chosen.name == best.name:
         why = f"level with {', '.join(same)}, and the cheapest" if same else "the best"
         return Choice(chosen, best, f"{why}: {shown}")
     more = "cheaper" if chosen.cost < best.cost else "better ordered"
     return Choice(chosen, best, f"within chance of {best.name} ({100 * best.value:.1f}), and {more}: {shown}")
-
-
-def _level(one: Candidate, other: Candidate) -> bool:
-    return abs(one.value - other.value) < _TIE and abs(one.order - other.order) < _TIE
 
 
 def choose_unmeasured(candidates: Sequence[Candidate]) -> Choice:

@@ -152,9 +152,9 @@ class _FitRun:
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.records[stage.name]["seconds"]
             done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
-        seconds, more = 1.5 * max(stage.seconds for stage in skipped) if skipped else 0.0, ""
-        if seconds:
-            budget = f"+{math.ceil(seconds / 60)}m"
+        lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
+        if lacked and self.whole is not None:  # what is not known may take as long again
+            budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"
             more = f"More time does more of what was skipped: call again with {Option('budget', budget)!s}."
         spent = self.clock.seconds
         fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, more, spent)
@@ -220,19 +220,17 @@ class _FitRun:
         """The system that the output opens as, if it is none of this call's; None: there is no such thing."""
         with suppress(GrlsError):
             target = followed(self.output)
-            if target != self.output and target.name not in self._places():
+            systems = self.candidates.systems.values()
+            if target != self.output and target.name not in [system.folder for system in systems]:
                 return self._made().get(target.name, target.name)
         return None
-
-    def _places(self) -> set[str]:
-        return {system.folder for system in self.candidates.systems.values()}
 
     def _kept(self) -> set[str]:
         """Folders below ``members`` that stay: of stages as they were done last and begun last, of what the
         output opens as, and of their members.
         """
         places = {record["result"].get("place", "") for record in self.journal.records.values()}
-        places |= {*self._made(), *self._places()}
+        places |= {*self._made(), *(system.folder for system in self.candidates.systems.values())}
         folders = [self.output, *map(self.candidates.folder, places)]
         for folder in folders:  # it grows
             with suppress(GrlsError):  # nothing is there, or it is damaged
@@ -261,7 +259,8 @@ class _FitRun:
                 free = (place for n in count(2) if (place := f"{name}-{n}") not in kept)
                 place = next(free) if name in kept else name
                 self.journal.add(f"begin {name}", inputs, 0.0, {"place": place})
-            self.candidates.places[name] = self.journal.records[f"begin {name}"]["result"]["place"]
+            begin = self.journal.records[f"begin {name}"]["result"]
+            self.candidates.places[name] = str(begin.get("place", name))
         try:
             with self.progress.stage(name, allowance):
                 nothing = stage.run(allowance)

@@ -81,12 +81,15 @@ class Stage:
 
 
 class Skipped(NamedTuple):
-    """A stage that was not done: its name, what it would have done, why, and the seconds that it lacked."""
+    """A stage that was not done: its name, what it would have done, and why.
+
+    ``seconds``: those that it needs (0: unknown) if there was too little time for it.
+    """
 
     name: str
     what: str
     why: str
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 def search_stages(
@@ -134,6 +137,7 @@ def search_stages(
             if needed > most or allowance <= 0:
                 if late and stage.begin is not None and room > 0:
                     stage, allowance = replace(stage, run=stage.begin), room
+                    waiting.discard(name)
                     say(f"{name}: begins, with the {duration(room)} that nothing else can use")
                 else:
                     if last and (late or stage.begin is None):
@@ -161,7 +165,7 @@ def search_stages(
         if ended[name] is not None:
             say(f"{name}: {ended[name]}")
     return [
-        Skipped(stage.name, stage.work, why, lacked.get(stage.name, 0.0))
+        Skipped(stage.name, stage.work, why, lacked.get(stage.name))
         for stage in stages
         if (why := ended[stage.name])
     ]

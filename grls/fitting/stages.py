@@ -82,7 +82,6 @@ _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
 _LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed anew in the backward pass
 _SAMPLE = 64  # passages on which the speed of embedding is measured
-_SHARD = 512  # passages that are embedded again after a kill, at most
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
 
@@ -180,10 +179,15 @@ class FitStages:
         """Inputs of a query ranked by hops: one in the first hop, one a chain in the others."""
         return 1 + CHAINS * (self.facts.most_hops - 1)
 
+    @property
+    def _shard(self) -> int:
+        """Passages that are embedded again after a kill or the end of the time, at most."""
+        return min(4096, max(128, self.facts.passages // 64))
+
     def _embedding(self, name: str = "base") -> float:
         """Seconds to embed the rest of the corpus and to rank the first portion."""
         shards = shards_folder(self.candidates.member(name)).glob("shard-*")
-        rest = max(0, self.facts.passages - _SHARD * len([*shards]))
+        rest = max(0, self.facts.passages - self._shard * len([*shards]))
         return rest * self.pace.of("embed") + self._rank_seconds("base")
 
     def _dense_follows(self) -> float:
@@ -220,7 +224,9 @@ class FitStages:
         folder, begun, corpus = self.candidates.member(name), perf_counter(), self.candidates.corpus
         assert self.models.biencoder is not None
         if not (folder / "grls.json").is_file():
-            if name == "base":
+            if late:
+                self.progress.limit(allowance, hopeful=True)
+            elif name == "base" and not self.pace.of("embed"):
                 encoder = BiEncoderModel.load(model, device=self.options.device)
                 texts = [passage_text(passage) for passage in spread(corpus, _SAMPLE)]
                 encoder.encode(texts[:2], "passage")  # what it compiles
@@ -229,11 +235,9 @@ class FitStages:
                 self.pace.add("embed", perf_counter() - measured, len(texts))
                 del encoder
             seconds = self._embedding(name)
-            if late:
-                self.progress.limit(allowance, hopeful=True)
-            elif allowance is not None and seconds > allowance:
+            if not late and allowance is not None and seconds > allowance:
                 raise TimeIsUp(f"to embed the passages takes about {duration(seconds)}")
-            workers = Workers(None, WorkerOptions(shard=_SHARD))
+            workers = Workers(None, WorkerOptions(shard=self._shard))
             building = Building(str(folder), "dense", device=self.options.device, workers=workers)
             whole = not any(shards_folder(folder).glob("shard-*"))  # no earlier call has begun it
             build(model, self.candidates.data, building)

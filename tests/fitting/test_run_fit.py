@@ -400,7 +400,7 @@ def test_an_embedding_that_does_not_fit_begins_with_the_time_that_is_left(
     """It was never begun, and the time stayed unused."""
     write_dataset(tmp_path / "data", passages(), [], {})
     encoder = {"biencoder": options.biencoder, "generator": "none", "budget": "1h"}
-    monkeypatch.setattr(stages, "_SHARD", 4)
+    monkeypatch.setattr(stages.FitStages, "_shard", 4)
     monkeypatch.setattr(stages.FitStages, "_embedding", lambda *_: 90 * 60.0)
     shard, shards = DenseRetriever.encode_shard, list[int]()
 
