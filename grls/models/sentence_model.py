@@ -265,8 +265,8 @@ def library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -
     if found is None:
         names = ", ".join(type(module).__name__ for module in model)
         raise IncompleteError(
-            f"the modules that its {MODULES} names ({names}) make no {output}: copy {MODULES}, with the folders "
-            "that it names (such as 1_Pooling), from the source of the model"
+            f"the modules that its {MODULES} names ({names}) make no {output}: copy {MODULES}, with the "
+            "folders that it names (such as 1_Pooling), from the source of the model"
         )
     read_weights(model)
     return model

@@ -262,7 +262,7 @@ _trying: set[int] = set()
 def together(
     model: Any, task: str, inputs: Sequence[Any], size: int, read: Callable[[Sequence[Any], int], Any]
 ) -> int:
-    """How many inputs a model can read together: ``size``, or 1 if its output depends on the padding of a batch.
+    """How many inputs a model can read together: ``size``, or 1 if it also reads what pads a batch.
 
     That is tried once for each task, with the first text of several. Such models are convolutions over words,
     models that read no mask (FNet), and causal models with learned positions, which are padded on the left.
@@ -288,7 +288,9 @@ def together(
             rows = [
                 np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows) for rows in (alone, beside)
             ]
-            close = max(1e-3, 4 * torch.finfo(model.dtype).eps) * np.abs(rows[0]).max(initial=0)
+            close = max(1e-3, 4 * torch.finfo(model.dtype or torch.float32).eps) * np.abs(rows[0]).max(
+                initial=0
+            )
             padded[task] = rows[0].shape != rows[1].shape or np.abs(rows[0] - rows[1]).max(initial=0) > close
         finally:
             _trying.discard(get_ident())

@@ -338,7 +338,8 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
     file = folder / MANIFEST
     if next(opening.numbers) >= _MOST:
         raise DataError(
-            f"{field}: the retriever has more than {_MOST:,} members, those of members included: take some out.",
+            f"{field}: the retriever has more than {_MOST:,} members, those of members included: take "
+            "some out.",
             file,
         )
     if isinstance(member, Mapping):

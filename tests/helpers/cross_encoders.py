@@ -4,8 +4,10 @@ from pathlib import Path
 
 import torch
 from sentence_transformers import CrossEncoder
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.cross_encoder.modules import LogitScore
 from small_data import tiny_bert
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
 
 def plain_classifier(folder: Path, labels: int = 1, seed: int = 0, width: int = 16) -> Path:
@@ -27,3 +29,18 @@ def cross_encoder(folder: Path, labels: int = 1, seed: int = 0, width: int = 16)
     model = CrossEncoder(str(plain), device="cpu", trust_remote_code=False)
     model.save(str(folder), create_model_card=False)
     return folder
+
+
+def causal_reranker(folder: Path, yes: int = 9, no: int = 12) -> Path:
+    """A causal model with learned positions, padded on the left: the library's scores depend on the batch."""
+    tokenizer = BertTokenizer.from_pretrained(tiny_bert(folder / "bert"))
+    torch.manual_seed(3)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "initializer_range": 0.3}
+    network = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), pad_token_id=0, **sizes))
+    for part in (network, tokenizer):
+        part.save_pretrained(folder / "lm")
+    reader = Transformer(str(folder / "lm"), transformer_task="text-generation")
+    CrossEncoder(modules=[reader, LogitScore(yes, no)], device="cpu").save(
+        str(folder / "model"), create_model_card=False
+    )
+    return folder / "model"

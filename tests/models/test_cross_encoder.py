@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cross_encoders import cross_encoder, plain_classifier
+from cross_encoders import causal_reranker, cross_encoder, plain_classifier
 from failing import raises
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -78,8 +78,23 @@ def test_the_fingerprint_is_of_all_that_counts(folder: Path, tmp_path: Path) -> 
     changed(prompt / "config_sentence_transformers.json", prompts={"q": "otter "}, default_prompt_name="q")
     short = copied(folder, tmp_path / "short-limit")
     changed(short / "tokenizer_config.json", model_max_length=32)
-    prints = {PairScorer.load(str(one), "cpu").fingerprint() for one in (settings, weights, prompt, short)}
-    assert len(prints | {scorer.fingerprint()}) == 5
+    side = copied(folder, tmp_path / "side")
+    changed(side / "tokenizer_config.json", truncation_side="left")
+    others = (settings, weights, prompt, short, side)
+    prints = {PairScorer.load(str(one), "cpu").fingerprint() for one in others}
+    assert len(prints | {scorer.fingerprint()}) == 6
+
+
+def test_the_fingerprint_is_of_the_settings_of_every_module(tmp_path: Path) -> None:
+    """Relevant and irrelevant could be exchanged without a word."""
+    made = causal_reranker(tmp_path)
+    before = PairScorer.load(str(made), "cpu")
+    before.write(tmp_path / "copy")
+    assert PairScorer.load(str(tmp_path / "copy"), "cpu").fingerprint() == before.fingerprint()
+    changed(made / "1_LogitScore" / "config.json", true_token_id=12, false_token_id=9)
+    after = PairScorer.load(str(made), "cpu")
+    np.testing.assert_allclose(after.logits(PAIRS[:5]), -before.logits(PAIRS[:5]), atol=1e-5)
+    assert after.fingerprint() != before.fingerprint()
 
 
 def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
 
 
 def refuse_unread(model: Any, source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse (IncompleteError) a loaded model whose weights were not all read, or whose tokenizer is another's.
+    """Refuse (IncompleteError) a loaded model with weights that were not read, or with another's tokenizer.
 
     ``parts`` are its modules (:func:`module_folders`).
     """

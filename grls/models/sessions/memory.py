@@ -199,7 +199,7 @@ def trial(model: nn.Module) -> Iterator[None]:
 
 
 def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
-    """Refuse (ConfigError) a model whose steps compute something else than its one pass; ``agrees`` tries it."""
+    """Refuse (ConfigError) a model whose steps differ from its one pass; ``agrees`` tries it."""
     name = type(model).__name__
     try:
         with trial(model):
