@@ -1,7 +1,8 @@
 # grls serve in a container: docs/guides/serve.md, "In a container".
 #
-# TORCH_INDEX: an index of PyTorch builds, for its small CPU build; empty: PyPI's build, which takes a GPU where
-# the container gets one, and the CPU otherwise. Versions are those of requirements.lock.
+# TORCH_INDEX: an index of PyTorch builds, for its small CPU build: the address behind --index-url in the line that
+# the selector of PyTorch's installation page shows for Pip and CPU. Empty: PyPI's build, which takes a GPU where the
+# container gets one, and the CPU otherwise. EXTRAS: the extras of grls. Versions are those of requirements.lock.
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS wheel

@@ -301,10 +301,10 @@ def chosen(words: Sequence[str]) -> list[str]:
 
 
 def _known(what: str, name: str, known: Collection[str]) -> None:
-    """Refuse (ConfigError) a name that is not known, with the nearest ones."""
+    """Refuse (ConfigError) a name that is not known, with all there are, the nearest first."""
     if name not in known:
-        near = get_close_matches(name, known, 3) or list(known)
-        raise ConfigError(f"{what}: expected one of {', '.join(near)}, got {name!r}.")
+        listed = dict.fromkeys([*get_close_matches(name, known, 3), *known])
+        raise ConfigError(f"{what}: expected one of {', '.join(listed)}, got {name!r}.")
 
 
 def _refuse_unknown(

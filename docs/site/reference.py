@@ -37,6 +37,11 @@ PAGES = {
             "grls.index.options",
         ),
     ),
+    "models": Page(
+        "grls.models",
+        "Encoders of queries and passages, for kinds of your own.",
+        ("grls.models.text_encoder", "grls.models.biencoder", "grls.retrieve.encoded"),
+    ),
     "decode": Page(
         "grls.decode",
         "The constrained beam search.",

@@ -20,11 +20,7 @@ log = logging.getLogger(__name__)
 def bm25_over(
     data: str | None, corpus: Corpus | None = None, analyzer: Analyzer = USUAL, bm25: BM25Options = USUAL_BM25
 ) -> Retriever:
-    """BM25 over the corpus of a data set; ``corpus`` is that corpus, where it is read already.
-
-    Raises:
-        ConfigError: There is no data set.
-    """
+    """BM25 over the corpus of a data set; ``corpus`` is that corpus, where it is read already."""
     from grls.retrieve.bm25 import BM25Retriever
 
     if data is None or not Path(data).is_dir():
@@ -40,9 +36,6 @@ def refuse_other_corpus(
     """Refuse a retriever over another corpus than the data set's: its run could not be scored there.
 
     For queries of no split (None) any corpus will do.
-
-    Raises:
-        MismatchError: It is over another corpus.
     """
     if split is None or not corpus_file(data).is_file():
         return

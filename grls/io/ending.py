@@ -276,22 +276,14 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def require(extra: str, feature: str) -> None:
-    """Refuse to begin without the packages of an extra; ``feature`` needs them.
-
-    Raises:
-        ConfigError: A package is not installed.
-    """
+    """Refuse to begin without the packages of an extra; ``feature`` needs them."""
     if packages := _lacking(extra):
         raise ConfigError(_remedy(extra, feature, packages, "not installed"))
 
 
 @contextmanager
 def needing(extra: str, feature: str) -> Iterator[None]:
-    """A block of imports that need an extra for a feature.
-
-    Raises:
-        ConfigError: A package of the extra is not installed, or cannot be imported.
-    """
+    """A block of imports that need an extra for a feature."""
     try:
         yield
     except ImportError as error:

@@ -36,11 +36,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[str]]:
-    """Open a text file for writing; it appears under ``path`` only once it is complete.
-
-    Raises:
-        WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
-    """
+    """Open a text file for writing; it appears under ``path`` only once it is complete."""
     with atomic_path(path) as new, new.open("w", encoding="utf-8", newline="\n") as stream:
         yield stream
         stream.flush()
@@ -77,10 +73,6 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
     ``path`` may be the common prefix of several file names; or a ``folder``, whose name may end in a slash.
-
-    Raises:
-        ConfigError: ``path`` is no file name, or its name is too long.
-        WriteError: The folder of ``path`` cannot be written (the first folder above it that exists counts).
     """
     name = Path(path).name
     if not folder and (str(path).endswith(("/", os.sep)) or name in ("", "..")):
@@ -106,10 +98,6 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``path`` when the block ends without an error.
 
     A folder there of another kind, without the file ``marker``, is never replaced.
-
-    Raises:
-        ConfigError: ``path`` exists and is neither empty nor of this kind.
-        WriteError: The disk is full or the destination cannot be written; ``path`` is left as it was.
     """
     final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
@@ -126,12 +114,7 @@ def refuse_unusable(path: str | Path, marker: str) -> None:
 
 
 def refuse_foreign(path: str | Path, marker: str) -> None:
-    """Refuse to replace a folder that is not empty and does not hold the file ``marker``.
-
-    Raises:
-        ConfigError: It is such a folder, a file, or the folder that this process runs in.
-        WriteError: The system does not accept the name.
-    """
+    """Refuse to replace a folder that is not empty and does not hold the file ``marker``."""
     folder = _through(Path(path).absolute())
     clean(folder)
     try:
@@ -164,11 +147,7 @@ def _through(path: str | Path) -> Path:
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` for a library to write; it replaces ``path`` at the end.
-
-    Raises:
-        WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
-    """
+    """Yield a temporary path beside ``path`` for a library to write; it replaces ``path`` at the end."""
     final = _through(path)
     with _written(final) as folder:
         yield folder / final.name
@@ -209,11 +188,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, with or without a byte order mark; all line ends become line feeds.
-
-    Raises:
-        DataError: The file is missing or is not UTF-8.
-    """
+    """The text of a UTF-8 file, with or without a byte order mark; all line ends become line feeds."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
@@ -227,9 +202,6 @@ def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
     A line ends with a line feed, or with a carriage return and a line feed. Other line ends of Unicode may be
     part of an id.
-
-    Raises:
-        DataError: The file is not UTF-8; the error names the line.
     """
     with Path(path).open("rb") as stream:
         for number, raw in enumerate(stream, 1):
@@ -246,9 +218,6 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
     A name is the whole line, white space at its edges included. Blank lines are skipped. Lines end as in
     :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end. ``expected``
     says what the lines are, for the error text.
-
-    Raises:
-        DataError: The file is missing, holds no name or is not UTF-8, or a line holds a carriage return.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file; expected {expected}.", path)
@@ -266,11 +235,7 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        DataError: The file is missing, is not JSON, or is a folder or a pipe, which might be read for ever.
-    """
+    """Read a JSON file."""
     if Path(path).exists() and not Path(path).is_file():
         kind = "a folder" if Path(path).is_dir() else "a pipe or a device"
         raise DataError(f"expected a file of JSON, and this is {kind}: copy the file from its source.", path)
@@ -300,9 +265,6 @@ def read_count(value: Any, name: str, content: str, example: int, file: Path) ->
     """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
 
     The error text names the counted content, and an example of a count.
-
-    Raises:
-        DataError: The value is something else.
     """
     if value is None:
         return None
@@ -321,12 +283,7 @@ else:
 
 
 def lock(descriptor: int) -> None:
-    """Lock an open file or folder, until it is closed or the process ends; nothing where there are no locks.
-
-    Raises:
-        BlockingIOError: Another process holds the lock.
-        OSError: The file system has no locks.
-    """
+    """Lock an open file or folder until it is closed or the process ends; does nothing without locks."""
     if HAS_LOCKS:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -365,9 +322,6 @@ def temporary(path: str | Path) -> Iterator[Path]:
     """Yield a new empty folder beside ``path``; it is removed when the block ends, also after an error.
 
     A process that is forked within the block does not remove it.
-
-    Raises:
-        OSError: The folder cannot be made.
     """
     final = _through(Path(path).absolute())
     clean(final)
@@ -421,9 +375,6 @@ def put(new: Path, final: Path, work: Path) -> None:
 
     Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first. A
     failure moves it back; after a kill :func:`clean` does.
-
-    Raises:
-        OSError: The folder cannot be renamed; ``final`` is as it was.
     """
     if not final.exists():
         new.rename(final)

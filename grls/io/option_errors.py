@@ -80,11 +80,7 @@ class PlainParser(ArgumentParser):
             return super().add_class_arguments(*args, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Raise the error with its remedy.
-
-        Raises:
-            OptionError: Always, but for a parser within a parser, whose error the outer one reports.
-        """
+        """Raise the error with its remedy."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
         line = plain_option_error(message, self)

@@ -60,11 +60,7 @@ def rare_options(name: str, options: object, every: bool = False) -> list[str]:
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:
-    """The arguments after a command, with the path of a file in place of each ``--config NAME``.
-
-    Raises:
-        OptionError: There is neither a local file nor a recipe of a name.
-    """
+    """The arguments after a command, with the path of a file in place of each ``--config NAME``."""
     replaced: list[str] = []
     for argument in arguments:
         option, sign, value = argument.partition("=")
@@ -81,9 +77,6 @@ def config_file(name: str) -> str:
 
     A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``.
     Options as YAML text and absolute paths are returned unchanged.
-
-    Raises:
-        OptionError: There is neither such a file nor such a recipe.
     """
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
@@ -102,12 +95,7 @@ def config_file(name: str) -> str:
 
 
 def recipe_values(names: Sequence[str]) -> dict[str, Any]:
-    """The options of recipes and YAML files as nested objects; later ones override earlier ones.
-
-    Raises:
-        ConfigError: There is neither such a file nor such a recipe; or the file cannot be read, holds no
-            options in YAML, or its aliases make too many.
-    """
+    """The options of recipes and YAML files as nested objects; later ones override earlier ones."""
     import yaml
 
     values: dict[str, Any] = {}
@@ -165,9 +153,6 @@ def load_plugins() -> None:
     them. An installed package names its module in its ``pyproject.toml``, as an entry point of the group
     ``grls.plugins``; if that cannot be imported, a warning says so, since a command may not need it. Plugins
     are imported when the package does not know a name, so other commands do not wait for them.
-
-    Raises:
-        ConfigError: A module of ``GRLS_PLUGINS`` cannot be imported.
     """
     for name in _named_plugins():
         try:
@@ -223,9 +208,6 @@ def list_texts(options: Any, *names: str) -> None:
     """Make lists of single texts in fields of a dataclass of options, which may be frozen.
 
     Called by its ``__post_init__``. A field holds a text, texts, or None if its type says so.
-
-    Raises:
-        ConfigError: A field holds something else.
     """
     for name in names:
         value, kind = getattr(options, name), str(type(options).__annotations__[name])

@@ -47,11 +47,6 @@ class GrowingFile:
     Attributes:
         records: All records, the earlier records of the file first; empty without ``keep``.
         count: Number of records.
-
-    Raises:
-        MismatchError: The file was begun with other settings.
-        DataError: It is another kind of file.
-        WriteError: Another process writes the file, or it cannot be written.
     """
 
     def __init__(
@@ -81,11 +76,7 @@ class GrowingFile:
                 raise
 
     def add(self, records: Sequence[Record]) -> None:
-        """Append records; they are on disk when this returns.
-
-        Raises:
-            WriteError: The disk is full, or another process writes the file.
-        """
+        """Append records; they are on disk when this returns."""
         # The file is not made earlier: a run without a record may be repeated with other settings.
         if self._file is None:
             self._file = LockedFile(self.path, self._alone)
@@ -111,9 +102,6 @@ class GrowingFile:
         """Refuse records that are not the first ones of the expected records, each once and in order.
 
         ``fields`` identify a record; ``expected`` has their values for all records of the whole run.
-
-        Raises:
-            DataError: A record is repeated, missing, or of another run.
         """
         identities = iter(expected)
         for line, record in enumerate(self.each(), 2):
@@ -203,12 +191,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) for every line that is not blank.
-
-    Raises:
-        DataError: The file is missing or is not UTF-8; or a line is not a JSON object, has a key twice, holds
-            a number that JSON does not know (``NaN``, ``Infinity``), or an escape of half a character.
-    """
+    """Yield (line number, object) for every line that is not blank."""
     file = Path(path)
     if not file.is_file():
         raise DataError("no such file; expected one JSON object a line.", file)
@@ -264,9 +247,6 @@ def string_of(
     """A field that is a string, of an object in a line of a file.
 
     A missing field, or null, has the ``default``; None requires the field, which may be empty if ``empty``.
-
-    Raises:
-        DataError: The field is no string, or a required field is missing or empty.
     """
     value = record.get(key, default)
     if isinstance(value, str) and (value or empty or default is not None):
@@ -278,11 +258,7 @@ def string_of(
 
 
 def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | None) -> dict[str, Any]:
-    """A field that is an object; an empty object if the field is missing or null.
-
-    Raises:
-        DataError: The field is something else.
-    """
+    """A field that is an object; an empty object if the field is missing or null."""
     value = record.get(key)
     if value is None:
         return {}
@@ -318,9 +294,6 @@ class LockedFile:
         path: The file; it and its folder are made if missing.
         alone: Whether a file that another object of this process has open is refused. Otherwise the earlier
             object may not write the file any more.
-
-    Raises:
-        WriteError: Another process, or another object, writes the file, or it cannot be written.
     """
 
     def __init__(self, path: str | Path, alone: bool = False):
@@ -347,11 +320,7 @@ class LockedFile:
         return os.fstat(self._writable().fileno()).st_size
 
     def append(self, content: bytes) -> None:
-        """Append to the file; the content is on disk when this returns.
-
-        Raises:
-            WriteError: The disk is full, the file was removed, or another object writes it now.
-        """
+        """Append to the file; the content is on disk when this returns."""
         stream = self._writable()
         try:
             stream.write(content)
@@ -392,9 +361,6 @@ def alone_in(folder: str | Path) -> Iterator[None]:
     """Hold a folder, so that no other run writes it. It is made if missing, and removed if it stays empty.
 
     The lock ends with the process, and leaves nothing behind.
-
-    Raises:
-        WriteError: Another run holds the folder, or it cannot be made.
     """
     path = Path(folder)
     try:
@@ -417,10 +383,6 @@ def _locked_folder(path: Path) -> int | None:
     """The descriptor of a folder that is made if missing, and locked; None where there are no locks.
 
     Another run may remove the folder, as it ends, between the opening and the lock: then it is made anew.
-
-    Raises:
-        OSError: The folder cannot be made.
-        WriteError: Another run holds the folder.
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)

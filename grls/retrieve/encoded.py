@@ -41,6 +41,7 @@ from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array import CHECKED_BYTES, chosen_verify
@@ -669,15 +670,16 @@ class EncodedRetriever(ABC):
             length = self.encoder.tokens(query.text)
             if length <= limit:
                 continue
-            fault = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
+            named = f"query {query.id!r} ({short_repr(query.text)})"
+            fault = f"{named} has {length} tokens, the limit is {limit}: its end"
             if not self.truncate_queries:
                 raise DataError(
-                    f"{fault} Shorten it, raise {_CUT} where the retriever is made, or accept the cut "
-                    f"with {CUT_QUERIES}."
+                    f"{fault} would be cut. Shorten it, raise {_CUT} where the retriever is made, or accept "
+                    f"the cut with {CUT_QUERIES}."
                 )
             self._cut += 1
             if self._cut <= _NAMED:
-                log.warning(fault)
+                log.warning("%s is cut.", fault)
             elif self._cut == _NAMED + 1:
                 log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
         texts = []

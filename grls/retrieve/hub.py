@@ -143,11 +143,12 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
         return ConfigError("the hub asks who you are: log in with `hf auth login`.")
     if isinstance(error, HfHubHTTPError):
         return ConfigError(f"{repository}{at} cannot be {action} the hub: {error}")
+    absent = "; and there is no copy in the cache, and no folder of that name" if "down" in action else ""
     unreached = isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError)
     if unreached or type(error).__module__.partition(".")[0] == "httpx":
         return ConfigError(
             f"{repository}{at} cannot be {action} the hub, which cannot be reached (no network, or "
-            "HF_HUB_OFFLINE is set); and there is no copy in the cache, and no folder of that name."
+            f"HF_HUB_OFFLINE is set){absent}."
         )
     return None
 

@@ -297,11 +297,14 @@ def create(
     spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
     path = Path(folder).resolve()
     opening = (opening or Opening()).inside(path)
-    draft = with_languages(spec, path)
-    retriever = open_spec(path, draft, opening)
-    complete = with_languages(spec, path, retriever.corpus)
-    if complete != draft:
-        retriever = open_spec(path, complete, opening)
+    try:
+        draft = with_languages(spec, path)
+        retriever = open_spec(path, draft, opening)
+        complete = with_languages(spec, path, retriever.corpus)
+        if complete != draft:
+            retriever = open_spec(path, complete, opening)
+    except (ConfigError, DataError, MismatchError) as error:  # that file is not written
+        raise type(error)(error.text.removeprefix(f"{path / MANIFEST}: ")) from error
     write_spec(folder, kind, {**complete, **(more(retriever) if more else {})})
     return retriever
 

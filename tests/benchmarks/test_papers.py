@@ -184,10 +184,10 @@ def test_a_table_is_made_once_and_printed_in_form(
 def test_what_is_wrong_is_said(place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["riches"], "tables: expected one of made, made-1, made-2, made-3, got 'riches'"),
-        (["mad-2"], "tables: expected one of made-2, made-3, made-1, got 'mad-2'"),
+        (["mad-2"], "tables: expected one of made-2, made-3, made-1, made, got 'mad-2'"),
         (["made-1", "--only", "sett=mine"], "--only: expected one of set, got 'sett'"),
-        (["made-1", "--only", "set=mine,your"], "--only set: expected one of yours, got 'your'"),
-        (["made-1", "--word", "dep="], "--word: expected one of deep, got 'dep'"),
+        (["made-1", "--only", "set=mine,your"], "--only set: expected one of yours, mine, got 'your'"),
+        (["made-1", "--word", "dep="], "--word: expected one of deep, k, out, got 'dep'"),
         (["made-2"], "unexpected keyword argument 'tabel'"),
         (["made-3"], "made-3.yaml: uses: expected one of made-3, made-2, made-1, got 'made-0'"),
         (["made-1", "--only", "set"], "--only expects NAME=VALUE, got set"),

@@ -238,3 +238,16 @@ def test_what_ends_by_itself_does_not_hop(name: str, kinds: Path, tmp_path: Path
     )
     assert "ends its chains itself" in line
     assert "`grls index hops MEMBER --hops.steps ranked --output NEW`" in line
+
+
+def test_an_error_of_a_folder_that_is_not_written_does_not_name_it(
+    kinds: Path, tmp_path: Path, capsys: Capsys
+) -> None:
+    other = tmp_path / "other"
+    Corpus.from_passages([Passage("x", "another corpus")]).write(tmp_path / "corpus.jsonl")
+    assert main(["index", "bm25", f"--corpus={tmp_path}", f"--output={other}"]) == 0
+    for member in (other, tmp_path / "none"):
+        line = fails(
+            capsys, "index", "fusion", f"{kinds / 'bm25'}", f"{member}", f"--output={tmp_path / 'new'}"
+        )
+        assert f"{tmp_path / 'new'}" not in line

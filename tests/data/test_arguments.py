@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from failing import raises
 
+import grls
 from grls.data.inputs.arguments import Count, checked, checked_options, fit_fields, fitted, options_of
 from grls.errors import ConfigError
 
@@ -142,6 +143,12 @@ def test_what_a_list_holds_is_checked_and_said_in_plain_words(
 @checked
 def either(ids: Collection[str] | Sequence[Collection[str] | None] | None = None) -> Any:
     return ids
+
+
+def test_a_call_says_what_it_needs() -> None:
+    raises(ConfigError, "^call needs name", call, k=3)
+    raises(ConfigError, "^BM25 needs corpus", grls.BM25)
+    raises(ConfigError, "^experiment needs systems and queries", grls.experiment)
 
 
 def test_what_can_be_read_once_is_read_once() -> None:

@@ -136,6 +136,7 @@ class _Kinds:
         self.call = call
         self.positional: list[tuple[str, Any]] = []
         self.by_name: dict[str, Any] = {}
+        self.required: set[str] = set()
         self.more: tuple[str, Any] | None = None
         self.anything = False
         for name, parameter in signature(call).parameters.items():
@@ -147,6 +148,8 @@ class _Kinds:
                 self.anything = not options
             else:
                 self.by_name[name] = kind
+                if parameter.default is Parameter.empty:
+                    self.required.add(name)
                 if parameter.kind is not Parameter.KEYWORD_ONLY:
                     self.positional.append((name, kind))
         self.of_object = self.by_name.pop("self", None) is not None
@@ -166,6 +169,9 @@ class _Kinds:
         """The arguments of a call, checked."""
         if not (self.anything or named.keys() <= self.by_name.keys()):
             refuse_unknown_arguments(self.name(args), named, self.by_name)
+        given = {name for name, _ in self.positional[: len(args)]} | named.keys()
+        if lacking := [name for name in self.by_name if name in self.required - given]:
+            raise ConfigError(f"{self.name(args)} needs {' and '.join(lacking)}.")
         values, values_by_name = list(args), dict(named)
         name = ""
         try:

@@ -185,16 +185,20 @@ def test_a_model_trained_on_must_refresh(biencoder: BiEncoderModel, corpus: Corp
     fresh.save_pretrained(tmp_path / "r")
 
 
-def test_bad_queries_are_refused_or_cut(biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path) -> None:
+def test_bad_queries_are_refused_or_cut(
+    biencoder: BiEncoderModel, corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
     retriever = DenseRetriever.assemble(biencoder, corpus)
     long = [Query("x", "otter " * 70)]
     why = (
-        "query 'x' has 72 tokens, the limit is 64: its end would be cut. Shorten it, raise max_tokens where "
-        r"the retriever is made, or accept the cut with grls.load\(FOLDER, truncate_queries=True\)"
+        r"query 'x' \('otter otter .*\) has 72 tokens, the limit is 64: its end would be cut. Shorten "
+        r"it, raise max_tokens where the retriever is made, or accept the cut with "
+        r"grls.load\(FOLDER, truncate_queries=True\)"
     )
     raises(DataError, why, retriever.retrieve, long, 3)
     retriever.truncate_queries = True
     assert retriever.retrieve(long, 3) == retriever.retrieve([Query("y", "otter " * 62)], 3)
+    assert "has 72 tokens, the limit is 64: its end is cut." in caplog.text
     raises(DataError, r"query 0 \('x'\): its text is empty", retriever.retrieve, [Query("x", " ")], 3)
     raises(ConfigError, "k must be at least 1, got 0", retriever.retrieve, QUERIES, 0)
     with pytest.raises(ConfigError, match="batch_size must be at least 1"):
