@@ -313,7 +313,7 @@ def passage_queries(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> f
     same = sum(_alike(q, p.text) or _alike(q, f"{p.title} {p.text}") for q, p in texts)
     if 2 * same <= len(pairs):
         return frozenset()
-    _tell_own(len(pairs), str(corpus.source))
+    _warn_once(f"{own_told(len(pairs), str(corpus.source))}.")
     return frozenset(query.id for query, _ in pairs)
 
 
@@ -329,11 +329,6 @@ def own_told(count: int, source: str) -> str:
     return (
         f"{passages} of {source}, by id and text: a query does not find itself (BEIR's ignore_identical_ids)"
     )
-
-
-@cache  # once, however many runs and systems are measured
-def _tell_own(count: int, source: str) -> None:
-    log.warning("%s.", own_told(count, source))
 
 
 def any_order(query: Query) -> bool:
