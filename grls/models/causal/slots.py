@@ -472,7 +472,7 @@ class CausalSession(HeadRows):
         chosen = torch.from_numpy(parents).to(device)
         with torch.inference_mode():
             if not np.array_equal(parents, np.arange(len(self._mask))):
-                self._cache.reorder_cache(chosen)
+                self._cache.reorder_cache(chosen)  # type: ignore[arg-type]
             self._mask = self._mask[chosen]
         positions = self._mask.sum(1, keepdim=True)
         self._mask = torch.cat((self._mask, torch.ones_like(positions)), dim=1)

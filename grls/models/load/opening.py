@@ -346,15 +346,12 @@ def refuse_dependent(source: str | Path, folder: str = "") -> None:
 
 def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
     """The files of settings of a model in a folder, those of its parts included; or of a part on the hub."""
-    from transformers.utils import cached_file
+    from transformers.utils.hub import cached_file
 
     if Path(source).is_dir():
         return settings_files(Path(source) / folder)
-    options = {
-        "_raise_exceptions_for_missing_entries": False,
-        "_raise_exceptions_for_connection_errors": False,
-    }
-    options |= {"subfolder": folder, **of_the_hub(source)}
+    missing = ("_raise_exceptions_for_missing_entries", "_raise_exceptions_for_connection_errors")
+    options: dict[str, Any] = dict.fromkeys(missing, False) | {"subfolder": folder, **of_the_hub(source)}
     found = [cached_file(str(source), name, **options) for name in _FILES]
     return [Path(file) for file in found if file is not None]
 
@@ -390,8 +387,8 @@ def refuse_code(settings: Any, name: str) -> None:
             unknown = [{option: value[option]} for option in value if option not in _LOADING]
         if unknown:
             raise IncompleteError(
-                f"{field} in its {name} is {unknown[0]!r}, for which code or files that are not of this model "
-                "may be fetched or opened: if the model needs it, use another one; else remove the field"
+                f"{field} in its {name} is {unknown[0]!r}, for which code or files of others may be "
+                "fetched or opened: if the model needs it, use another one; else remove the field"
             )
         refuse_code(value, name)
 
