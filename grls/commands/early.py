@@ -54,22 +54,21 @@ def refuse_early(options: Mapping[str, Any], prog: str) -> None:
         from grls.evaluation.measures import measure_names
 
         measure_names(options["measures"])
-    retriever, data = options.get("retriever"), options.get("data")
+    retriever, data, query = options.get("retriever"), options.get("data"), options.get("query") or os.devnull
     if isinstance(retriever, str) and not os.path.isfile(retriever):  # noqa: PTH113 (the name may be too long)
-        other = next((n for n in ("query", "data") if is_retriever(Path(options.get(n) or "."))), None)
+        is_none = not is_retriever(Path(retriever))
         if names_bm25(retriever):
             if "data" in options and data is None:
                 raise ConfigError(
                     f"bm25 needs {Option('data')}: the folder of the data set whose corpus it searches."
                 )
-        elif other == "query" and not is_retriever(Path(retriever)):
+        elif is_none and is_retriever(Path(query)):
             raise ConfigError(
-                "the folder of the retriever comes first: "
-                f"`{prog} {quote(options['query'])} {quote(retriever)}`."
+                f"the folder of the retriever comes first: `{prog} {quote(query)} {quote(retriever)}`."
             )
-        elif other and not is_retriever(Path(retriever)):
+        elif is_none and data and os.path.isdir(retriever) and is_retriever(Path(data)):  # noqa: PTH112
             raise ConfigError(
-                f"{Option(other)} names a retriever, and the retriever is {retriever}: swap them."
+                f"{Option('data')} names a retriever, and the retriever is {retriever}: swap them."
             )
         elif not is_on_the_hub(retriever):
             read_spec(followed(retriever))
