@@ -48,10 +48,6 @@ def few_shot(
         examples: Solved dialogues.
         dialogues: The dialogues to continue.
         chat: Use the tokenizer's chat template; else turns are lines, and a blank line ends an example.
-
-    Raises:
-        ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
-            prompt.
     """
     if not chat:
         solved = "".join(
@@ -84,10 +80,6 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     occurs nowhere else replaces each spelled special token. The template then writes the turns (it may trim
     them, write them as JSON, or take a part), and each sign is read as the text that it replaced. A turn has
     ``role`` and ``content``; ``begin`` is the beginning of the model's turn.
-
-    Raises:
-        ConfigError: The tokenizer has no chat template, or its template refuses the turns or makes special
-            tokens of their content.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave chat out, or take a chat model.")

@@ -37,12 +37,6 @@ def open_for_reading(
         device: Device of the models.
         corpus: The passages of the data set; BM25 retrieves from them.
         same: Whether the retriever's corpus must be this one.
-
-    Raises:
-        ConfigError: Hops are asked for without a retriever, BM25 has no corpus, or the retriever cannot
-            retrieve hop by hop in this way.
-        DataError: The folder is no retriever.
-        MismatchError: The retriever's corpus is another one.
     """
     if name is None:
         if hops is not None and hops.steps != "single":
@@ -91,10 +85,6 @@ class FinishedRun:
         corpus: The corpus of the run.
         queries: The queries to answer, the first ones of the split.
         split: The split to answer.
-
-    Raises:
-        DataError: The file is missing or malformed.
-        MismatchError: Its manifest names another corpus or split, or fewer queries, or it answers none.
     """
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):

@@ -133,11 +133,7 @@ class RefuseNaNLogits(LogitsProcessor):
     """Refuses logits that are not numbers: an output written from them is no answer."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The logits ``[B, V]`` as they are.
-
-        Raises:
-            ConfigError: One is NaN or plus infinity.
-        """
+        """The logits ``[B, V]`` as they are."""
         if not bool((scores < torch.inf).all()):
             raise ConfigError(
                 "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
@@ -185,9 +181,6 @@ class TextWriter:
 
     Attributes:
         spent: Prompts, calls and tokens so far.
-
-    Raises:
-        ConfigError: A number is below 1, a stop string is empty, or the tokenizer is not the model's.
     """
 
     model: Any
@@ -226,10 +219,6 @@ class TextWriter:
             decided: Called with the number of prompts that a batch has finished.
             draws: How each continuation is drawn; None: all greedily.
             scored: Also return the log-probabilities of the tokens.
-
-        Raises:
-            ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
-                not above 0, or a top_p not between 0 and 1; or the model's logits are not numbers.
         """
         draws = [None] * len(prompts) if draws is None else draws
         if any(draw is not None and not draw.temperature > 0 for draw in draws):
@@ -331,9 +320,6 @@ def too_long(
 
     Returns:
         Index of each such prompt -> why nothing is written.
-
-    Raises:
-        ConfigError: Even ``least`` is too long, so that no query could be answered.
     """
     reasons = {
         index: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
@@ -370,12 +356,7 @@ class Questions:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None, output: str) -> Questions:
-        """Read a data set; an output that cannot be written is refused first.
-
-        Raises:
-            ConfigError: The limit is below 1, or the output cannot be written.
-            DataError: The data set cannot be read.
-        """
+        """Read a data set; an output that cannot be written is refused first."""
         refuse_unwritable(output)
         corpus = Corpus.read(data)
         every, qrels = read_split(data, split, corpus)

@@ -73,11 +73,7 @@ class Searcher:
         self._batches = Batches()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: the folder and the options of opening, since unpickling opens the folder.
-
-        Raises:
-            ConfigError: The folder is temporary.
-        """
+        """For pickle: the folder and the options of opening, since unpickling opens the folder."""
         return {"folder": self.held_folder, "opening": self.opening}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -563,11 +559,7 @@ class HeldFolder:
         return path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle, which may be read in another working directory.
-
-        Raises:
-            ConfigError: It is temporary.
-        """
+        """For pickle, which may be read in another working directory."""
         if self.path_is_temporary:
             raise ConfigError(
                 "what is in a temporary folder cannot be pickled: the folder goes with the object that made "

@@ -22,9 +22,6 @@ class WorkerOptions:
             part of the work that is done again if its worker dies; null: a size that suits the work.
         cpus: Processors of a worker, which are also its threads.
         gpus: GPUs of a worker; a share such as 0.5 lets two workers use one GPU.
-
-    Raises:
-        ConfigError: A number is too small.
     """
 
     count: int | None = None
@@ -54,11 +51,7 @@ class Workers(NamedTuple):
 
 
 def workers_of(ray: str | None, options: WorkerOptions) -> Workers | None:
-    """The workers that the options ``--ray`` and ``--workers`` name; None: the command does its work itself.
-
-    Raises:
-        ConfigError: Options of workers without ``--ray``, or an address of another kind.
-    """
+    """The workers that the options ``--ray`` and ``--workers`` name; None: the command works alone."""
     if ray is None:
         if options != USUAL_WORKERS:
             raise ConfigError(

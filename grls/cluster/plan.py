@@ -97,12 +97,7 @@ class ShardPlan:
         return [Shard(n, first, min(first + self.size, self.items)) for n, first in enumerate(firsts)]
 
     def begin(self) -> list[Shard]:
-        """Make the folder, or open the folder of a killed run; returns the missing shards.
-
-        Raises:
-            MismatchError: The folder was begun with other settings.
-            WriteError: The folder cannot be written.
-        """
+        """Make the folder, or open the folder of a killed run; returns the missing shards."""
         file = self.folder / PLAN
         if self.replaces and file.is_file() and _read_plan(file) != self._record():
             log.warning("%s: the shards there are of other work, and are dropped.", self.folder)
@@ -139,12 +134,7 @@ class ShardPlan:
             write_json(new / RECEIPT, {**receipt, "result": result, "files": sums})
 
     def gather(self) -> list[Done]:
-        """All shards, checked.
-
-        Raises:
-            DataError: A shard is missing or damaged.
-            MismatchError: A shard is of other work: another corpus, model, or option.
-        """
+        """All shards, checked."""
         missing = [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
         if missing:
             shard = missing[0]
@@ -206,9 +196,6 @@ def held_shards(output: str | Path) -> Iterator[Path]:
     """The folder of the shards of an output, held from before the plan until they are saved elsewhere.
 
     The folder is removed when the block ends without an error.
-
-    Raises:
-        WriteError: Another run of any process holds the folder, or it cannot be made.
     """
     folder = shards_folder(output)
     with alone_in(folder):
@@ -227,9 +214,6 @@ def refuse_other_reading(
     """Refuse work on a worker that reads other files than the command, by fingerprints and options.
 
     ``paths``: name of a fingerprint -> the path, and the kind of its content.
-
-    Raises:
-        MismatchError: A fingerprint or an option differs.
     """
     for name, value in expected.items():
         if read.get(name) != value:

@@ -42,11 +42,7 @@ class Cluster:
     @classmethod
     @contextmanager
     def opened(cls, workers: Workers) -> Iterator[Self]:
-        """A context in which the cluster is open; a cluster that was open before stays open.
-
-        Raises:
-            ConfigError: The packages are not installed here, or there is no cluster at the address.
-        """
+        """A context in which the cluster is open; a cluster that was open before stays open."""
         require("ray", f"{Option('ray')}")
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
         import ray
@@ -65,11 +61,7 @@ class Cluster:
                 ray.shutdown()
 
     def check(self, folder: Path) -> None:
-        """Check every machine: it can import grls in the same versions, and it sees the folder.
-
-        Raises:
-            ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
-        """
+        """Check every machine: it can import grls in the same versions, and it sees the folder."""
         mark = folder / f"seen-{uuid.uuid4().hex[:8]}"
         mark.write_text("", encoding="utf-8")
         try:
@@ -78,11 +70,7 @@ class Cluster:
             mark.unlink(missing_ok=True)
 
     def check_sees(self, mark: Path) -> None:
-        """Check every machine as :meth:`check` does; it must see the file ``mark``.
-
-        Raises:
-            ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
-        """
+        """Check every machine as :meth:`check` does; it must see the file ``mark``."""
         import ray
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -115,12 +103,7 @@ class Cluster:
                 raise ConfigError(f"the machine {name} of the Ray cluster cannot do the work: {complaint}")
 
     def do(self, plan: ShardPlan, shards: Sequence[Shard], make: Maker) -> Iterator[int]:
-        """Do shards of a plan; yields the number of items of each as it is done.
-
-        Raises:
-            GrlsError: The work raised it.
-            ConfigError: A worker died again and again, or raised an error of another kind.
-        """
+        """Do shards of a plan; yields the number of items of each as it is done."""
         import ray.data
         from ray.exceptions import RayError
 

@@ -20,11 +20,6 @@ def done_by_workers(
 
     ``make`` opens models and files of the work, once a worker. ``reporting`` reports the progress within a
     shard of this process; None: only whole shards count.
-
-    Raises:
-        ConfigError: There is no cluster, or a machine of it cannot do the work.
-        DataError: A shard is damaged.
-        MismatchError: A shard has other settings.
     """
     missing = plan.begin()
     before = plan.items - sum(shard.end - shard.first for shard in missing)

@@ -34,12 +34,7 @@ _KINDS = {"device": Device} | dict.fromkeys(
 
 
 def refuse_early(options: Mapping[str, Any], prog: str) -> None:
-    """Refuse numbers, names and missing files; ``prog`` is the command, for the remedy.
-
-    Raises:
-        ConfigError: A value cannot work, or arguments are swapped.
-        DataError: A file or folder is missing.
-    """
+    """Refuse numbers, names and missing files; ``prog`` is the command, for the remedy."""
     from grls.retrieve.hub_names import is_on_the_hub
     from grls.retrieve.registry import names_bm25
     from grls.retrieve.spec import followed, is_retriever, read_spec

@@ -123,13 +123,7 @@ class RetrieveOptions:
     precision: Precision = "float32"
 
     def opened(self) -> RetrieverRun:
-        """Open the retriever and read the queries.
-
-        Raises:
-            ConfigError: The queries have a limit, and are those of no split; or an option cannot be used.
-            DataError: The folder is no retriever.
-            MismatchError: The retriever is over another corpus than the data set.
-        """
+        """Open the retriever and read the queries."""
         from grls.commands.opening import bm25_over, refuse_other_corpus, tell_unlike_training
         from grls.retrieve.hops.retriever import hop_by_hop
         from grls.retrieve.judge import refuse_words
@@ -171,11 +165,7 @@ class RetrieveOptions:
         return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=filters)
 
     def work(self, fingerprints: dict[str, str]) -> Work:
-        """The work on a shard by a worker, which opens the retriever and the queries once.
-
-        Raises:
-            MismatchError: The worker reads another retriever or other queries, by their fingerprints.
-        """
+        """The work on a shard by a worker, which opens the retriever and the queries once."""
         run = self.opened()
         paths = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}
         refuse_other_reading(_fingerprints(run), fingerprints, paths)

@@ -95,9 +95,6 @@ def limits_of(value: Any, file: Path, remedy: str) -> Limits:
     """Length limits from a JSON object of the fields of :class:`Limits`.
 
     ``file`` and ``remedy`` are for the error text.
-
-    Raises:
-        DataError: The value is no such object, or a limit is not a whole number.
     """
     names = Limits._fields
     if not isinstance(value, dict) or {*value} - {*names} or {*map(type, value.values())} - {int}:
@@ -116,9 +113,6 @@ class Codec:
     Attributes:
         cut_passages: How many passages so far were longer than the limit and were cut.
         closes: Whether each part also ends with a marker: the tokenizer has ``CLOSING_MARKERS``.
-
-    Raises:
-        ConfigError: The tokenizer lacks an end token or the special tokens.
     """
 
     def __init__(
@@ -209,10 +203,6 @@ class Codec:
         """Token ids of query texts, without markers; ``ids`` name the queries in errors.
 
         ``truncate``: cut a query that is too long, with a warning, instead of refusing it.
-
-        Raises:
-            DataError: A query is empty; or, without ``truncate``, it is longer than ``limits.query`` or does
-                not fit into a model input.
         """
         limit = self._longest_query
         result = self.texts(texts)

@@ -50,7 +50,7 @@ class Only(Filter):
 
     passages: frozenset[str]
 
-    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:
         ids = list(self.passages)
         numbers = corpus.numbers(ids)
         if None in numbers:
@@ -68,7 +68,7 @@ class Where(Filter):
 
     expression: Expression
 
-    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:
         try:
             return corpus.columns.allowed(self.expression)
         except UnknownFieldError as error:
@@ -99,7 +99,7 @@ class Matching(Filter):
 
     accepts: Callable[[Mapping[str, Any]], bool]
 
-    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:
         allowed = [number for number, metadata in enumerate(corpus.metadata()) if self.accepts(metadata)]
         return np.array(allowed, dtype=np.int64)
 
@@ -110,7 +110,7 @@ class AllOf(Filter):
 
     filters: tuple[Filter, ...]
 
-    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:
         allowed = self.filters[0].numbers(corpus)
         for part in self.filters[1:]:
             allowed = np.intersect1d(allowed, part.numbers(corpus), assume_unique=True)
@@ -123,7 +123,7 @@ class Numbered(Filter):
 
     passages: Numbers
 
-    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:
         return self.passages
 
 

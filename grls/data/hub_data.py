@@ -39,10 +39,6 @@ def local_folder(name: str) -> str:
     NAME is a data set of the hub (``user/name``) or a local folder that ``datasets`` reads, and may end in
     ``:CONFIGURATION``, the configuration of the corpus. What was streamed from the hub is not streamed
     again; a local folder always is.
-
-    Raises:
-        ConfigError: ``datasets`` cannot read it, or it does not say which configuration is the corpus.
-        DataError: A column is missing, or a row is malformed.
     """
     if not name.startswith(HUB):
         return name

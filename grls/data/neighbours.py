@@ -46,12 +46,7 @@ class Neighbours:
 
     @classmethod
     def read(cls, path: str | Path, corpus: Corpus) -> Neighbours:
-        """Read a file of :meth:`write` for this corpus.
-
-        Raises:
-            DataError: The file is missing or is no file of neighbours.
-            MismatchError: It belongs to another corpus.
-        """
+        """Read a file of :meth:`write` for this corpus."""
         file = Path(path)
         remedy = "make it with `grls prepare neighbours`"
         if not file.is_file():

@@ -37,9 +37,6 @@ def register_preparer(name: str, prepare: Callable[..., None], what: str) -> Non
         name: Its name, one word that no data set of grls has.
         prepare: Prepares it. All parameters have types and are described in the docstring.
         what: A line that says what it is, such as "riddle -> two sentences".
-
-    Raises:
-        ConfigError: The name is no such word, another function has it, or ``prepare`` is no function.
     """
     if name.split() != [name] or name.startswith("-"):
         raise ConfigError(f"expected the name of a data set as one word, got {name!r}.")

@@ -48,9 +48,6 @@ class Spans:
     Args:
         corpus: N passages.
         words: Words of a span.
-
-    Raises:
-        ConfigError: ``words`` is below 1.
     """
 
     def __init__(self, corpus: Corpus, words: int = 8):

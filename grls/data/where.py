@@ -119,10 +119,10 @@ class FieldComparison:
     operator: str
     values: tuple[FilterValue, ...]
 
-    def comparisons(self) -> Iterator[FieldComparison]:  # noqa: D102
+    def comparisons(self) -> Iterator[FieldComparison]:
         yield self
 
-    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
         return of(self)
 
     def accepts(self, entry: Any) -> bool:

@@ -109,12 +109,7 @@ class Analyzer:
     stop_words: bool = rare(True)
 
     def of(self, passages: PassagesByNumber) -> Analyzer:
-        """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.
-
-        Raises:
-            ConfigError: A setting is not of its type, the language is no code, or ``stem`` is set and the
-                language is unknown or has no stemmer.
-        """
+        """The same analyzer with a language; ``auto``: guessed from passages; warns if not English."""
         fit_fields(self)
         analyzer = self
         if analyzer.language == "auto":

@@ -222,7 +222,7 @@ class Decoder(BeamSearch):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, request: SearchRequest) -> BeamRun:  # noqa: D102
+    def prepare(self, request: SearchRequest) -> BeamRun:
         return _PlainRun(self, request, len(request.inputs))
 
 

@@ -81,7 +81,7 @@ class FastDecoder(SlotDecoder):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
+    def prepare(self, request: SearchRequest) -> SlotRun:
         return _FastRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:

@@ -310,7 +310,7 @@ class Masses(PriorMasses):
             gains[contested] += part.weight * (logs - np.repeat(ragged_logsumexp(logs, bounds), counts))
         return gains
 
-    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:  # noqa: D102
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Floats:
         table = np.zeros((len(slots), len(low)))
         bounds = np.append(low, high[-1])
         for row, slot in enumerate(slots.tolist()):
@@ -334,7 +334,7 @@ class Masses(PriorMasses):
             shares[found, part] = np.log(masses[ranks[found]]) - np.log(masses.sum())
         return shares
 
-    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+    def added(self, slots: Ints, states: Ints) -> Floats:
         added = np.zeros(len(states))
         if self.normalized or not len(states):
             return added
@@ -343,7 +343,7 @@ class Masses(PriorMasses):
             added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
         return added
 
-    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+    def rise(self, slots: Ints, states: Ints) -> Floats:
         rise = np.zeros(len(states))
         if not len(states) or self.normalized:
             return rise

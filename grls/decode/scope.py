@@ -36,10 +36,6 @@ class Scope:
             Empty: nothing is excluded.
         subsets: For each query, the passages that it may find; None: all. Queries may share a subset. Empty:
             every query may find every passage.
-
-    Raises:
-        ValueError: ``exclude`` or ``subsets`` does not have one entry per query, or names a passage that is
-            not in the index.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class SlotRun(BeamRun):
         self.queries.fill(-1)  # free slots
         self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
 
-    def run(self) -> list[list[ScoredPassage]]:  # noqa: D102
+    def run(self) -> list[list[ScoredPassage]]:
         while True:  # free slots go to several waiting queries at once, so that the encoder has a batch
             while self.waiting and len(free := self.free(len(self.waiting))):
                 taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]

@@ -125,11 +125,7 @@ def trace(
     exclude: Sequence[int] = (),
     prior: Prior | None = None,
 ) -> SearchTrace:
-    """Run :meth:`grls.decode.beam.BeamSearch.search` and record every step.
-
-    Raises:
-        ConfigError: k is not between 1 and the beam width.
-    """
+    """Run :meth:`grls.decode.beam.BeamSearch.search` and record every step."""
     steps: list[BeamStep] = []
     hits = replace(decoder, observer=steps.append).search([model_input], k, [exclude], prior=prior)[0]
     return SearchTrace(tuple(steps), tuple(hits), decoder.beams)
@@ -201,9 +197,6 @@ def score_passages(
         exclude: Numbers of passages that may not be found (probabilities are renormalized without them).
         rivals: The most rivals to keep of each token.
         prior: Priors, whose scores are included in the score of every token.
-
-    Raises:
-        ValueError: A passage is excluded.
     """
     scope = Scope(decoder.index, 1, [exclude])
     for passage in passages:

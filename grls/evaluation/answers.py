@@ -92,9 +92,6 @@ def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
     Args:
         path: The file.
         texts: Keep the texts of evidence, which a model of entailment reads; they take most of the memory.
-
-    Raises:
-        DataError: The file is missing or empty, or a line is malformed or repeats a query.
     """
     file = Path(path)
     answered: dict[str, Answered] = {}
@@ -160,10 +157,6 @@ def score_answers(
         quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
         ``exact_match`` over queries with accepted answers, with the number of such queries (``judged``,
         ``asked``), and ``novel_f1`` if one of them has a conversation before it; ``autoais``.
-
-    Raises:
-        ConfigError: A cut-off is below 1.
-        DataError: There is no query, an answer belongs to no query, or a passage is not in the corpus.
     """
     unknown = answered.keys() - {query.id for query in queries}
     if unknown:
@@ -260,12 +253,7 @@ def score_file(
     judge: Entailment | None = None,
     premise: PremiseKind = "quotes",
 ) -> Scores:
-    """Scores of one file, with its name and the seconds a query from its manifest.
-
-    Raises:
-        ConfigError: One of ``ks`` reads deeper than the passages of the answers go.
-        DataError: The file is no answers file, or belongs to other queries or another corpus.
-    """
+    """Scores of one file, with its name and the seconds a query from its manifest."""
     if not file.endswith(ENDING):
         raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
     run = file.removesuffix(ENDING)
@@ -291,10 +279,6 @@ def split_and_limit(files: list[str], split: str | None, limit: int | None) -> t
     """The split of answers, and the number of its first queries; None: all.
 
     ``limit`` overrides the manifests.
-
-    Raises:
-        ConfigError: The answers were written for different splits or numbers of queries.
-        MismatchError: They were written for another split than ``split``.
     """
     infos = [read_info(file.removesuffix(ENDING)) for file in files]
     splits = {info.split: (file, info) for file, info in zip(files, infos, strict=True) if info is not None}

@@ -67,9 +67,6 @@ def miss_kinds(
 
     Returns:
         None if there is no such query, or a gold passage has no title.
-
-    Raises:
-        DataError: A passage is not in the corpus.
     """
     cases = []
     for query, ids, path in zip(queries, retrieved, paths, strict=True):

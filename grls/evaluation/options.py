@@ -20,9 +20,6 @@ class AutoAISOptions:
             encoder-decoder that writes 1 or 0; null: no AutoAIS.
         premise: The evidence: the quotes, or the passages that hold them.
         batch_size: Pairs judged together.
-
-    Raises:
-        ConfigError: The batch size is below 1.
     """
 
     model: str | None = None

@@ -40,9 +40,6 @@ def query_and_gold(
         named: The user names the gold passages, so the qrels need not judge the query; their order is then
             unknown.
         corpus: The passages of the retriever.
-
-    Raises:
-        DataError: The query is neither an id of the data set nor a text, or the split does not judge it.
     """
     if data is None:
         return Query(TEXT_ALONE, query), []
@@ -93,11 +90,7 @@ def hops_of(
     hop: int | None,
     steps: Steps,
 ) -> list[Hop]:
-    """The hops to explain.
-
-    Raises:
-        ConfigError: No gold passage is known, or the options contradict each other.
-    """
+    """The hops to explain."""
     if hop is not None:
         if not 1 <= hop <= len(order) + bool(gold):
             raise ConfigError(

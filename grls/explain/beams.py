@@ -155,10 +155,6 @@ def trace_beam(
         allow: The filter.
         k: Passages to return; None: as many as a hop takes, or 10.
         most: Candidates of a step that are listed, at most :data:`MOST_LISTED`.
-
-    Raises:
-        ConfigError: The retriever has no beam to show (:func:`no_beam`), or a number is out of range.
-        DataError: An id is not in the corpus, or the query is empty or too long.
     """
     reason = no_beam(retriever)
     if reason is not None:
@@ -297,20 +293,20 @@ class RecordingModel:
         self._model = model
         self.steps: list[RecordedStep] = []
 
-    def open(self, inputs: Sequence[Sequence[int]]) -> Session:  # noqa: D102
+    def open(self, inputs: Sequence[Sequence[int]]) -> Session:
         self._session = self._model.open(inputs)
         return self
 
-    def first(self) -> None:  # noqa: D102
+    def first(self) -> None:
         self._session.first()
 
-    def step(self, parents: Ints, tokens: Ints) -> None:  # noqa: D102
+    def step(self, parents: Ints, tokens: Ints) -> None:
         self._session.step(parents, tokens)
 
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:  # noqa: D102
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:
         logits = self._session.logits(rows, tokens)
         self.steps.append(RecordedStep(rows, logits, self._session.log_normalizer()))
         return logits
 
-    def log_normalizer(self) -> Floats:  # noqa: D102
+    def log_normalizer(self) -> Floats:
         return self.steps[-1].normalizers

@@ -48,9 +48,6 @@ class Explainer:
         widest: Widest beam to try when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
         stop: Says from which hop on DONE may be written, and has its bias.
-
-    Raises:
-        ConfigError: k is not positive.
     """
 
     retriever: DecodesPassages
@@ -75,9 +72,6 @@ class Explainer:
             query: The query.
             gold: Ids of gold passages of this hop; ``DONE`` if the chain should have ended.
             evidence: Ids of the passages of the hops before.
-
-        Raises:
-            DataError: An id is not in the corpus, or the query is empty or too long.
         """
         generator, done, explanations = self.generator, self.generator.done, []
         numbers = passage_numbers(generator.corpus, [*gold, *evidence], done)
@@ -186,11 +180,7 @@ def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:
 def passage_numbers(
     corpus: Corpus, ids: Sequence[str], done: int | None = None, label: str = "gold"
 ) -> list[int]:
-    """The numbers of passages; ``done`` is that of DONE, if it may be among them; ``label`` begins the error.
-
-    Raises:
-        DataError: An id is not in the corpus.
-    """
+    """The numbers of passages; ``done`` is that of DONE, if it may be there; ``label`` begins the error."""
     known: list[int] = []
     for name, number in zip(ids, corpus.numbers(ids), strict=True):
         number = done if number is None and name == DONE_ID else number

@@ -68,11 +68,6 @@ def judge_answers(
     """Judge the answers of a file to the queries that have accepted answers and gold passages.
 
     The manifest of the run says the kind of the keys, and the data set, split and limit that are None.
-
-    Raises:
-        ConfigError: The keys are propositions, and their file is missing; or no data set is named.
-        DataError: A file is missing or malformed, or no query has an answer and gold passages.
-        MismatchError: The answers are of another split.
     """
     info, answered = read_info(f"{file.removesuffix(ENDING)}.jsonl"), read_answers(file)
     kind: Any = None if info is None else info.options.get("keys")

@@ -19,9 +19,6 @@ class CaseOptions:
         widest: Widest beam to try for a passage that the beam lost.
         exhaustive: Score every passage, for the true rank; slow on a large corpus.
         propositions: The keys of the kind proposition that answers quote.
-
-    Raises:
-        ConfigError: Both evidence and hop are set, or ``widest`` is below 1.
     """
 
     gold: str | None = None

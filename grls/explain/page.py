@@ -92,9 +92,6 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
 
     Returns:
         The paths written.
-
-    Raises:
-        WriteError: A file cannot be written.
     """
     write_json(f"{output}.json", [facts(e) for e in explanations])
     with atomic_file(f"{output}.html") as stream:

@@ -73,11 +73,7 @@ class GoldStanding(NamedTuple):
 
 
 def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives; ``depth``: passages that are ranked.
-
-    Raises:
-        DataError: A gold passage is not in the corpus.
-    """
+    """Where each gold passage stands in the ranking that a search gives; ``depth``: passages ranked."""
     numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
     ranks = {hit.id: rank for rank, hit in enumerate(hits, 1)}
@@ -189,11 +185,7 @@ _RANKS = (1, 5, 10, 20, 100, 1000)
 def refuse_stepwise(
     retriever: Retriever, folder: str, case: CaseOptions, search: SearchOptions, hops: HopOptions
 ) -> None:
-    """Refuse options that say nothing about where a passage stands in a ranking.
-
-    Raises:
-        ConfigError: One of these options is set.
-    """
+    """Refuse options that say nothing about where a passage stands in a ranking."""
     stored = stored_options(folder)
     heeds = getattr(type(single_steps(retriever)), "heeds", None)
     names = [f"case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]

@@ -292,11 +292,7 @@ class Summary(NamedTuple):
 
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
-    """Judge every gold passage of every ask.
-
-    Raises:
-        DataError: An id is not in the corpus, or a query is empty or too long.
-    """
+    """Judge every gold passage of every ask."""
     verdicts: Counter[str] = Counter()
     left: Counter[int] = Counter()
     pruned_left: Counter[int] = Counter()

@@ -44,10 +44,6 @@ class FitOptions:
             first that is visible; CUDA_VISIBLE_DEVICES chooses it.
         precision: ``float32`` or ``bfloat16``, in training and in search. ``auto``: bfloat16 where the
             processor has instructions for it.
-
-    Raises:
-        ConfigError: The budget is no time, a name is no text, ``k`` is no positive whole number, or device,
-            precision, measure or preference is unknown.
     """
 
     budget: str | None = None

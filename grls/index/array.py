@@ -70,7 +70,7 @@ class ArrayIndex(Segment):
         self._edge_nodes = edge_nodes
 
     @classmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
+    def build(cls, rows: Rows, shared: Ints) -> Self:
         parts = list(node_arrays(len(rows), shared, partial(first_tokens, rows)))
         kinds = node_types(len(rows), rows.members.dtype, rows.tokens.dtype)
         first = {"first_edges": [np.zeros(1, dtype=np.int64)]}
@@ -82,10 +82,10 @@ class ArrayIndex(Segment):
             },
         )
 
-    def start(self) -> int:  # noqa: D102
+    def start(self) -> int:
         return 0
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
+    def allowed(self, states: Ints) -> Allowed:
         node, depth = states >> _DEPTH_BITS, states & _DEPTH_MASK
         leaf = node < 0
         inner = np.where(leaf, 0, node)
@@ -116,7 +116,7 @@ class ArrayIndex(Segment):
         children[slot] = below | np.repeat(depth[branching] + 1, size)
         return Allowed(tokens, children, offsets)
 
-    def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
         node = states >> _DEPTH_BITS
         leaf = node < 0
         spans = self._spans[np.where(leaf, 0, node)].astype(np.int64)
@@ -132,11 +132,11 @@ class ArrayIndex(Segment):
         """The inverse of :meth:`nodes` after ``written`` tokens, ``[S]``."""
         return (nodes << _DEPTH_BITS) | written
 
-    def arrays(self) -> dict[str, Array]:  # noqa: D102
+    def arrays(self) -> dict[str, Array]:
         return {name: getattr(self, f"_{name}") for name in self.stored}
 
     @classmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
         return cls(rows, **arrays)
 
 
@@ -312,9 +312,6 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     ``verify`` True: compare checksums, which reads every byte once; False: compare nothing; None: the value
     of :func:`verifying`; if both are None, compare the checksums of small indexes (up to ``CHECKED_BYTES``),
     and sixteen blocks of each file of a larger one.
-
-    Raises:
-        IndexFormatError: A file is missing, truncated or damaged.
     """
     verify = chosen_verify(verify, files)
     small = sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
@@ -340,9 +337,6 @@ def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:
 
     What is in memory stays as it is, whatever becomes of the file. A mapped array is a plain one, since the
     memmap class is much slower. Neither can be written.
-
-    Raises:
-        ValueError: The file holds no array. (NumPy parses its header as Python, and raises as that does.)
     """
     python = ArithmeticError, EOFError, LookupError, RecursionError, SyntaxError, TokenError, TypeError
     try:

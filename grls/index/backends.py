@@ -74,14 +74,14 @@ class FlatIndex(_Rebuilt):
                     self._spans.append([r, r])
                 self._spans[self._number[longer]][1] = r + 1
 
-    def start(self) -> int:  # noqa: D102
+    def start(self) -> int:
         return 0
 
     def _following(self, state: int) -> list[tuple[int, int]]:
         prefix = self._prefixes[state]
         return [(token, self._number[(*prefix, token)]) for token in self.following[prefix]]
 
-    def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
         spans = np.array([self._spans[s] for s in states], dtype=np.int64).reshape(-1, 2)
         return spans[:, 0], spans[:, 1]
 
@@ -120,7 +120,7 @@ class MarisaIndex(_Rebuilt):
         self._next_offsets = np.cumsum([0] + [len(tokens) for tokens in following])
         self._next_tokens = np.array([t for tokens in following for t in tokens], dtype=rows.tokens.dtype)
 
-    def start(self) -> int:  # noqa: D102
+    def start(self) -> int:
         return len(self._trie)
 
     def _following(self, state: int) -> list[tuple[int, int]]:
@@ -128,7 +128,7 @@ class MarisaIndex(_Rebuilt):
         tokens = self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]].tolist()
         return [(token, self._trie.key_id(prefix + _encode_token(token))) for token in tokens]
 
-    def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
         spans = self._spans[states].astype(np.int64)
         return spans[:, 0], spans[:, 1]
 

@@ -179,11 +179,7 @@ class PartCheck(NamedTuple):
 
 
 def attempt(name: str, file: Path, check: Callable[[], object]) -> PartCheck:
-    """Run a check; an error is its fault, that of another library, too: only a broken file can cause it here.
-
-    Raises:
-        MemoryError: There is too little memory to check, which says nothing of the file.
-    """
+    """Run a check; an error is its fault, that of a library, too: only a broken file can cause it here."""
     try:
         check()
     except GrlsError as error:

@@ -172,11 +172,7 @@ class Spill:
         self._cost = 0
 
     def take(self, pieces: Iterable[Sequences]) -> None:
-        """Write the runs of a whole stream.
-
-        Raises:
-            ValueError: A sequence lacks the end token, has it inside, or is too long.
-        """
+        """Write the runs of a whole stream."""
         for piece in pieces:
             offsets = np.asarray(piece.offsets, dtype=np.int64)
             top = int(piece.tokens.max(initial=0))

@@ -87,9 +87,6 @@ class KeyIndex(ABC):
         """Write the index to a folder, atomically, with the fingerprints of tokenizer and corpus.
 
         An earlier index there is replaced.
-
-        Raises:
-            WriteError: The disk is full or the folder cannot be written.
         """
 
     @classmethod
@@ -104,10 +101,6 @@ class KeyIndex(ABC):
         """Open an index that :meth:`save` wrote, memory-mapped; a fingerprint that is None accepts any.
 
         ``verify``: compare checksums; see :func:`grls.index.array.load_arrays`.
-
-        Raises:
-            IndexFormatError: A file is missing or damaged, or has an unknown format.
-            MismatchError: The index was built with another tokenizer or corpus.
         """
 
 
@@ -123,40 +116,40 @@ class PrefixKeys(KeyIndex):
     def __len__(self) -> int:
         return len(self._index)
 
-    def start(self) -> Ints:  # noqa: D102
+    def start(self) -> Ints:
         return np.array([self._index.start()], dtype=np.int64)
 
-    def follow(self, states: States) -> Following:  # noqa: D102
+    def follow(self, states: States) -> Following:
         allowed = self._index.allowed(states[:, 0])
         keep = allowed.tokens != self._end
         offsets = np.concatenate(([0], np.cumsum(keep)))[allowed.offsets]
         return Following(allowed.tokens[keep], allowed.states[keep][:, None], offsets)
 
-    def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
+    def closes(self, states: States) -> npt.NDArray[np.bool_]:
         return self._ends(states)[0]
 
-    def count(self, states: States) -> Ints:  # noqa: D102
+    def count(self, states: States) -> Ints:
         return self._index.count(states[:, 0])
 
-    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
+    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
         states = self._ends(state[None])[1] if whole else state
         members = self._index.passages(int(states[0])) if len(states) else np.empty(0, dtype=np.int64)
         return np.unique(members if limit is None else members[:limit])
 
-    def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
+    def held(self, state: Ints, whole: bool = True) -> int:
         states = self._ends(state[None])[1] if whole else state
         return int(self._index.count(states).sum())  # a key has one beginning, so it is counted once
 
-    def tokens(self, key: int) -> Ints:  # noqa: D102
+    def tokens(self, key: int) -> Ints:
         return self._index.tokens(key)[:-1]
 
-    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
         if not isinstance(self._index, Segment):
             raise ConfigError("only keys in one segment can be saved: build their index at once.")
         save_index(self._index, folder, tokenizer, corpus)
 
     @classmethod
-    def load(  # noqa: D102
+    def load(
         cls,
         folder: str | Path,
         tokenizer: str | None = None,

@@ -95,7 +95,7 @@ class PartsHere(IndexParts):
         self._parts = parts
         self.facts = [facts_of(part) for part in parts]
 
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
         return {part: answer(self._parts[part], question, own) for part, own in arrays.items()}
 
 
@@ -157,11 +157,11 @@ class RangedRows(SortedRows):
             rows[members] = np.repeat(np.arange(first, first + facts.rows), sizes)
         return rows
 
-    def row(self, r: int) -> Ints:  # noqa: D102
+    def row(self, r: int) -> Ints:
         part = self._part(np.array([r]))[0]
         return self._ask("row", {int(part): np.array([r - self.first_rows[part]])})[int(part)]
 
-    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
         part = self._part(rows)
         tokens = np.empty(len(rows), dtype=np.int64)
         numbers = _by_part(part)
@@ -170,11 +170,11 @@ class RangedRows(SortedRows):
             tokens[numbers[p]] = values
         return tokens
 
-    def lengths(self) -> Ints:  # noqa: D102
+    def lengths(self) -> Ints:
         replies = self._ask("lengths", dict.fromkeys(range(len(self.parts.facts)), _NOTHING))
         return np.concatenate([replies[part] for part in sorted(replies)])
 
-    def members_before(self, rows: Array) -> Ints:  # noqa: D102
+    def members_before(self, rows: Array) -> Ints:
         rows = np.asarray(rows, dtype=np.int64)
         part = self._part(rows)
         counts = self._first_members[part]
@@ -184,7 +184,7 @@ class RangedRows(SortedRows):
             counts[numbers[p]] += before
         return counts
 
-    def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
+    def members_in(self, low: int, high: int) -> Ints:
         ranges = {}
         for part, (first, last) in enumerate(zip(self.first_rows, self.first_rows[1:], strict=False)):
             if low < last and high > first:
@@ -222,9 +222,6 @@ class RangedIndex(ConstraintIndex):
 
     Args:
         parts: The parts, in the order of their rows; numbers of passages are those in the whole index.
-
-    Raises:
-        ConfigError: There are too many parts.
     """
 
     rows: RangedRows
@@ -238,10 +235,10 @@ class RangedIndex(ConstraintIndex):
         self._shared: list[_Shared] = []
         self._walk()
 
-    def start(self) -> int:  # noqa: D102
+    def start(self) -> int:
         return _SHARED
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
+    def allowed(self, states: Ints) -> Allowed:
         owner, inner = states & _MASK, states >> _BITS
         numbers = _by_part(owner)
         shared = numbers.pop(_SHARED, _NOTHING)
@@ -266,7 +263,7 @@ class RangedIndex(ConstraintIndex):
         self._known = children, low, high
         return Allowed(tokens, children, offsets)
 
-    def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
         known = self._known
         if known is not None and known[0] is states:  # a search asks for the rows of the last answer
             return known[1], known[2]
@@ -342,11 +339,7 @@ def part_of(index: ArrayIndex, low: int, high: int) -> RangePart:
 
 
 def cuts_of(index: ArrayIndex, parts: int) -> Ints:
-    """``[parts + 1]`` the rows at which an index is cut into parts of as many tokens each.
-
-    Raises:
-        ConfigError: There are fewer rows than parts, or fewer than one part.
-    """
+    """``[parts + 1]`` the rows at which an index is cut into parts of as many tokens each."""
     rows = index.rows
     if not 1 <= parts <= len(rows):
         raise ConfigError(f"an index of {len(rows):,} rows has 1 to {len(rows):,} parts, got {parts}.")
@@ -365,9 +358,6 @@ def write_ranges(
     """Cut an index into parts and write them into an existing folder, to which the caller gives its name.
 
     ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
-
-    Raises:
-        ConfigError: The index is of another kind, or has fewer rows than parts.
     """
     if not isinstance(index, ArrayIndex):
         raise ConfigError(
@@ -390,12 +380,7 @@ def write_ranges(
 def open_ranges(
     folder: Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool | None = None
 ) -> RangedIndex:
-    """Open all parts of a folder that :func:`write_ranges` wrote; see :func:`grls.index.load_index`.
-
-    Raises:
-        IndexFormatError: A part is missing or damaged, or is not of this index.
-        MismatchError: The index was built with another tokenizer or corpus.
-    """
+    """Open all parts of a folder that :func:`write_ranges` wrote; see :func:`grls.index.load_index`."""
     record = _read(folder / RANGES)
     refuse_other_origin(record, folder, tokenizer, corpus)
     count = record["parts"]
@@ -455,10 +440,6 @@ class PartsElsewhere(IndexParts):
     """Parts in processes of this machine, one a part, which answer over a pipe.
 
     A part process ends with the process that started it, because its pipe closes.
-
-    Raises:
-        IndexFormatError: A part has changed meanwhile.
-        ConfigError: A process ended.
     """
 
     def __init__(self, files: Sequence[PartFiles]):
@@ -475,7 +456,7 @@ class PartsElsewhere(IndexParts):
             self._processes.append(process)
         self.facts = [Facts(**self._receive(part)[0]["facts"]) for part in range(len(files))]
 
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
         with self._lock:
             for part, own in arrays.items():
                 try:
@@ -559,12 +540,7 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
 
 
 class PartsOnRay(IndexParts):
-    """Parts in actors of a Ray cluster, spread over its machines, one a part; all machines see the files.
-
-    Raises:
-        ConfigError: There is no cluster, or a machine of it cannot do the work.
-        IndexFormatError: A part has changed meanwhile.
-    """
+    """Parts in actors of a Ray cluster, spread over its machines, one a part; all machines see the files."""
 
     def __init__(self, files: Sequence[PartFiles], address: str):
         self._stack = ExitStack()
@@ -586,7 +562,7 @@ class PartsOnRay(IndexParts):
             raise
         self.facts = [Facts(**head["facts"]) for head in heads]
 
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
         messages = {part: packed({"question": question}, own) for part, own in arrays.items()}
         replies = {part: self._actors[part].answer.remote(sent) for part, sent in messages.items()}
         return {part: self._received(part, reply)[1] for part, reply in replies.items()}

@@ -194,22 +194,22 @@ class Rows(SortedRows):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, r: int) -> Ints:  # noqa: D102
+    def row(self, r: int) -> Ints:
         return self.tokens[int(self.offsets[r]) : int(self.offsets[r + 1])].astype(np.int64)
 
-    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
         tokens: Ints = self.tokens[self.offsets[rows] + positions].astype(np.int64)
         return tokens
 
-    def lengths(self) -> Ints:  # noqa: D102
+    def lengths(self) -> Ints:
         return np.diff(self.offsets.all())
 
-    def members_before(self, rows: Array) -> Ints:  # noqa: D102
+    def members_before(self, rows: Array) -> Ints:
         if len(self.member_offsets):
             return self.member_offsets[rows].astype(np.int64)
         return np.asarray(rows, dtype=np.int64)
 
-    def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
+    def members_in(self, low: int, high: int) -> Ints:
         first, last = self.members_before(np.array([low, high]))
         return self.members[first:last].astype(np.int64)
 
@@ -246,9 +246,6 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
     Returns:
         The rows, and ``[R]`` the length of the prefix that each row shares with the row before it (0 for the
         first).
-
-    Raises:
-        ValueError: A sequence lacks the end token, has it inside, or is longer than ``MAX_LENGTH``.
     """
     offsets = np.asarray(offsets, dtype=np.int64)
     validate(tokens, offsets, end)

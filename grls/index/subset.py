@@ -113,9 +113,6 @@ class Subset:
     Args:
         rows: The rows of the index.
         passages: ``[n]`` numbers of passages, in any order.
-
-    Raises:
-        ValueError: There is no passage with one of these numbers.
     """
 
     def __init__(self, rows: SortedRows, passages: Ints):

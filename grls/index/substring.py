@@ -72,9 +72,6 @@ class SubstringIndex(KeyIndex):
 
         Args:
             keys: The tokens of each key, at least one, without an end token.
-
-        Raises:
-            DataError: There is no key, or a key is empty.
         """
         rows = [np.asarray(key, dtype=np.int64) for key in keys]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -98,10 +95,10 @@ class SubstringIndex(KeyIndex):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def start(self) -> Ints:  # noqa: D102
+    def start(self) -> Ints:
         return np.array([0, len(self._suffixes), 0], dtype=np.int64)
 
-    def follow(self, states: States) -> Following:  # noqa: D102
+    def follow(self, states: States) -> Following:
         answers = self._small(states)
         for s, (low, high, depth) in enumerate(states.tolist()):
             if high - low >= _LARGE:
@@ -116,17 +113,17 @@ class SubstringIndex(KeyIndex):
         ranks = np.concatenate([following for following, _ in answers])
         return Following(self._vocabulary[ranks - 1], np.stack((lows, highs, depth), axis=1), offsets)
 
-    def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
+    def closes(self, states: States) -> npt.NDArray[np.bool_]:
         closed = np.zeros(len(states), dtype=bool)
         written = (states[:, 1] > states[:, 0]) & (states[:, 2] > 0)
         following = self._next(states[written, 0], states[written, 2])
         closed[written] = following == _SEPARATOR
         return closed
 
-    def count(self, states: States) -> Ints:  # noqa: D102
+    def count(self, states: States) -> Ints:
         return states[:, 1] - states[:, 0]
 
-    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
+    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
         low, high, depth = (int(part) for part in state)
         if whole:
             high = self._separators_end(low, high, depth)
@@ -135,13 +132,13 @@ class SubstringIndex(KeyIndex):
         starts = self._suffixes[low:high].astype(np.int64)
         return np.unique(np.searchsorted(self._starts, starts, side="right") - 1)
 
-    def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
+    def held(self, state: Ints, whole: bool = True) -> int:
         low, high, depth = (int(part) for part in state)
         if whole:  # a key has one end, so it is counted once
             return self._separators_end(low, high, depth) - low
         return len(self.keys(state, whole=False))
 
-    def tokens(self, key: int) -> Ints:  # noqa: D102
+    def tokens(self, key: int) -> Ints:
         ranks = self._ranks[self._starts[key] : self._starts[key + 1] - 1].astype(np.int64)
         return self._vocabulary[ranks - 1]
 
@@ -149,7 +146,7 @@ class SubstringIndex(KeyIndex):
         """File name -> array, of all stored arrays."""
         return {name: getattr(self, f"_{name}") for name in _ARRAYS}
 
-    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
         with atomic_folder(folder, MANIFEST) as new:
             for name, array in self.arrays().items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
@@ -157,7 +154,7 @@ class SubstringIndex(KeyIndex):
             write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
 
     @classmethod
-    def load(  # noqa: D102
+    def load(
         cls,
         folder: str | Path,
         tokenizer: str | None = None,

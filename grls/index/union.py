@@ -63,28 +63,28 @@ class UnionRows(SortedRows):
         inside = np.minimum(added, len(self.new) - 1)
         return (self.rows_of_added[inside] == rows) & self.new[inside], base, inside
 
-    def row(self, r: int) -> Ints:  # noqa: D102
+    def row(self, r: int) -> Ints:
         new, base, added = self._is_new(np.array([r]))
         return self.added.row(int(added[0])) if new[0] else self.base.row(int(base[0]))
 
-    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
         new, base, added = self._is_new(rows)
         tokens = np.empty(len(rows), dtype=np.int64)
         tokens[new] = self.added.tokens_at(added[new], positions[new])
         tokens[~new] = self.base.tokens_at(base[~new], positions[~new])
         return tokens
 
-    def lengths(self) -> Ints:  # noqa: D102
+    def lengths(self) -> Ints:
         lengths = np.empty(len(self), dtype=np.int64)
         lengths[self.merged(np.arange(len(self.base)))] = self.base.lengths()
         lengths[self.rows_of_added[self.new]] = self.added.lengths()[self.new]
         return lengths
 
-    def members_before(self, rows: Array) -> Ints:  # noqa: D102
+    def members_before(self, rows: Array) -> Ints:
         base, added = self.split(np.asarray(rows, dtype=np.int64))
         return self.base.members_before(base) + self.added.members_before(added)
 
-    def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
+    def members_in(self, low: int, high: int) -> Ints:
         base, added = self.split(np.array([low, high]))
         first = self.base.members_in(int(base[0]), int(base[1]))
         second = self.added.members_in(int(added[0]), int(added[1])) + self._first_added
@@ -112,9 +112,6 @@ class UnionIndex(ConstraintIndex):
     Args:
         base: A segment whose last passage is DONE.
         added: A segment of at least one passage, without DONE.
-
-    Raises:
-        ConfigError: A segment holds only unique prefixes, which may occur in the other segment, too.
     """
 
     rows: UnionRows
@@ -128,10 +125,10 @@ class UnionIndex(ConstraintIndex):
         self.has_tensors = base.has_tensors and added.has_tensors
         super().__init__(UnionRows(base.rows, added.rows, before, new))
 
-    def start(self) -> int:  # noqa: D102
+    def start(self) -> int:
         return self.added.start() << 2 | _BOTH
 
-    def allowed(self, states: Ints) -> Allowed:  # noqa: D102
+    def allowed(self, states: Ints) -> Allowed:
         kind, inner = states & 3, states >> 2
         if not kind.any():  # far from the start, nearly every prefix is only in the base
             allowed = self.base.allowed(inner)
@@ -153,7 +150,7 @@ class UnionIndex(ConstraintIndex):
         offsets = np.concatenate(([0], np.cumsum(np.bincount(owner[first_of_token], minlength=len(states)))))
         return Allowed(tokens[first_of_token], children[first_of_token], offsets)
 
-    def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
         kind, inner = states & 3, states >> 2
         low, high = np.empty(len(states), dtype=np.int64), np.empty(len(states), dtype=np.int64)
         chosen = np.flatnonzero(kind == _BASE)
@@ -223,9 +220,6 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
     Nothing is sorted again: the merge copies rows and compares neighbours, in memory, all tokens included. In
     the form ``prefixes``, tokens may take fewer bytes than from scratch, since the rest of a passage is
     missing and may hold larger token ids. ``keep [N]`` (bool): the passages to keep, renumbered in order.
-
-    Raises:
-        TypeError: The index is neither a segment nor a union of two.
     """
     backend: type[Segment]
     starts: Ints  # [R] the start of each row in the concatenated tokens of the segments

@@ -107,9 +107,6 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
     """Refuse lengths, in tokens, beyond the positions of a model (T5 has relative ones, without a limit).
 
     A causal model needs positions for input and target together. Targets include the end token.
-
-    Raises:
-        ConfigError: The model has fewer positions.
     """
     config = model.config
     if not config.is_encoder_decoder:

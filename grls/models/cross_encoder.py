@@ -57,10 +57,6 @@ class PairScorer:
     Args:
         model: A cross-encoder with one label; its device and precision are kept.
 
-    Raises:
-        ConfigError: The model has several labels, reads no plain text, has no room for two texts, or its
-            config holds something else than a number of evidence words.
-
     Attributes:
         max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
             cut.
@@ -97,12 +93,7 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``.
-
-        Raises:
-            ConfigError: There is no such model, it is incomplete or of another kind, or the device does not
-                exist.
-        """
+        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``."""
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)
@@ -125,11 +116,7 @@ class PairScorer:
         return query_with_evidence(query, evidence, self.evidence_words)
 
     def write(self, folder: Path) -> None:
-        """Write model and tokenizer to a temporary folder, which the caller renames.
-
-        Raises:
-            MismatchError: The weights have changed since loading (by training, or by another precision).
-        """
+        """Write model and tokenizer to a temporary folder, which the caller renames."""
         if _fingerprint(self.model, self.max_tokens) != self._fingerprint:
             raise MismatchError(
                 "the cross-encoder has changed since it was loaded: load it again in float32, then save it."
@@ -160,9 +147,6 @@ class PairScorer:
         """``[n]`` logits of pairs, in eval mode; those of equal pairs are equal.
 
         Pairs of similar length share a batch; ``decided`` is called with the number of pairs after each.
-
-        Raises:
-            DataError: A logit is not finite.
         """
         if not pairs:
             return np.empty(0)

@@ -39,9 +39,6 @@ def load_entailment(
     It is a sequence classifier with a label ``entailment``, or an encoder-decoder that reads
     ``premise: … hypothesis: …`` and writes 1 or 0. Pairs have at most ``max_tokens`` tokens, or as many as
     the model has positions.
-
-    Raises:
-        ConfigError: There is no such model, it has no label ``entailment``, or a number is below 1.
     """
     at_least(1, batch_size=batch_size, max_tokens=max_tokens)
     refuse_missing_folder(name)

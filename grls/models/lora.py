@@ -23,9 +23,6 @@ def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
     """Add an adapter to every linear layer except the output head, and freeze all other weights, in place.
 
     Adapters of rank r are scaled by 2, that is, alpha = 2 r. ``dropout`` is the rate at their inputs.
-
-    Raises:
-        ConfigError: peft is not installed, the rank is below 1, or the dropout is not in [0, 1).
     """
     at_least(1, lora_rank=rank)
     bounded("[0, 1)", lora_dropout=dropout)

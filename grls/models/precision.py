@@ -38,9 +38,6 @@ def move(model: Any, device: str, precision: str) -> Any:
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: One of :data:`Precision`; ``auto`` measures one product in each precision except ``int8``
             and takes the fastest.
-
-    Raises:
-        ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     one_of(get_args(Precision), precision=precision)
     if device == "auto":
@@ -138,11 +135,7 @@ def packs(precision: str) -> bool:
 
 
 def pack(model: Any, precision: str) -> None:
-    """Replace all linear layers of a model, except its head, by packed layers.
-
-    Raises:
-        ConfigError: This build of PyTorch cannot store weights in this precision.
-    """
+    """Replace all linear layers of a model, except its head, by packed layers."""
     if not packs(precision):
         raise ConfigError(f"this build of PyTorch cannot store weights as {precision}; choose float32.")
     head = model.get_output_embeddings()

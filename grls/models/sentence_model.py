@@ -124,11 +124,7 @@ class PlainTexts:
 
 
 def reader_of(model: Any, task: str | None) -> Any:
-    """The module that reads the texts of a task (``query``, ``document``): the first, or that of a route.
-
-    Raises:
-        ValueError: A Router has no route for this task.
-    """
+    """The module that reads the texts of a task (``query``, ``document``): the first, or that of a route."""
     reader = model[0]
     while isinstance(reader, Router):
         route: Any = reader.sub_modules[str(reader._resolve_route(task, "text"))]
@@ -145,9 +141,6 @@ def _pad_right(reader: Any) -> None:
     """Pad texts on the right: on the left, positions, and the first token, depend on the batch.
 
     A causal reranker reads its score at the end of a batch, so it stays as it is.
-
-    Raises:
-        ConfigError: Queries are filled with further tokens on the left, where padding is.
     """
     tokenizer, options = reader.tokenizer, getattr(reader, "processing_kwargs", None) or {}
     places = [place for place in options.values() if place.get("padding_side") == "left"]
@@ -172,9 +165,6 @@ class TextNetwork(PlainTexts, SentenceTransformer):
 def done_and_evidence(folder: str) -> tuple[bool | None, int]:
     """Two facts of the training file of a bi-encoder: whether it has learned DONE (None: the file does not
     say), and the words of each retrieved passage that it was trained to read with a query (0: all).
-
-    Raises:
-        DataError: The training file holds something else.
     """
     file = Path(folder) / TRAINING
     content = read_json(file) if file.is_file() else {}
@@ -230,9 +220,6 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
     The files of the model must name this class: the library would extend any other model by layers with
     random weights. A model that the library did not save is accepted if the name of its architecture ends
     in ``plain``.
-
-    Raises:
-        ConfigError: The model cannot be opened, or is of another class.
     """
     refuse_missing_folder(source)
     with opening(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
@@ -307,9 +294,6 @@ class FirstDecoderOutput(InputModule):
         backbone: Any transformers sequence-to-sequence model, including its output head.
         tokenizer: Its tokenizer.
         max_seq_length: The longest text in tokens, special tokens included; longer texts are cut.
-
-    Raises:
-        ConfigError: The model names no decoder start token.
     """
 
     tokenizer: Any

@@ -365,11 +365,7 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
 
 
 def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:
-    """Refuse metrics, named by the user, that no run is deep enough for.
-
-    Raises:
-        ConfigError: One of them reads deeper than every run.
-    """
+    """Refuse metrics, named by the user, that no run is deep enough for."""
     reaches = [run.reach for group in groups for run in group.runs]
     untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
     max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)

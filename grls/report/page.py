@@ -95,9 +95,6 @@ def build_page(
         title: The page's heading.
         tested: Standard measures whose differences are tested, in addition to R@k and set F1.
         folder: The folder from which the files of runs are named; None: by the paths of the runs.
-
-    Raises:
-        ConfigError: ``baseline`` is no label of a run, or a cut-off or count is out of range.
     """
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
@@ -317,12 +314,7 @@ _INDEX = "figures.json"
 
 
 def write_report(page: Page, output: str) -> list[Path]:
-    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically; returns their paths.
-
-    Raises:
-        ConfigError: ``OUTPUT-figures`` exists and holds other files.
-        WriteError: A file cannot be written.
-    """
+    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically; returns their paths."""
     refuse_unwritable(output)
     folder = Path(f"{output}-figures")
     refuse_foreign(folder, _INDEX)

@@ -142,12 +142,6 @@ def load_groups(
 
     Returns:
         One group a data set, in the order of the first run of each.
-
-    Raises:
-        ConfigError: There is no run, a run is named twice, or a run's data set is not known.
-        DataError: A file is missing or malformed, or a run has ids or texts that the data set does not have,
-            or answers no query of the split.
-        MismatchError: Runs of one data set are of different corpora, queries or splits.
     """
     if not files:
         raise ConfigError("no run is given; name at least one .jsonl or .trec file.")

@@ -121,9 +121,6 @@ def grow(
         k: Hits of each query.
         place: An empty folder for the folders of the steps.
         opening: How they are opened.
-
-    Raises:
-        ConfigError: There are fewer passages than parts, or the kind of the retriever takes no changes.
     """
     if len(corpus) < parts:
         raise ConfigError(

@@ -338,10 +338,6 @@ def read_quoted(path: str | Path) -> Quoted:
     is the name of the data set, for people. ``points`` are measures in percent, as papers print them
     (``{"R@5": 63.8}``); ``source`` is the paper and table, or the thread; ``setting`` says what a reader must
     know. The two counts and ``setting`` may be left out.
-
-    Raises:
-        DataError: The file is missing, has an unknown field or lacks one, names a system twice, or a value is
-            wrong.
     """
     file = Path(path)
     content = _checked_fields(read_json(file), _OF_FILE, file, "the file")

@@ -19,9 +19,6 @@ class BM25Options:
         k1: Term-frequency saturation (k1), at least 0.
         b: Length normalization (b), from 0 (none) to 1 (full).
         method: The variant of BM25, by its name in bm25s, without what bm25l and bm25+ add to all passages.
-
-    Raises:
-        ConfigError: ``k1`` or ``b`` is out of range, or there is no such variant.
     """
 
     k1: float = 1.5

@@ -65,9 +65,6 @@ class Building:
             called: The name of the kind in the error: "a bi-encoder".
             unused: Names of the options, such as ``limits.query``.
             remedy: A remedy in place of leaving the option out.
-
-        Raises:
-            ConfigError: An option differs from its default.
         """
         usual = Building(self.output, self.kind)
         for name in unused:
@@ -83,10 +80,6 @@ def build(model: str, corpus: str, building: Building) -> str:
         model: A folder that a training wrote, or a hub name.
         corpus: ``corpus.jsonl``, or the folder that holds it.
         building: The options; ``kind`` may be :data:`AUTO`, which is the kind that recognises the model.
-
-    Raises:
-        ConfigError: The kind is unknown or not built from a model, the model is of another kind, an option
-            has no effect on it, or its ``build`` wrote no folder.
     """
     load_plugins()
     check_backend(building.index.backend)

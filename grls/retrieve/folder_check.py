@@ -67,9 +67,6 @@ def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
     Args:
         folder: The folder.
         device: Where models are loaded.
-
-    Raises:
-        DataError: It is neither.
     """
     path = Path(folder)
     if is_retriever(path):

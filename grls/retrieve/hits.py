@@ -26,11 +26,7 @@ def numbered_hits(chain: Chain) -> list[Hit]:
 def search_hits(
     retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
 ) -> list[list[Hit]]:
-    """The result of a search for each query: at most k passages of the best chain, or else of the ranking.
-
-    Raises:
-        ConfigError: k is below 1.
-    """
+    """The result of a search for each query: at most k passages of the best chain, or else of the ranking."""
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
     check_counts(k=k)

@@ -63,10 +63,6 @@ def upload(folder: str | Path, repository: str, private: bool = False, card: str
 
     Returns:
         The address.
-
-    Raises:
-        ConfigError: The hub refuses the name or the user, or cannot be reached.
-        DataError: The folder is no retriever.
     """
     with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
         pack_folder(folder, scratch / NEW)
@@ -98,11 +94,6 @@ def download(repository: str, revision: str | None = None) -> Path:
     Args:
         repository: Its name: ``user/name``.
         revision: A branch, tag or commit; None: the newest.
-
-    Raises:
-        ConfigError: There is no such repository or revision, or the hub cannot be reached.
-        DataError: The repository holds no retriever, or files that can run code.
-        MismatchError: A file is not as it was uploaded.
     """
     patterns = [f"*{ending}" for ending in _EXECUTABLE]
     try:
@@ -159,11 +150,6 @@ def pack_folder(folder: str | Path, output: str | Path) -> None:
     Args:
         folder: The retriever folder; of a link, the folder that it leads to.
         output: The copy; an earlier retriever there is replaced. It may be the folder itself.
-
-    Raises:
-        ConfigError: ``output`` holds something else, or a folder that is to be copied.
-        DataError: The folder is no retriever.
-        WriteError: The disk is full or the folder cannot be written; an earlier one stays unchanged.
     """
     root = followed(folder)
     read_spec(root)
@@ -185,9 +171,6 @@ def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
 
     Returns:
         The folders that are copied -> the paths of their copies in ``new``.
-
-    Raises:
-        ConfigError: ``output`` holds a folder that is to be copied.
     """
     root, output = root.resolve(), Path(output).resolve()
     copies = {root: "."}

@@ -37,9 +37,6 @@ class CardOptions:
         base_models: Hub names of the models that were trained further. A text is a list of one.
         languages: Languages of the corpus by their codes: ``en``, ``de``, …
         datasets: Hub names of the data sets of the training.
-
-    Raises:
-        ConfigError: A name cannot be one on the hub, or is no text.
     """
 
     license: str | None = None

@@ -18,10 +18,6 @@ def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer, 
     """Open a retriever folder of any kind, or ``bm25``, over ``corpus``; ``option`` names it in errors.
 
     Queries that are too long are cut, since passages may be queries.
-
-    Raises:
-        ConfigError: There is an analyzer for a folder.
-        MismatchError: The retriever is over another corpus.
     """
     from grls.retrieve.bm25 import BM25Retriever
 

@@ -91,11 +91,7 @@ class LateTexts(TextEncoder):
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
-        """Open a model of the library.
-
-        Raises:
-            ConfigError: There is no such model, or it is something else.
-        """
+        """Open a model of the library."""
         network = open_library_model(MultiVectorEncoder, source, cls.what)
         return cls(network, max_tokens, read_stages(source)).to(device)
 
@@ -109,11 +105,7 @@ class LateTexts(TextEncoder):
         return int(length) if role == "query" and length is not None else self.max_tokens
 
     def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> list[Matrix]:
-        """``[tokens, d]`` vectors of each text, float32.
-
-        Raises:
-            DataError: A vector is not finite.
-        """
+        """``[tokens, d]`` vectors of each text, float32."""
         if not texts:
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
@@ -303,11 +295,7 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> TokenVectors:
-        """The vectors of a file; those of a larger file are memory-mapped.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """The vectors of a file; those of a larger file are memory-mapped."""
         arrays = map_tensors(file, {"vectors": ("F32",), "bounds": ("I64",)})
         return TokenVectors(arrays["vectors"], np.array(arrays["bounds"]))
 
@@ -330,12 +318,7 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder, and the first retriever that it may name; see :func:`load_retriever`.
-
-        Raises:
-            DataError: The first retriever is missing, or ``passages`` is not a count.
-            MismatchError: The first retriever is over another corpus.
-        """
+        """Open a folder, and the first retriever that it may name; see :func:`load_retriever`."""
         opened = super().open(folder, spec, opening)
         file, count = folder / MANIFEST, spec.get("passages", 100)
         if "retriever" not in spec:
@@ -358,9 +341,6 @@ class MultiVectorRetriever(EncodedRetriever):
             first: The first retriever.
             passages: Number of passages that it proposes.
             named: Its folder or specification, for :meth:`save_pretrained`.
-
-        Raises:
-            MismatchError: The first retriever is over another corpus.
         """
         check_counts(passages=passages)
         if first.corpus.fingerprint != self.corpus.fingerprint:

@@ -46,9 +46,6 @@ def queries_of(queries: Any) -> list[Query]:
     """Queries of a search from texts, whose ids are their numbers, and ``Query``, mixed and repeated.
 
     :func:`~grls.data.inputs.entries.queries_from` reads everything else.
-
-    Raises:
-        DataError: ``queries`` is a single query instead of a list, or an element is no query, or empty.
     """
     if isinstance(queries, str):
         text = short_repr(queries)
@@ -83,10 +80,6 @@ def reachable(
 
     A query whose filter leaves no passage has no hits, with a warning. No query may retrieve passages of the
     numbers ``removed``.
-
-    Raises:
-        ConfigError: A filter cannot be used.
-        DataError: A filter names a passage that is not in the corpus.
     """
     if allow is None:
         return Reachable([], [None] * len(queries))
@@ -108,11 +101,7 @@ def reachable(
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse counts that are no whole numbers, or below 1, by the name of their option.
-
-    Raises:
-        ConfigError: With the name and the value.
-    """
+    """Refuse counts that are no whole numbers, or below 1, by the name of their option."""
     for name, value in counts.items():
         try:
             fitted(value, Count)

@@ -69,9 +69,6 @@ class RetrieverRun:
             output: Path of the results, without ending.
             name: Name of the run in reports; None: a name from the system and the steps.
             share: Retrieves by workers; None: this process retrieves.
-
-        Raises:
-            MismatchError: A run of other settings was begun under this name.
         """
         info = self.info(name)
         if share is not None:  # workers choose their search

@@ -59,9 +59,6 @@ class SparseTexts(TextEncoder):
         max_tokens: See :class:`~grls.models.text_encoder.TextEncoder`.
         stages: The training stages that the model has gone through.
 
-    Raises:
-        ConfigError: The model compares by a distance.
-
     Attributes:
         similarity: ``dot`` or ``cosine``. Vectors of a model that compares by cosine have length 1.
     """
@@ -84,20 +81,12 @@ class SparseTexts(TextEncoder):
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
-        """Open a model: of the library, or a masked language model, which is read as SPLADE reads it.
-
-        Raises:
-            ConfigError: There is no such model, or it is something else.
-        """
+        """Open a model: of the library, or a masked language model, which is read as SPLADE reads it."""
         network = open_library_model(SparseEncoder, source, cls.what, "ForMaskedLM")
         return cls(network, max_tokens, read_stages(source)).to(device)
 
     def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> csr_array:
-        """``[n, V]`` weights of texts, float32, of length 1 where the model compares by cosine.
-
-        Raises:
-            DataError: A weight is not finite.
-        """
+        """``[n, V]`` weights of texts, float32, of length 1 where the model compares by cosine."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         if not texts:
             return csr_array((0, self.dimension), dtype=np.float32)
@@ -194,11 +183,7 @@ class SparseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> csr_array:
-        """The weights ``[V, N]`` of a file; those of a larger file are memory-mapped.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """The weights ``[V, N]`` of a file; those of a larger file are memory-mapped."""
         integers = ("I32", "I64")
         arrays = map_tensors(file, {"data": ("F32",), "numbers": integers, "bounds": integers})
         data, numbers, bounds = (arrays[name] for name in ("data", "numbers", "bounds"))

@@ -50,9 +50,6 @@ class Changes:
         merge: Merge the index of a generative retriever; others have nothing to merge.
         device: Where added passages are encoded.
         batch_size: Passages encoded together.
-
-    Raises:
-        ConfigError: ``batch_size`` is below 1.
     """
 
     add: Corpus | None = None
@@ -66,12 +63,7 @@ class Changes:
         list_texts(self, "remove")
 
     def over(self, corpus: Corpus) -> tuple[Corpus, Numbers]:
-        """The corpus after the changes, and the numbers before of the passages that stay, ascending.
-
-        Raises:
-            ConfigError: No passage would be left.
-            DataError: A passage to remove is not in the corpus, or the id of an added one is taken.
-        """
+        """The corpus after the changes, and the numbers before of the passages that stay, ascending."""
         keep = np.ones(len(corpus), dtype=bool)
         for name, number in zip(self.remove, corpus.numbers(list(self.remove)), strict=True):
             if number is None:
@@ -111,13 +103,6 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
         folder: The retriever folder; of a link, the folder that it leads to.
         output: The changed folder; an earlier retriever there is replaced; None: the folder itself.
         changes: The changes.
-
-    Raises:
-        ConfigError: There is nothing to do, a kind takes no changes, or ``output`` holds something else.
-        DataError: A passage is unknown, or its id is taken.
-        MismatchError: A file is damaged.
-        WriteError: Another run changes the folder, or it cannot be written. After any error, the folder is
-            as it was.
     """
     if changes.add is None and not changes.remove and not changes.merge:
         raise ConfigError(

@@ -32,13 +32,7 @@ Missing = Literal["refuse", "empty"]
 
 
 def load_runs(paths: Sequence[str | Run]) -> list[Run]:
-    """Read runs that belong together: JSONL of ours or TREC runs; a loaded run is taken as it is.
-
-    Raises:
-        ConfigError: A run is given twice.
-        DataError: A file is missing or malformed, or its manifest belongs to other files.
-        MismatchError: Manifests tell that two are over different corpora or answer different queries.
-    """
+    """Read runs that belong together: JSONL of ours or TREC runs; a loaded run is taken as it is."""
     refuse_repeated(paths)
     runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
@@ -106,11 +100,6 @@ def judged_queries(
     """Runs as measures read them, the queries of a split that they answer, and their qrels.
 
     A query that is a passage (:func:`~grls.data.dataset.passage_queries`) does not find itself.
-
-    Raises:
-        DataError: A run is empty, answers no query of the split, or has a query or a passage that the data
-            set does not have.
-        MismatchError: A manifest says that a run is of another corpus, or of other queries.
     """
     limit = shared_limit(runs)
     queries, qrels = read_split(data, split, corpus, limit)
@@ -146,10 +135,6 @@ def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: M
     Returns:
         Runs that all hold the same queries, in the same order. Where a run holds chains, each query has
         one, empty where it was not answered.
-
-    Raises:
-        DataError: A run answers another query.
-        MismatchError: The runs do not answer the same queries, and ``missing`` is ``refuse``.
     """
     if queries is None:
         for second in runs[1:]:
@@ -210,11 +195,6 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
     """The queries that runs answer: as the options say, else as their manifests do.
 
     None where neither names a data set.
-
-    Raises:
-        ConfigError: There is a split without a data set, or the data set of a manifest is not here.
-        DataError: The data set is malformed, or a passage of a run is not in it.
-        MismatchError: A manifest is of another corpus or of other queries.
     """
     named = next((run for run in runs if run.info is not None and run.info.data), None)
     info = named.info if named is not None else None

@@ -36,10 +36,6 @@ class DevRuns:
 
         ``paths`` has one for each of the members that are tuned, in their order; they answer the queries of a
         split (None: as their manifests say, or else dev) of the members' data set.
-
-        Raises:
-            ConfigError: There is no gold, the runs are not as many, or answer no split.
-            MismatchError: A run is of another system than its member.
         """
         if query_set is None:
             raise ConfigError(

@@ -131,11 +131,7 @@ def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDIN
 
 
 def read_info(run: str | Path) -> RunInfo | None:
-    """The manifest of a run; None where it has none.
-
-    Raises:
-        DataError: The manifest is malformed, or belongs to other files of that name.
-    """
+    """The manifest of a run; None where it has none."""
     file = info_file(run)
     if not file.is_file():
         return None
@@ -164,11 +160,7 @@ def read_info(run: str | Path) -> RunInfo | None:
 
 
 def split_asked(run: str, info: RunInfo | None, split: str | None) -> str:
-    """The split of a run: that of its manifest, else the one that is asked for, else ``test``.
-
-    Raises:
-        MismatchError: The manifest names another split than is asked for.
-    """
+    """The split of a run: that of its manifest, else the one that is asked for, else ``test``."""
     made_for = None if info is None else info.split
     if None not in (split, made_for) and split != made_for:
         raise MismatchError(

@@ -74,10 +74,6 @@ def write_results(
     """Write JSONL with the evidence text, atomically; the texts of a few queries are in memory at a time.
 
     ``retrieved`` has the result of each query, in their order.
-
-    Raises:
-        DataError: A hit is no passage of ``corpus``, or a list repeats a passage, or a score is not finite or
-            rises along the list.
     """
     rest = zip(queries, retrieved, strict=True)
     with atomic_file(path) as stream:
@@ -105,11 +101,7 @@ def write_results(
 
 
 def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
-    """Score mode and results of every line of a file; texts are left out, for the corpus has them.
-
-    Raises:
-        DataError: The file is missing, a line is malformed, repeats a query, or names another score mode.
-    """
+    """Score mode and results of every line of a file; texts are left out, for the corpus has them."""
     file = Path(path)
     known_ids: set[str] = set()
     known_mode = ""
@@ -147,11 +139,7 @@ def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
 
 
 def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
-    """Passage id -> passage, for all of ``ids``.
-
-    Raises:
-        DataError: An id is not in the corpus.
-    """
+    """Passage id -> passage, for all of ``ids``."""
     names = list(dict.fromkeys(ids))
     numbers = corpus.numbers(names)
     if None in numbers:

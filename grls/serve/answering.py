@@ -49,9 +49,6 @@ class Answering:
         device: The device of the model.
         watch: Called after each batch with its number of questions and its seconds.
         trace: Makes the trace of a question; None: no traces.
-
-    Raises:
-        ConfigError: There is no such model, or an extra is missing.
     """
 
     def __init__(
@@ -77,14 +74,7 @@ class Answering:
                 self._adapter = adapter_named(template, options.dsp.calls.attempts)
 
     def prepare(self, version: Version) -> None:
-        """Make the keys that answers from a version may quote.
-
-        Raises:
-            ConfigError: The keys cannot be made with these options.
-            DataError: There is nothing to quote.
-            IndexFormatError: The keys of the folder are damaged.
-            MismatchError: The keys of the folder belong to another corpus or model.
-        """
+        """Make the keys that answers from a version may quote."""
         if "riches" not in self.options.methods:
             return
         assert self._loaded is not None
@@ -98,12 +88,7 @@ class Answering:
         self._riches[version] = Riches(model, tokenizer, corpus, quotable, prompt, self.options.search)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[Record]:
-        """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model.
-
-        Raises:
-            GivenUpError: The clients of all questions have gone.
-            GrlsError: The questions cannot be answered.
-        """
+        """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model."""
 
         def gone() -> bool:
             return all(job.future.done() for job in jobs)
@@ -188,13 +173,7 @@ class QueuedRetriever:
         return self.retriever.fingerprint()
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The hits of queries, under the filter of the request.
-
-        Raises:
-            ConfigError: There is another filter.
-            GivenUpError: The client has gone.
-            QueueFullError: Too many requests wait.
-        """
+        """The hits of queries, under the filter of the request."""
         if allow is not None:
             raise ConfigError("the filter of a question is that of its request.")
         key = BatchKey(self.retriever, k, self._allow, pooled=True)

@@ -40,9 +40,6 @@ class RequestLimits:
         hops: Largest number of hops that a request may ask for.
         characters: Largest number of characters of a query.
         batch: Largest number of queries that are searched together.
-
-    Raises:
-        ConfigError: A limit is not positive.
     """
 
     queue: int = 256
@@ -75,9 +72,6 @@ class AccessOptions:
             localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
-
-    Raises:
-        ConfigError: An origin or host name is not one.
     """
 
     keys: str | None = None
@@ -132,10 +126,6 @@ class AnswerOptions:
         prompt: The prompt before an answer (riches).
         search: How free text and quotes are decoded (riches).
         dsp: Options of the programs.
-
-    Raises:
-        ConfigError: A number is not positive, a method is unknown or named twice, or the model cannot be used
-            in this way.
     """
 
     model: str | None = None
@@ -212,11 +202,7 @@ def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
 
 
 def read_options(file: str | None) -> FileOptions:
-    """The options in a file of YAML or JSON; None: the defaults.
-
-    Raises:
-        ConfigError: The file cannot be read, or one of its options is unknown or has a wrong value.
-    """
+    """The options in a file of YAML or JSON; None: the defaults."""
     if file is None:
         return FileOptions()
     if not Path(file).is_file():

@@ -32,11 +32,7 @@ _LAST = 2.0
 
 
 def otlp_tracer() -> Tracer:
-    """A tracer that sends spans by OTLP, as the environment variables ``OTEL_…`` say.
-
-    Raises:
-        ConfigError: The extra is missing, or the protocol is unknown.
-    """
+    """A tracer that sends spans by OTLP, as the environment variables ``OTEL_…`` say."""
     variable = next((name for name in _PROTOCOL if os.environ.get(name)), "")
     protocol = os.environ.get(variable) or "http/protobuf"
     if protocol not in _PROTOCOLS:
@@ -123,25 +119,25 @@ class JobTrace(Trace):
         self._search: Span | None = None
         self._hops, self._encodes, self._begun = 0, True, 0
 
-    def begins(self) -> None:  # noqa: D102
+    def begins(self) -> None:
         if self._search is None:
             _end(self._queue)
             self._search = self._tracer.start_span("search", self._request)
             self._begun = time_ns()
 
-    def encoded(self, seconds: float) -> None:  # noqa: D102
+    def encoded(self, seconds: float) -> None:
         if self._encodes:
             self._encodes = False
             self._span("encode", time_ns() - int(seconds * 1e9)).end()
 
-    def hop(self, number: int) -> None:  # noqa: D102
+    def hop(self, number: int) -> None:
         if number > self._hops:
             span = self._span("hop", self._begun)
             span.set_attribute("grls.hop", number)
             span.end()
             self._hops, self._encodes, self._begun = number, True, time_ns()
 
-    def ends(self) -> None:  # noqa: D102
+    def ends(self) -> None:
         _end(self._queue if self._search is None else self._search)
 
     def _span(self, name: str, begun: int) -> Span:

@@ -98,9 +98,6 @@ class TrainCLI(LightningCLI):
         args: Those of Lightning.
         called: The command as it is typed, for errors.
         kwargs: Those of Lightning.
-
-    Raises:
-        WriteError: Another training writes the output folder.
     """
 
     def __init__(self, *args: Any, called: str, **kwargs: Any):
@@ -213,11 +210,7 @@ class TrainCLI(LightningCLI):
                 self._state.refuse_other(before, config.output if config.resume else config.ckpt_path)
 
     def instantiate_classes(self) -> None:
-        """Make model, data and trainer.
-
-        Raises:
-            ConfigError: One of them cannot be made. (jsonargparse keeps only the text of the first error.)
-        """
+        """Make model, data and trainer."""
         try:
             super().instantiate_classes()
         except ValueError as error:
@@ -259,9 +252,6 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """Run one training stage.
 
     ``called`` is the command as it is typed, for errors.
-
-    Raises:
-        SystemExit: SIGTERM ended the run. The status is 143, as in a shell; Lightning would exit with 0.
     """
     quiet()
     try:
@@ -279,9 +269,6 @@ def fit_stage(
     """Train a stage, and return the trainer, the model and the data with their options.
 
     ``clock`` limits the time, and its reports replace lines and bars.
-
-    Raises:
-        SIGTERMException: SIGTERM ended the run.
     """
     progress: list[L.Callback] = [TrainingLines()]
     if clock is not None:
@@ -328,15 +315,6 @@ def run_stage(
             When it is over, dev is measured once more and the best weights are kept.
         meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`), in place of bars and
             lines.
-
-    Raises:
-        ConfigError: The stage, a recipe or an option is unknown or has a value that cannot work, or the
-            training has diverged.
-        DataError: The data set is malformed.
-        MismatchError: The run to resume had other data.
-        WriteError: The output cannot be written.
-        KeyboardInterrupt: Ctrl-C ended the run.
-        SystemExit: SIGTERM ended the run, and the process is to end.
     """
     if name not in STAGES:
         near = get_close_matches(name, STAGES, 1) or STAGES

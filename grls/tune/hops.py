@@ -312,9 +312,6 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     """Find the bias on DONE and the choice (:func:`chosen_end`); before is the folder's own setting.
 
     The search remembers the chains, so another bias searches only for chains that have not been met.
-
-    Raises:
-        ConfigError: A choice needs log-probabilities of chains.
     """
     hops, retriever = tuning.hops, inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest"))

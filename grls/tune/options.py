@@ -57,9 +57,6 @@ class TuneOptions:
             passage, by its scores. It is taken where it finds more, cross-validated.
         choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
             log-probabilities, else likeliest.
-
-    Raises:
-        ConfigError: A count or weight is not above 0, or nothing is tried.
     """
 
     k: int = 10

@@ -60,9 +60,6 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     weight gets 0.
 
     If the folder ranks by hops, of weights that are as good within one standard error the smallest are taken.
-
-    Raises:
-        ConfigError: There is nothing to tune.
     """
     hybrid = cast(HybridRetriever, tuning.open(rescore=0))  # whose class names this step
     generator, grid = hybrid.generator, tuning.grid
@@ -263,11 +260,7 @@ CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
-    """Find the weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even.
-
-    Raises:
-        ConfigError: The method takes no weights.
-    """
+    """Find the weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
     fusion = from_fields(Fusion, spec, file, "fusion")
     if fusion.method == "interleave":
@@ -361,9 +354,6 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> 
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
     Of equal recall nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
-
-    Raises:
-        ConfigError: A run for development queries was cut off before ``k``.
     """
     gold = list(dev.gold.values())
     for run in dev.runs:
@@ -397,10 +387,6 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float
     Returns:
         The run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
         development queries that the cut was fitted to; that with the known number of gold passages.
-
-    Raises:
-        ConfigError: Queries of the run are among those for development.
-        DataError: The run answers no query.
     """
     if not run.rankings:
         raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)

@@ -46,10 +46,6 @@ def tune_folder(
         single: Tune the single step alone; hops that the folder stores stay as they are.
         memory: Filled with what ranked hops have found, which the tuned folder finds again
             (:attr:`Tuning.memory`).
-
-    Raises:
-        ConfigError: There is nothing to tune.
-        WriteError: Another run changes the folder.
     """
     path = followed(folder)
     with alone_in(path):  # what another run writes there meanwhile would be lost, or not be tuned for

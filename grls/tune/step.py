@@ -122,9 +122,6 @@ class Journal:
 
     Args:
         settings: The settings of all measurements, as JSON values.
-
-    Raises:
-        MismatchError: The file was begun with other settings.
     """
 
     def __init__(self, path: str | Path, settings: dict[str, Any]):
@@ -199,12 +196,7 @@ class DevQueries:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
-        """Read the queries of a split, or the first ``limit`` of them.
-
-        Raises:
-            ConfigError: The limit is below 1.
-            DataError: The split holds no query.
-        """
+        """Read the queries of a split, or the first ``limit`` of them."""
         corpus = own_corpus(data)
         queries, qrels = read_split(data, split, corpus, limit)
         own = frozenset() if corpus is None else passage_queries(queries, qrels, corpus)

@@ -37,9 +37,6 @@ def answer_with_program(
 
     The arguments are the options of ``grls answer dsp``; ``opened`` is the retriever. The record of a query
     is in OUTPUT.trace.jsonl as soon as it is answered.
-
-    Raises:
-        ConfigError: The model cannot be opened, or the program needs a retriever.
     """
     calls, demos = dsp.calls, dsp.demonstrations
     template, new_tokens = calls.filled(model)

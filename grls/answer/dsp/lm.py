@@ -46,9 +46,6 @@ class LocalEngine:
         max_new_tokens: Length limit of a request without one.
         batch_size: Most requests written together.
         chat: Write the prompt with the model's chat template; else the messages become one text.
-
-    Raises:
-        ConfigError: There is no chat template, a count is below 1, or the tokenizer is not the model's.
     """
 
     def __init__(
@@ -65,11 +62,7 @@ class LocalEngine:
         self._write = Gathered(self._batch, batch_size, lambda job: job.kind)
 
     def complete(self, request: Any) -> Any:
-        """Write the answer to a request.
-
-        Raises:
-            ContextLengthError: The model has no room for it.
-        """
+        """Write the answer to a request."""
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
         turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
@@ -139,9 +132,6 @@ def lm_named(
             key is in the environment.
         calls: An endpoint that fails is asked again after 1, 2, 4, … seconds or when it says.
         device: Device of a model in this process.
-
-    Raises:
-        ConfigError: The model cannot be opened, or DSPy does not know the provider.
     """
     new_tokens = calls.filled(name)[1]
     if not calls.is_remote(name):
@@ -193,11 +183,7 @@ class LinesAdapter(dspy.Adapter):
         demos: Sequence[Mapping[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Have the model write the output fields.
-
-        Raises:
-            AdapterParseError: The model wrote nothing for an output field.
-        """
+        """Have the model write the output fields."""
         written: dict[str, Any] = {}
         names = list(signature.output_fields)
         for n, name in enumerate(names):
@@ -285,9 +271,6 @@ class Patience(dspy.Adapter):
     Args:
         inner: The adapter that asks.
         attempts: Most draws of one output.
-
-    Raises:
-        ConfigError: ``attempts`` is below 1.
     """
 
     def __init__(self, inner: Any, attempts: int = 3):
@@ -308,9 +291,6 @@ class Patience(dspy.Adapter):
 
         Returns:
             The outputs of the inner adapter, with ``LIKELIHOOD`` where it is known.
-
-        Raises:
-            DSPyError: The model failed, or the last output cannot be read.
         """
         options = dict(lm_kwargs)
         for attempt in range(1, self.attempts + 1):

@@ -40,9 +40,6 @@ class DemonstrationOptions:
             accepted answers counts if all its evidence was retrieved.
         labeled: Most further examples that are shown as question and answer, without steps; they fill up what
             count and labeled make together (bootstrap, nearest and search).
-
-    Raises:
-        ConfigError: A count is below 1.
     """
 
     how: How = "none"
@@ -74,9 +71,6 @@ class CallOptions:
         attempts: Most calls for one output, if the endpoint fails (DSPy waits longer each time) or the output
             cannot be read.
         timeout: Seconds to wait for an endpoint.
-
-    Raises:
-        ConfigError: A count is below 1, or the timeout is not above 0.
     """
 
     endpoint: str | None = None
@@ -128,10 +122,6 @@ class ProgramOptions:
             of them.
         demonstrations: Demonstrations before a question.
         calls: How the language model is called.
-
-    Raises:
-        ConfigError: A count is below 1, the temperature is not above 0, or there are no branches to choose
-            from.
     """
 
     rounds: int = 2

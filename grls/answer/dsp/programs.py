@@ -152,11 +152,7 @@ def sampled(
 
 
 def likeliest(drawn: Sequence[Any]) -> Any:
-    """The prediction of the highest average log-probability of its tokens; of equal ones the first.
-
-    Raises:
-        ConfigError: There are several, and the model gave no log-probabilities for one.
-    """
+    """The prediction of the highest average log-probability of its tokens; of equal ones the first."""
     if len(drawn) == 1:
         return drawn[0]
     scores: list[Any] = [getattr(draw, LIKELIHOOD, None) for draw in drawn]
@@ -231,9 +227,6 @@ class MultiHop(_Retrieving):
     itself if the model writes no query. Of several draws of a hop one summary is kept (``likeliest``: of the
     highest average log-probability over the tokens of summary and query, arXiv 2212.14024, section 4), and
     the rankings are fused.
-
-    Raises:
-        ConfigError: There is no query; or, when it runs, the model gives no log-probabilities.
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -270,9 +263,6 @@ class Conversational(_Retrieving):
 
     The first question of a conversation stands alone and is not rewritten. ``fuse_question`` also retrieves
     for the question as it stands (arXiv 2212.14024, section 4).
-
-    Raises:
-        ConfigError: There is no query.
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -362,10 +352,6 @@ class Branch(dspy.Module):
     Args:
         program: The program; a predictor with its own LM is not sampled.
         options: One branch runs the program as it is.
-
-    Raises:
-        ConfigError: The vote is ``choice`` and the program retrieves nothing, or its question does not stand
-            alone.
     """
 
     def __init__(self, program: Any, options: ProgramOptions = USUAL_PROGRAM):
@@ -382,11 +368,7 @@ class Branch(dspy.Module):
         self.choose = dspy.Predict(Choose)
 
     def forward(self, **inputs: Any) -> Any:
-        """The winning run's prediction.
-
-        Raises:
-            DSPyError: Every run failed; this is the last error.
-        """
+        """The winning run's prediction."""
         options, lm = self.options, dspy.settings.lm
         if options.branches == 1:
             return self.program(**inputs)
@@ -445,11 +427,7 @@ _PROGRAMS: dict[str, type[_Retrieving]] = {
 
 
 def program_named(name: str, retrieval: Retrieval | None, options: ProgramOptions) -> Branch:
-    """A program or a baseline, and its branches.
-
-    Raises:
-        ConfigError: The program needs a retriever, the name is unknown, or an option is not for the program.
-    """
+    """A program or a baseline, and its branches."""
     if name == "vanilla":
         return Branch(Vanilla(), options)
     if retrieval is None:
@@ -471,10 +449,6 @@ def demonstrated(
 
     ``setting`` is everything that the demonstrations depend on, as JSON values. Demonstrations that depend on
     the query (``nearest``) have no file.
-
-    Raises:
-        DataError: The file belongs to another program.
-        MismatchError: The demonstrations of the file were made with other settings.
     """
     path = Path(file)
     if options.how in ("none", "nearest"):
@@ -503,11 +477,7 @@ def demonstrated(
 
 
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
-    """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``.
-
-    Raises:
-        DataError: No query has answers or evidence.
-    """
+    """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``."""
     examples = []
     for query in queries:
         inputs = inputs_of(query, history)
@@ -529,9 +499,6 @@ def inputs_of(
 
     ``replies``: the questions of a conversation (:func:`conversation`) -> the reply to the last one, which
     replaces that of the data; an empty one leaves the question without a reply.
-
-    Raises:
-        DataError: ``metadata.history`` is no list of turns (:func:`grls.data.dataset.turns_of`).
     """
     if not history:
         return {"question": query.text}
@@ -615,10 +582,6 @@ def demonstrate(
 
     ``search`` holds out every second example to compare sets, on several threads: as many random bootstrapped
     sets as there are candidates, one set in the order of the examples, the labeled ones, and none.
-
-    Raises:
-        ConfigError: There are too few examples to hold some out, no example has an answer to show, or the
-            model failed for all of them.
     """
     method, demos = options.how, options.count
     if method == "none":
@@ -702,9 +665,6 @@ def answer_all(
         The record of each query, in the order of ``inputs``: ``query_id``, ``answer``, ``found`` and ``read``
         (pairs of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it);
         ``failed`` says why a query has no answer, ``ended`` is false if the length limit cut the answer.
-
-    Raises:
-        ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
     """
     check_counts(threads=threads)
     complete = {record["query_id"] for record in file.records if "failed" not in record}

@@ -52,9 +52,6 @@ class Retrieval(dspy.Module):
     Args:
         k: Passages a query.
         scale: Meaning of the retriever's scores; ``log`` for a generator.
-
-    Raises:
-        ConfigError: ``k`` is below 1.
     """
 
     def __init__(

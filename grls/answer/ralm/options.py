@@ -26,9 +26,6 @@ class WindowOptions:
             sees up to c - 1 tokens less, and strides with the same document share its computation.
         bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
             does. They count in the window, and the first token of a text is then predicted as well.
-
-    Raises:
-        ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
     """
 
     stride: int = 4
@@ -81,9 +78,6 @@ class RerankOptions:
         judge: The language model that judges (zero-shot); null: the model itself.
         judge_tokens: Tokens at the end of the prefix that the judge predicts (zero-shot).
         reranker: Folder of a trained reranker (trained).
-
-    Raises:
-        ConfigError: A number is below 1, or an option needs another value of ``by``.
     """
 
     by: RerankBy = "none"
@@ -110,9 +104,6 @@ class ExampleOptions:
         candidates: Documents of an example, each scored by the likelihood of the stride behind it.
         every: Take one stride out of this many.
         prefix_tokens: Tokens before a stride that the reranker will read.
-
-    Raises:
-        ConfigError: A number is below 1.
     """
 
     candidates: int = 16

@@ -163,9 +163,6 @@ class TextScorer:
 
         Returns:
             ``[last - first]`` for each.
-
-        Raises:
-            ValueError: A stretch begins at a token that has no token before it.
         """
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for n, stretch in enumerate(stretches):  # equal documents are read once, so that ties stay ties
@@ -395,11 +392,7 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
-    """The perplexity of scored strides.
-
-    Raises:
-        DataError: No token was scored.
-    """
+    """The perplexity of scored strides."""
     rows = list(scored)
     tokens = sum(row.tokens for row in rows)
     if not tokens or not words:
@@ -420,10 +413,6 @@ class InContextRalm:
         options: Strides, documents and window.
         chooser: Orders the retrieved documents; the retriever's order by default.
         allow: Filter of the documents, to keep the text itself out (see :mod:`grls.data.filters`).
-
-    Raises:
-        ConfigError: Documents are asked for without a retriever (or the other way round), the window is
-            longer than the model's positions, or the model is not causal.
     """
 
     model: Any

@@ -66,9 +66,6 @@ class Reranker:
         evidence_words: Of a cross-encoder for hops, whose prefixes are queries with the passages found: words
             of each of these passages, 0: all; None: the prefixes are texts. In a pair that is too long, the
             longer text is cut.
-
-    Raises:
-        ConfigError: The model has not one label, or fewer positions than ``max_tokens``.
     """
 
     model: Any
@@ -106,9 +103,6 @@ class Reranker:
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             trained: Whether the model must have a head; otherwise a missing head gets random weights.
             evidence_words: For an encoder to train: see the constructor.
-
-        Raises:
-            ConfigError: The model is missing, or lacks weights; or a trained one was trained for hops.
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
@@ -222,11 +216,7 @@ def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def read_examples(file: str | Path) -> list[RerankExample]:
-    """Examples that ``grls ralm examples`` wrote.
-
-    Raises:
-        DataError: The file is missing or empty, or a line is no example.
-    """
+    """Examples that ``grls ralm examples`` wrote."""
     examples = []
     for line, record in read_jsonl(file):
         if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates

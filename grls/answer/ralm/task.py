@@ -70,12 +70,7 @@ def task_of(
     model: str, text: str, output: str, data: str | None, retriever: str | None, hops: HopOptions,
     window: WindowOptions, rerank: RerankOptions, exclude: str | None, limit: int | None, device: str,
 ) -> RalmTask:  # fmt: skip
-    """Open a run; the arguments are the options of ``grls ralm``.
-
-    Raises:
-        ConfigError: An option needs a retriever, options do not fit each other, there are fewer candidates
-            than documents, or the judge has another tokenizer.
-    """
+    """Open a run; the arguments are the options of ``grls ralm``."""
     quiet()
     refuse_unwritable(output)
     if retriever is None and rerank.by != "none":
@@ -134,10 +129,6 @@ def read_texts(path: Path, loaded: Loaded, limit: int | None) -> list[TokenizedT
     """The texts of a file, or of the .txt files of a folder, cut to ``limit`` tokens.
 
     Words behind the cut are not counted.
-
-    Raises:
-        ConfigError: The limit is below 2.
-        DataError: There is no text, or a text is empty.
     """
     at_least(2, limit=limit)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
@@ -164,9 +155,6 @@ def without(corpus: Corpus, file: Path) -> Numbered:
 
     White space around titles is ignored, ids must match exactly. A warning counts lines that are no title and
     no id, and lists the first few: they may be misspelled titles.
-
-    Raises:
-        DataError: The file is missing or no text, or none of its lines matches.
     """
     named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
     titled: dict[str, list[str]] = {}
@@ -244,9 +232,6 @@ def collect_examples(
 
     An example has the candidates of a stride, as many as the chooser of ``reader`` says; it is empty if
     nothing was retrieved. One stride out of ``every`` is taken.
-
-    Raises:
-        ConfigError: Fewer than two candidates are asked for.
     """
     if reader.chooser.candidates < 2:
         raise ConfigError(f"examples need candidates >= 2, got {reader.chooser.candidates}.")
@@ -326,9 +311,6 @@ def continue_texts(
 
     Within a stride the model continues from its cache. For the next stride the documents before the text may
     change, and then everything behind them is computed again.
-
-    Raises:
-        ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
     """
     at_least(1, max_new_tokens=max_new_tokens)
     if isinstance(ralm.chooser, Oracle):

@@ -156,9 +156,6 @@ class Riches:
     Args:
         model: A transformers model, causal or encoder-decoder.
         keys: The keys of the corpus, made with this tokenizer.
-
-    Raises:
-        MismatchError: The keys were made with another tokenizer, for another corpus, or for other markers.
     """
 
     model: Any
@@ -193,10 +190,6 @@ class Riches:
             queries: The queries.
             decided: Called with the number of queries answered since the last call, while no thread waits for
                 the model: it may use the model, in this thread or in another.
-
-        Raises:
-            ConfigError: The model cannot be driven by trees of tokens, or has too few positions for any
-                question.
         """
         causal = not self.model.config.is_encoder_decoder
         ask = partial(prompted, self.prompt, self.tokenizer, causal=causal)

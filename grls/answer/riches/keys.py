@@ -124,12 +124,7 @@ class Keys:
     origin: KeyOrigin
 
     def save(self, folder: str | Path) -> None:
-        """Write the keys to a folder, atomically; earlier keys there are replaced.
-
-        Raises:
-            ConfigError: The folder holds other files.
-            WriteError: The disk is full or the folder cannot be written.
-        """
+        """Write the keys to a folder, atomically; earlier keys there are replaced."""
         with atomic_folder(folder, MANIFEST) as new:
             octets, starts = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
@@ -141,12 +136,7 @@ class Keys:
 
     @classmethod
     def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
-        """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does.
-
-        Raises:
-            IndexFormatError: A file is missing or damaged, or the format is another one.
-            MismatchError: The keys have another origin.
-        """
+        """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does."""
         path = Path(folder)
         file = path / MANIFEST
         if not file.is_file():
@@ -211,15 +201,6 @@ def build_keys(
         tokenizer: The model's tokenizer.
         options: Which keys, and their folder; without one they are not stored.
         markers: The texts that open and close a quote: no key may hold them.
-
-    Raises:
-        ConfigError: The kind is unknown, ``propositions`` is missing for the kind proposition or set for
-            another one, a marker cannot be used, or the folder holds other files.
-        DataError: The corpus is empty, or a key holds a marker, is too long, or cannot be written by the
-            tokenizer.
-        IndexFormatError: The keys of the folder are damaged, or of another format.
-        MismatchError: The keys of the folder were made from other data, or with other options.
-        WriteError: The folder cannot be written.
     """
     origin = _origin(corpus, tokenizer, options, markers)
     kind, propositions, folder = options.kind, options.propositions, options.folder

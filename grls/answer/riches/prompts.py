@@ -92,10 +92,6 @@ def prompted(
     """Token ids of the whole prompt with each question.
 
     An end token that the tokenizer adds is left out for a causal model: it would write nothing behind it.
-
-    Raises:
-        ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
-            prompt; or the kind is unknown.
     """
     one_of(_EXAMPLES, "prompt.", kind=prompt.kind)
     task = _TASK.format(opening=prompt.markers[0], closing=prompt.markers[1])

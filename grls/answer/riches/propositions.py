@@ -140,12 +140,7 @@ class PropositionPrompt(NamedTuple):
         return bool(lines) and lines[-1] in lines[:-1]
 
     def inputs(self, tokenizer: Any, passages: Sequence[Passage]) -> list[list[int]]:
-        """Token ids of the whole prompt with each passage.
-
-        Raises:
-            ConfigError: The template lacks ``{text}``; or ``chat`` is set and the tokenizer has no chat
-                template, or its template refuses the prompt.
-        """
+        """Token ids of the whole prompt with each passage."""
         if self.template and "{text}" not in self.template:
             raise ConfigError(
                 f"{Option('template')} needs {{text}} where the passage goes; got {self.template!r}."
@@ -266,9 +261,6 @@ class Propositionizer:
         max_new_tokens: Length limit of the output for a passage.
         longest: Most characters of a proposition.
         fallback: Take the sentences of a passage if the model wrote no proposition.
-
-    Raises:
-        ConfigError: A limit is not positive, or the prompt does not fit the model.
     """
 
     def __init__(
@@ -416,11 +408,6 @@ class PropositionFile:
         sentences: Number of passages whose propositions are their sentences.
         none: Number of passages without propositions.
         dropped: Reason -> number of lines of the model that were left out.
-
-    Raises:
-        DataError: The file exists without a manifest, or a line before the last passage is damaged.
-        MismatchError: The file was begun with another origin.
-        WriteError: The file cannot be written, or another process writes it.
     """
 
     def __init__(self, path: str | Path, origin: dict[str, Any]):
@@ -452,11 +439,7 @@ class PropositionFile:
         self._take_up()
 
     def append(self, new: Iterable[Propositions]) -> None:
-        """Add the propositions of passages; passages that are complete are skipped.
-
-        Raises:
-            WriteError: The disk is full; complete passages stay.
-        """
+        """Add the propositions of passages; passages that are complete are skipped."""
         units: list[list[dict[str, Any]]] = []
         for passage, texts, by, dropped in new:
             if passage not in self.passages:
@@ -578,12 +561,7 @@ class PropositionWork:
     device: str
 
     def opened(self) -> OpenedPropositions:
-        """Read the corpus, and open the language model.
-
-        Raises:
-            ConfigError: There is no such model, or an option cannot work.
-            DataError: The corpus cannot be read.
-        """
+        """Read the corpus, and open the language model."""
         corpus = Corpus.read(self.data)
         loaded, tokenizer = load_language_model(self.model, self.device)
         shown = not loaded.config.is_encoder_decoder if self.examples is None else self.examples
@@ -607,9 +585,6 @@ def proposition_shards(options: PropositionWork, origin: dict[str, Any], first: 
     """What writes propositions on a worker, which must read the model and corpus of ``origin``.
 
     ``first`` is the passage, in the order of writing, that is item 0 of the shards.
-
-    Raises:
-        MismatchError: The worker reads another model or corpus.
     """
     opened = options.opened()
     sources = dict.fromkeys(("weights", "tokenizer", "prompt"), (options.model, "language model"))
@@ -630,12 +605,7 @@ def proposition_shards(options: PropositionWork, origin: dict[str, Any], first: 
 def propositions_by_workers(
     opened: OpenedPropositions, options: PropositionWork, file: PropositionFile, workers: Workers
 ) -> None:
-    """Let workers write the propositions that a file lacks, and add them in the order of writing.
-
-    Raises:
-        ConfigError: The cluster cannot be used.
-        MismatchError: There are shards of other work.
-    """
+    """Let workers write the propositions that a file lacks, and add them in the order of writing."""
     settings = {"what": "propositions", "batch_size": options.batch_size, **opened.origin}
     done, size = len(file.passages), workers.options.shard or SHARD
     with held_shards(file.path) as folder:

@@ -59,9 +59,6 @@ class Targets:
             question or in a key quoted before, because a model can know these before it finds the passage;
             ``title``: the title of the passage; ``none``: no words. A quote without words begins its line.
         answer: The answer for queries without answers; None leaves the last line out for them.
-
-    Raises:
-        ConfigError: The name of the thoughts is unknown, or the tokenizer cannot write the markers.
     """
 
     tokenizer: Any
@@ -86,10 +83,6 @@ class Targets:
 
         If a passage has several keys, the key that shares most words with question and answers is quoted. A
         key of several passages is quoted once.
-
-        Raises:
-            DataError: A passage is not in the corpus or has no key, or a thought or the answer cannot be
-                written: it holds a marker, or a character that the tokenizer does not know.
         """
         chosen = self._chosen(query, passages)
         known, opening = self._words(query.text), self.keys.origin.markers[0]

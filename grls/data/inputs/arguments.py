@@ -100,11 +100,7 @@ Count = Annotated[int, _at_least_1]
 
 
 def checked(call: Call, options: Sequence[type] = ()) -> Call:
-    """A function that checks its arguments first; its ``**options`` are the fields of dataclasses.
-
-    Raises:
-        ConfigError: (of the function) An argument is unknown, or not of its type.
-    """
+    """A function that checks its arguments first; its ``**options`` are the fields of dataclasses."""
 
     @cache
     def kinds() -> _Kinds:
@@ -239,11 +235,7 @@ def _kind_of(cls: type, name: str) -> Any:
 
 
 def fitted(value: Any, kind: Any) -> Any:
-    """A value as a type has it, which is written as in annotations.
-
-    Raises:
-        UnfitError: It has none of this type.
-    """
+    """A value as a type has it, which is written as in annotations."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any or isinstance(kind, TypeVar):
         return value

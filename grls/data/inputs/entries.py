@@ -117,10 +117,6 @@ def queries_from(queries: Any) -> list[Query]:
             - the path of a ``queries.jsonl``, or of the data set folder that holds it.
 
             An id may be a whole number; it becomes a text. A missing value (None, NaN) is left out.
-
-    Raises:
-        DataError: It is something else, or empty; a column is missing; an id is used twice; a query has no
-            text, or a field has a wrong form.
     """
     path = existing_path(queries, SOURCE)
     if path is not None:
@@ -157,10 +153,6 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
             - the path of a ``corpus.jsonl``, or of the data set folder that holds it.
 
             An id may be a whole number; it becomes a text. A missing value (None, NaN) is left out.
-
-    Raises:
-        DataError: It is something else, or empty; a column is missing; an id is used twice or reserved; a
-            passage has no text.
     """
     if isinstance(passages, Corpus):
         if not len(passages):

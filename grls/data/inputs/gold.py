@@ -105,10 +105,6 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None, known: bool =
             of further queries are ignored.
         corpus: It should hold the gold passages (:func:`~grls.data.dataset.told_unknown`); None: not checked.
         known: Leave out gold passages that the corpus lacks.
-
-    Raises:
-        DataError: It is something else; a query has no gold passage; the corpus has none of them; a column is
-            missing; or a grade is no whole number.
     """
     file = _qrels_file(gold, queries)
     query_list = queries_from(queries)
@@ -354,11 +350,6 @@ def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold])
     """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced.
 
     ``splits``: ``train``, ``dev``, ``test`` -> its queries and their gold passages.
-
-    Raises:
-        ConfigError: The name of a split is no file name, or the folder holds something else.
-        DataError: A split has no query, two different queries have one id, or qrels cannot hold an id.
-        WriteError: The folder cannot be written.
     """
     queries: dict[str, Query] = {}
     for split, gold in splits.items():

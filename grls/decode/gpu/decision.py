@@ -236,15 +236,15 @@ class NodeMasses(PriorMasses):
         spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
         return (-self.weights * spans).masked_fill(self.weights >= 0, 0.0).sum(0)
 
-    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:  # noqa: D102
+    def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:
         into = torch.from_numpy(slots).to(self.logs.device)[:, None]
         shares = self.logs[:, into, self._first] - self.logs[:, into, 0]
         return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
 
-    def added(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+    def added(self, slots: Ints, states: Ints) -> Floats:
         return self._against(None, self.weights, slots, states)
 
-    def rise(self, slots: Ints, states: Ints) -> Floats:  # noqa: D102
+    def rise(self, slots: Ints, states: Ints) -> Floats:
         return self._against(self.bottom, -self.weights.clamp(max=0.0), slots, states)
 
     def _against(self, table: Tensor | None, weights: Tensor, slots: Ints, states: Ints) -> Floats:

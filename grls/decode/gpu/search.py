@@ -57,10 +57,6 @@ class DeviceDecoder(SlotDecoder):
             to replay it as a CUDA graph: one launch instead of hundreds. Each new shape takes seconds to
             minutes, so it pays off for thousands of queries. The memory for S queries is kept for the next
             search, and every search uses all of it.
-
-    Raises:
-        ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or the
-            index is of another kind.
     """
 
     generator: SlotModel
@@ -97,17 +93,17 @@ class DeviceDecoder(SlotDecoder):
             self._compiled_step = self.masses = None
         return self._tensors
 
-    def prepare(self, request: SearchRequest) -> SlotRun:  # noqa: D102
+    def prepare(self, request: SearchRequest) -> SlotRun:
         return _DeviceRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
         """See :meth:`grls.decode.fast.FastDecoder.join`."""
         _JoinedDeviceRun(self, source, slots or self.slots, longest).run()
 
-    def slots_for(self, queries: int) -> int:  # noqa: D102
+    def slots_for(self, queries: int) -> int:
         return self.slots if self.compiled else super().slots_for(queries)
 
-    def with_beams(self, beams: int) -> Self:  # noqa: D102
+    def with_beams(self, beams: int) -> Self:
         assert self.tensors  # on the device once for both
         other = super().with_beams(beams)
         other._compiled_step = other.masses = None
@@ -359,11 +355,7 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
-        """Capture work; see :data:`Capture`.
-
-        Raises:
-            ConfigError: The work cannot be captured.
-        """
+        """Capture work; see :data:`Capture`."""
         graph = torch.cuda.CUDAGraph()
         # "thread_local": allocations of other threads do not end the capture.
         options = graph, self._pool, self._stream, "thread_local"

@@ -54,11 +54,7 @@ class Markers:
 
 
 class TextMarkers(Markers):
-    """The markers that open and close a key, as a transformers tokenizer writes them.
-
-    Raises:
-        ConfigError: See :func:`check_markers`; or the tokenizer cannot write a marker.
-    """
+    """The markers that open and close a key, as a transformers tokenizer writes them."""
 
     def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
         check_markers(tokenizer, opening, closing)
@@ -82,12 +78,7 @@ class TextMarkers(Markers):
 
 
 def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
-    """Refuse equal markers, and markers that a tokenizer does not read as text.
-
-    Raises:
-        ConfigError: A marker is empty, has white space around it, or holds a special token or a turn marker
-            of a chat; or both markers are equal.
-    """
+    """Refuse equal markers, and markers that a tokenizer does not read as text."""
     for marker in (opening, closing):
         if not marker or marker != marker.strip():
             raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")

@@ -28,9 +28,6 @@ class InterleaveOptions:
         batch_size: Questions in a batch.
         max_keys: If many keys hold a quote, at most this many are named, and only their passages are
             retrieved. A quote also reports how many keys hold it. Another quote may name the others.
-
-    Raises:
-        ConfigError: A number is not positive, or a name is unknown.
     """
 
     beams: int = 10

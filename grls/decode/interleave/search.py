@@ -95,9 +95,6 @@ class Interleaver:
 
         Returns:
             For each input its best outputs, best first; at least one.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
         """
         if not 1 <= k <= self.options.beams:
             raise ConfigError(f"k must be between 1 and the beam width {self.options.beams}, got {k}.")
@@ -112,9 +109,6 @@ class Interleaver:
 
         Returns:
             All candidates that can be among the K best of a query, by beam.
-
-        Raises:
-            ConfigError: A logit is not a number.
         """
         modes = np.array([beam.mode for beam in live])
         parts = []
@@ -421,11 +415,7 @@ class Candidates(NamedTuple):
 
 
 def _normalizer(logits: Tensor) -> Floats:
-    """Log of the sum of exponentials over the vocabulary, ``[R]``; a benchmark times it as the model's.
-
-    Raises:
-        ConfigError: A logit is not a number.
-    """
+    """Log of the sum of exponentials over the vocabulary, ``[R]``; a benchmark times it as the model's."""
     normalizer: Floats = logits.logsumexp(-1).double().cpu().numpy()
     refuse_nan(normalizer)
     return normalizer

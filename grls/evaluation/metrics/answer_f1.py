@@ -38,11 +38,7 @@ def normalise_answer(answer: str) -> str:
 
 
 def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
-    """Exact match and F1 of one answer, in [0, 1].
-
-    Raises:
-        ValueError: There is no accepted answer.
-    """
+    """Exact match and F1 of one answer, in [0, 1]."""
     if not accepted:
         raise ValueError("a query without accepted answers cannot be scored")
     if not answer.strip():  # even if an accepted answer is only an article
@@ -56,11 +52,7 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
 
 
 def answer_f1(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Mean exact match and F1, ``{"exact_match": …, "f1": …}``.
-
-    Raises:
-        ValueError: A query has no accepted answer.
-    """
+    """Mean exact match and F1, ``{"exact_match": …, "f1": …}``."""
     scores = [answer_scores(*pair) for pair in zip(answers, accepted, strict=True)]
     return {"exact_match": mean(exact for exact, _ in scores), "f1": mean(f1 for _, f1 in scores)}
 

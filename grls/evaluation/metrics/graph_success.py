@@ -35,11 +35,7 @@ def graph_success(
 
 
 def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
-    """A problem from the texts of its start facts and of its goal.
-
-    Raises:
-        DataError: There is no start fact, or a text is not a fact of the language.
-    """
+    """A problem from the texts of its start facts and of its goal."""
     facts = []
     for text in [*start, goal]:
         fact = parse_statement(text)

@@ -14,12 +14,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_class
 def hits(
     retrieved: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], ks: Sequence[int] = KS
 ) -> dict[str, float]:
-    """``{"hits@k": …}`` for each cut-off.
-
-    Raises:
-        ConfigError: There is no cut-off, or a cut-off is below 1.
-        DataError: There is no query.
-    """
+    """``{"hits@k": …}`` for each cut-off."""
     pairs = [(list(ids), set(relevant)) for ids, relevant in zip(retrieved, gold, strict=True)]
     return {
         f"hits@{k}": mean(any(i in relevant for i in ids[:k]) for ids, relevant in pairs) for k in cutoffs(ks)

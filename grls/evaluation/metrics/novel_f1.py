@@ -22,9 +22,6 @@ def novel_f1(
     """Mean novel-F1, ``{"novel_f1": …}``.
 
     ``questions``: those of each query's conversation, the last one included.
-
-    Raises:
-        ValueError: A query has no accepted answer.
     """
     stop = {normalise_answer(word) for word in function_words("en")}
     scores = []

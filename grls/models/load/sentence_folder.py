@@ -56,13 +56,7 @@ class ModuleFolder(NamedTuple):
 
 
 def module_folders(source: str) -> list[ModuleFolder]:
-    """The modules that a folder (or hub name) names, with those of its Routers; empty for a plain encoder.
-
-    Raises:
-        IncompleteError: :data:`MODULES`, or the settings of a Router, are damaged; or :data:`MODULES` is
-            missing though other files of sentence-transformers are there.
-        DataError: A file is no JSON.
-    """
+    """The modules that a folder (or hub name) names, with those of its Routers; empty for a plain encoder."""
     folder = Path(source)
     file = file_of(source, MODULES)
     if file is None:

@@ -64,7 +64,7 @@ class Seq2SeqTrees(SlotModel):
         self._biased: Any = next(biased, None)
         self.positioned = self._biased is None
 
-    def read_at(self, position: int) -> Tensor:  # noqa: D102
+    def read_at(self, position: int) -> Tensor:
         states, _ = self.generator.encode([[3, 4, 5]])
         return self.head.read(
             encoder_outputs=encoded(states),
@@ -73,14 +73,14 @@ class Seq2SeqTrees(SlotModel):
             use_cache=False,
         )
 
-    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:  # noqa: D102
+    def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:
         before = torch.tensor([[self.generator.start_token, *written]], device=self.device)
         return self.head.all(self.generator.forward(*self.generator.encode([tokens]), before)[:, -1])[0]
 
-    def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:  # noqa: D102
+    def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
         return Seq2SeqTreeSession(self, slots, longest)
 
-    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:  # noqa: D102
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
         return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
@@ -232,9 +232,6 @@ class Seq2SeqGenerator:
     Args:
         model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
         tried: Whether it has passed :func:`plant`.
-
-    Raises:
-        ConfigError: The model has no output head or no decoder start token.
     """
 
     def __init__(self, model: Any, tried: bool = False):
@@ -344,11 +341,7 @@ class Seq2SeqSession(HeadRows):
 
 
 def start_token(model: Any) -> int:
-    """The start token of the decoder.
-
-    Raises:
-        ConfigError: The config of the model names no ``decoder_start_token_id``, or one that is no token.
-    """
+    """The start token of the decoder."""
     for config in (getattr(model, "generation_config", None), model.config):
         token = getattr(config, "decoder_start_token_id", None)
         if token is None:

@@ -213,11 +213,7 @@ def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
 
 
 def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
-    """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``.
-
-    Raises:
-        ConfigError: The expected logits, from the forward pass of the model, are NaN.
-    """
+    """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``."""
     refuse_nan_logits(expected)
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
     spread = float(expected[expected.isfinite()].std().nan_to_num())
@@ -251,11 +247,7 @@ Trees = TypeVar("Trees", bound="SlotModel")
 
 
 def planted(model: Any, make: Callable[[], Trees]) -> Trees:
-    """Trees of a model, made by ``make`` and tested against the forward pass of the model in eval mode.
-
-    Raises:
-        ConfigError: The model does not support trees of tokens.
-    """
+    """Trees of a model, made by ``make`` and tested against the forward pass of the model in eval mode."""
     name = type(model).__name__
     try:
         with trial(model):

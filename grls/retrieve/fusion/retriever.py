@@ -80,9 +80,6 @@ class Fusion:
         normalization: Calibration of the scores of a ranking (``sum``).
         weights: A weight for each ranking, in their order (``rrf``, ``sum``); null: equal weights.
         rrf_k: Constant that is added to every rank (``rrf``).
-
-    Raises:
-        ConfigError: A value is out of range, or ``interleave`` has weights.
     """
 
     method: Method = "interleave"
@@ -109,11 +106,7 @@ class Fusion:
         return f"sum {self.normalization}" if self.method == "sum" else self.method
 
     def weights_of(self, members: int) -> tuple[float, ...]:
-        """The weights of so many members.
-
-        Raises:
-            ConfigError: ``weights`` has another number of weights.
-        """
+        """The weights of so many members."""
         weights = self.weights or (1.0,) * members
         if len(weights) != members:
             raise ConfigError(
@@ -130,9 +123,6 @@ class Fusion:
 
         Returns:
             Each passage once, best first. The score of ``interleave`` is 1 / rank.
-
-        Raises:
-            ConfigError: ``weights`` are not as many as the members, or k is below 1.
         """
         at_least(1, k=k)
         if self.method == "interleave":
@@ -230,12 +220,7 @@ def calibrate(
 
 
 def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = None) -> dict[str, list[Hit]]:
-    """Fuse the rankings of every query, in the order of the first member.
-
-    Raises:
-        ConfigError: See :meth:`Fusion.fuse`.
-        MismatchError: The members do not hold the same queries: nothing is dropped silently.
-    """
+    """Fuse the rankings of every query, in the order of the first member."""
     for number, rankings in enumerate(members[1:], 2):
         apart = sorted(members[0].keys() ^ rankings.keys())
         if apart:
@@ -273,9 +258,6 @@ def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value
 
     Returns:
         The fusion with the best weights, and its quality.
-
-    Raises:
-        ConfigError: The method takes no weights.
     """
     fusions = [replace(fusion, weights=weights) for weights in weight_grid(members)]
     measured = []
@@ -364,11 +346,6 @@ class FusionRetriever(_Fused):
         fusion: Options of the fusion; None interleaves.
         depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
             k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
-
-    Raises:
-        ConfigError: There are fewer than two members, ``depth`` is below 1, or the weights are not as many as
-            the members.
-        MismatchError: Two members are over different corpora.
     """
 
     tuned_by = ("grls.tune.priors:FUSION",)
@@ -385,10 +362,6 @@ class FusionRetriever(_Fused):
         """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
 
         ``bm25`` is over the corpus of the other members.
-
-        Raises:
-            DataError: A field is invalid, or a member is missing.
-            MismatchError: Two members are over different corpora.
         """
         file = folder / MANIFEST
         check_fields(
@@ -411,11 +384,7 @@ class FusionRetriever(_Fused):
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
-
-        Raises:
-            ConfigError: k is below 1.
-        """
+        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`."""
         queries = queries_of(queries)
         return self._fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
 
@@ -440,10 +409,6 @@ class FusedChains(_Fused):
         members: At least two; the best chain of each is used.
         fusion: Options of the fusion of their passages, ranked by hop; None interleaves.
         length: Length of a fused chain (dynamic setting).
-
-    Raises:
-        ConfigError: There are fewer than two members, the weights are not as many, or ``length`` names none.
-        MismatchError: Two members are over different corpora.
     """
 
     def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
@@ -470,11 +435,7 @@ class FusedChains(_Fused):
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits.
-
-        Raises:
-            ConfigError: k is below 1.
-        """
+        """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits."""
         return [
             self.fusion.fuse([chain_hits(chain) for chain in chains], k)
             for chains in self._member_chains(queries_of(queries), allow)
@@ -531,9 +492,6 @@ def fuse_chains(
         The first passages of the fused ranking, with their fused scores; ``Chain.score`` is their sum and no
         log-probability. ``done`` where every member wrote DONE, or the one that sets the length did. DONE is
         not among the hits.
-
-    Raises:
-        ConfigError: The weights are not as many as the chains, or ``length`` names no member.
     """
     if rankings is None:
         rankings = [chain_hits(chain) for chain in chains]

@@ -65,11 +65,7 @@ class RunFusion:
 
     @classmethod
     def of(cls, members: Sequence[Run], k: int | None, length: Length) -> RunFusion:
-        """The fusion that these runs allow.
-
-        Raises:
-            ConfigError: The steps of the runs, ``k`` or ``length`` do not fit.
-        """
+        """The fusion that these runs allow."""
         steps = shared_steps(members)
         if k is not None and steps == "dynamic":
             raise ConfigError(
@@ -150,11 +146,7 @@ class RunFusion:
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:
-    """The steps of a fusion of runs: dynamic or fixed where all are, ranked where one is, else single.
-
-    Raises:
-        ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
-    """
+    """The steps of a fusion of runs: dynamic or fixed where all are, ranked where one is, else single."""
     steps = {run.steps for run in runs}
     if "dynamic" not in steps:
         return "fixed" if steps == {"fixed"} else "ranked" if "ranked" in steps else "single"
@@ -196,9 +188,6 @@ class SetSize:
         weights: Its weight in the regression, after mean and scale.
         bias: The bias of the regression.
         missing: ``[M + 1]`` probabilities that a ranking lacks 0, 1, … gold passages.
-
-    Raises:
-        ConfigError: The numbers are not as many as the features.
     """
 
     mean: tuple[float, ...]
@@ -219,9 +208,6 @@ class SetSize:
         Args:
             rankings: ``[Q]`` hits, best first.
             gold: ``[Q]`` ids of the gold passages.
-
-        Raises:
-            ConfigError: No hit is gold, or every hit is; or a score is beyond ±1e100.
         """
         gold_masks = [
             np.array([hit.id in ids for hit in hits]) for hits, ids in zip(rankings, gold, strict=True)
@@ -330,11 +316,7 @@ class CutRetriever:
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """At most k passages of each query, as the retriever ranks them.
-
-        Raises:
-            ConfigError: k is below 1, or the cut is not fitted yet.
-        """
+        """At most k passages of each query, as the retriever ranks them."""
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
     @checked
@@ -345,11 +327,7 @@ class CutRetriever:
     def retrieve_sets(
         self, queries: Sequence[Query | str], allow: Allow = None
     ) -> list[tuple[list[Hit], Chain]]:
-        """The passages of each query before the cut, with the scores of the retriever, and as a chain.
-
-        Raises:
-            ConfigError: The cut is not fitted yet.
-        """
+        """The passages of each query before the cut, with the scores of the retriever, and as a chain."""
         size = self.size
         if size is None:
             raise ConfigError(

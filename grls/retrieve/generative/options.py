@@ -34,10 +34,6 @@ class SearchOptions:
             queries wait for the compiler (seconds to minutes for each of a few sizes), later ones are faster:
             useful for thousands of queries. It needs the index backend ``array`` in one segment, and a model
             whose decoder runs in slots (T5, not BART).
-
-    Raises:
-        ConfigError: A count or the temperature is not positive, the score mode is unknown, or the weight is
-            not a finite number.
     """
 
     beams: int = 10

@@ -72,11 +72,7 @@ class DecodesPlans:
         return hits
 
     def run_plans(self, source: PlanSource) -> None:
-        """Do the retrievals of a source, which join while the search runs, until none is left.
-
-        Raises:
-            ConfigError: Retrievals cannot join its search, or the model has not learned to rescore.
-        """
+        """Do the retrievals of a source, which join while the search runs, until none is left."""
         if not self.lets_join:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         generator = _generator(self)

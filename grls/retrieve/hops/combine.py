@@ -391,9 +391,6 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
         ``done`` if the chains that are done have half of the probability or more. Among equal sets the
         smallest wins, with passages of likelier chains first. An empty set has no F1, as in
         :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
-
-    Raises:
-        ValueError: There is no chain.
     """
     if not chains:
         raise ValueError("expected at least one chain.")

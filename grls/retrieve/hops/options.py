@@ -74,9 +74,6 @@ class HopOptions:
             the temperature and evidence that it stores beside it (ranked).
         stop: Name of a stop rule that takes the place of DONE (``grls.retrieve.hops.stop``); null: the rule
             that the other options and the retriever have (dynamic, ranked).
-
-    Raises:
-        ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.
     """
 
     steps: HopSteps = "single"

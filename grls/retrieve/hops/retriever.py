@@ -218,7 +218,7 @@ class HopsRetriever(_HopByHop):
             sets=not likeliest,
         )
 
-    def record(self) -> dict[str, Any]:  # noqa: D102
+    def record(self) -> dict[str, Any]:
         return {
             "hops": self.hops.count,
             "chains": self.chains,
@@ -339,7 +339,7 @@ class RankedHops(_HopByHop):
         """Fingerprint of the retriever without what tuning changes."""
         return untuned_fingerprint(self.retriever)
 
-    def record(self) -> dict[str, Any]:  # noqa: D102
+    def record(self) -> dict[str, Any]:
         return {
             "steps": "ranked",
             "hops": self.hops.count,

@@ -54,12 +54,7 @@ class HopSearch:
     memory: Memory | None = None
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
-        """The chains of each query, best first; ``allow`` is the filter of every hop, but not of DONE.
-
-        Raises:
-            DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: A filter cannot be used, or no filter leaves a passage.
-        """
+        """The chains of each query, best first; ``allow`` is the filter of every hop, but not of DONE."""
         *_, last = self.walk(queries, allow)
         return last.chains()
 

@@ -23,9 +23,6 @@ class PriorSpec:
         weight: Weight of the prior beside the generator (w); a negative weight subtracts the prior.
         temperature: Temperature by which the prior's scores are divided (T); null: 0.05 for a bi-encoder of
             unit vectors, 1 for other bi-encoders, 2 for BM25.
-
-    Raises:
-        ConfigError: The weight is not a finite number, or the temperature is not above 0.
     """
 
     retriever: str | dict[str, Any]
@@ -49,9 +46,6 @@ class PriorOptions:
         done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
             priors (``--data.prior``) with these weights.
-
-    Raises:
-        ConfigError: ``empty_weight`` is below 0 or not finite, or ``done_share`` is not below 0.
     """
 
     empty_weight: float = rare(0.0)

@@ -80,9 +80,6 @@ class RetrieverPrior:
     Args:
         retriever: A retriever with the capability :class:`~grls.retrieve.base.ScoresAll`.
         name: Its name in manifests; empty: its kind.
-
-    Raises:
-        ConfigError: The retriever does not score all passages.
     """
 
     def __init__(self, retriever: Retriever, name: str = ""):
@@ -123,12 +120,10 @@ class EmptyPromptPrior:
         self._cached: tuple[ConstraintIndex, Floats] | None = None
 
     @property
-    def corpus(self) -> Corpus:  # noqa: D102
+    def corpus(self) -> Corpus:
         return self._retriever.corpus
 
-    def ask(  # noqa: D102
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
-    ) -> LogWeights:
+    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
         weights = self.log_probabilities()
 
         def scores(numbers: Ints) -> Floats:
@@ -136,7 +131,7 @@ class EmptyPromptPrior:
 
         return scores
 
-    def fingerprint(self) -> str:  # noqa: D102
+    def fingerprint(self) -> str:
         return f"empty prompt of {self._retriever.fingerprint()}"
 
     def log_probabilities(self) -> Floats:
@@ -187,12 +182,7 @@ def open_sources(
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
 ) -> list[RetrieverPrior]:
-    """Open the sources of priors, in float32: folders of retrievers that score all passages, or ``bm25``.
-
-    Raises:
-        ConfigError: A retriever does not score all passages.
-        DataError: A folder holds no retriever.
-    """
+    """Open the sources of priors, in float32: folders of retrievers that score all passages, or ``bm25``."""
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     opening = Opening(device, search=search, corpus=corpus)
     return [RetrieverPrior(load_named(name, corpus, opening, analyzer), name) for name in names]
@@ -218,12 +208,7 @@ class WeightedSource(NamedTuple):
 
 
 def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
-    """Refuse priors that cannot be used with a generator over ``corpus``.
-
-    Raises:
-        ConfigError: A weight, temperature or share cannot be used.
-        MismatchError: A prior is over another corpus.
-    """
+    """Refuse priors that cannot be used with a generator over ``corpus``."""
     for source, weight, _ in priors:
         if not math.isfinite(weight):
             raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")

@@ -107,11 +107,7 @@ class Tuned(NamedTuple):
 
 
 def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
-    """Refuse a grid of more than :data:`SETTINGS` settings.
-
-    Raises:
-        ConfigError: The grid is too large.
-    """
+    """Refuse a grid of more than :data:`SETTINGS` settings."""
     size = math.prod(map(len, choices))
     if size > SETTINGS:
         counts = " x ".join(str(len(values)) for values in choices)
@@ -142,9 +138,6 @@ def tune_together(
     Returns:
         The best setting that was searched with; among equal recalls the one of the highest ``order``, then of
         the smallest weights.
-
-    Raises:
-        ConfigError: The grid is too large (:func:`check_grid`).
     """
     check_grid(choices)
     shape = tuple(len(values) for values in choices)
@@ -225,10 +218,6 @@ class Pool:
         choices: The choices of each prior (:meth:`Tried.choices`).
         evidence: The evidence of each query; empty: none.
         capped: Recall is the share of the gold passages that k hits can hold.
-
-    Raises:
-        ConfigError: The grid of the choices is too large (:func:`check_grid`).
-        DataError: A query is empty or too long.
     """
 
     def __init__(

@@ -18,9 +18,6 @@ class Rereading:
         passages: Number of best passages that the cross-encoder reads (n).
         weight: Weight of its logit beside the score of the first retriever (w); null: the logit replaces the
             score.
-
-    Raises:
-        ConfigError: The number is below 1, or the weight is below 0 or not finite.
     """
 
     passages: int

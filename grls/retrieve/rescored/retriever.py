@@ -128,11 +128,6 @@ class RescoredRetriever:
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
         It computes in bfloat16 where that is the precision, else in float32.
-
-        Raises:
-            DataError: A field is invalid, or a member or the model is missing.
-            MismatchError: The model is not the one that the folder was written with.
-            ConfigError: The model is not a cross-encoder.
         """
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
@@ -190,10 +185,6 @@ class RescoredRetriever:
             folder: The folder to write.
             retriever: The folder of the first retriever, to be named, or its specification, to be embedded.
             model: Folder or hub name of the cross-encoder, to be named; None: a copy is written.
-
-        Raises:
-            ConfigError: The folder exists and holds something else, such as a member or the model.
-            WriteError: The disk is full or the place cannot be written.
         """
         named = MODEL if model is None else named_model(model, folder)
         self._save(folder, {"retriever": named_from(folder, retriever), "model": named})
@@ -247,12 +238,7 @@ class RescoredRetriever:
     def read(
         self, queries: Sequence[Query], passages: int, evidence: Sequence[Sequence[Passage]] | None = None
     ) -> list[tuple[list[Hit], list[float]]]:
-        """The first retriever's hits of each query, or of the hop after its evidence, and their logits.
-
-        Raises:
-            ConfigError: ``passages`` is below 1.
-            DataError: See :meth:`retrieve`.
-        """
+        """The first retriever's hits of each query, or of the hop after its evidence, and their logits."""
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
             return list(zip(rankings, self._logits(queries, rankings), strict=True))
@@ -313,13 +299,7 @@ class RescoredRetriever:
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
-
-        Raises:
-            ConfigError: k is below 1.
-            DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
-                passage, and ``truncate_queries`` is not set.
-        """
+        """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`."""
         queries = queries_of(queries)
         first = self.retriever.retrieve(queries, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(queries, first)]
@@ -331,11 +311,7 @@ class RescoredRetriever:
         k: int,
         allow: Allow = None,
     ) -> list[list[Hit]]:
-        """The top-k passages given evidence, which both the first retriever and the cross-encoder read.
-
-        Raises:
-            DataError: A query is too long; evidence is cut at its end.
-        """
+        """The top-k passages given evidence, which both the first retriever and the cross-encoder read."""
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = [step.hits for step in found_after(self.retriever, queries, evidence, count, allow)]
@@ -372,11 +348,7 @@ class RescoredHops(RescoredRetriever):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given evidence, and the score of DONE.
-
-        Raises:
-            DataError: A query is too long; evidence is cut at its end.
-        """
+        """The top-k passages given evidence, and the score of DONE."""
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = first_hop(self.retriever, queries, evidence, count, allow)
@@ -413,11 +385,7 @@ def first_hop(
 
 
 def named_model(model: str, folder: str | Path) -> str:
-    """A cross-encoder as ``grls.json`` holds it: the path of its own folder, or its hub name.
-
-    Raises:
-        ConfigError: It is below the folder, which is written as a whole, or there is no such folder.
-    """
+    """A cross-encoder as ``grls.json`` holds it: the path of its own folder, or its hub name."""
     refuse_missing_folder(model)
     path = Path(model).expanduser()
     if not path.is_dir():

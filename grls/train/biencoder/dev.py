@@ -76,11 +76,7 @@ def dev_metric(k: int) -> str:
 def dev_evaluator(
     encoder: BiEncoderModel, dev: Split, options: BiEncoderOptions, multistep: bool
 ) -> HopEvaluator:
-    """The evaluation after each epoch.
-
-    Raises:
-        DataError: No dev query has a gold passage.
-    """
+    """The evaluation after each epoch."""
     gold = {query.id: gold_passages(query, dev.qrels) for query in dev.queries[: options.dev_size]}
     queries = [query for query in dev.queries if gold.get(query.id)]
     if not queries:

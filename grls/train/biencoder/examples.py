@@ -95,11 +95,6 @@ class BiEncoderExamples:
             passages are left out, and a short ranking is filled up at random; None: all are random.
         teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
             scored for the query, in place of the miner's.
-
-    Raises:
-        ConfigError: There is a teacher, and no hard negatives or several hops are trained.
-        DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
-            corpus has too few other passages for the hard negatives, or the teacher lacks a score.
     """
 
     def __init__(
@@ -269,12 +264,7 @@ class TeacherScores:
 
     @classmethod
     def read(cls, file: str | Path, queries: Sequence[Query], corpus: Corpus) -> TeacherScores:
-        """Read ``{"query": id, "passage": id, "score": number}``, one object a line.
-
-        Raises:
-            DataError: The file is missing; a line is malformed, names an unknown query or passage, has a
-                score that is not a finite number, or scores a pair again.
-        """
+        """Read ``{"query": id, "passage": id, "score": number}``, one object a line."""
         scores: dict[str, dict[str, float]] = {query.id: {} for query in queries}
         first_lines: dict[str, int] = {}
         for line, record in read_jsonl(file):
@@ -316,11 +306,7 @@ class TeacherScores:
         ]
 
     def of(self, query: str, passages: Sequence[str]) -> tuple[float, ...]:
-        """The scores of passages for a query.
-
-        Raises:
-            DataError: One of them is missing.
-        """
+        """The scores of passages for a query."""
         for passage in passages:
             if passage not in self.scores[query]:
                 raise DataError(
@@ -339,9 +325,6 @@ class RetrieverMiner:
         words: The most words of a passage's text in the evidence; 0: all.
         option: The name of the option, for errors.
         remedy: What to do if it finds nothing, for the error.
-
-    Raises:
-        MismatchError: The retriever is over another corpus.
     """
 
     def __init__(
@@ -361,11 +344,7 @@ class RetrieverMiner:
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
     ) -> list[list[str]]:
-        """At most k ids for each query.
-
-        Raises:
-            DataError: The retriever finds nothing.
-        """
+        """At most k ids for each query."""
         excerpts = [
             [excerpt(query.text, passage, self._words) for passage in passages]
             for query, passages in zip(queries, evidence, strict=True)

@@ -65,9 +65,6 @@ class BiEncoderModule(TrainingModule):
         steps: Optimizer steps of the whole training.
         evaluator: Measures dev after each epoch; None: nothing does.
         state: Settings and files of the run, for checkpoints.
-
-    Raises:
-        ConfigError: The model has no network for adapters, or no layers to shard.
     """
 
     def __init__(
@@ -140,12 +137,7 @@ class BiEncoderModule(TrainingModule):
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:
-    """Refuse a training without negatives.
-
-    Raises:
-        ConfigError: There are no hard negatives, and none in a batch either: it has one example, there is one
-            in all, or they are off.
-    """
+    """Refuse a training without negatives."""
     alone = options.batch_size == 1 or not options.in_batch_negatives
     if options.hard_negatives or not (alone or examples == 1):
         return
@@ -172,13 +164,6 @@ def fit_biencoder(
 
     The losses are a function of the seed; a resumed run has the losses of an uninterrupted one. The encoder
     is trained in place. ``dev`` is measured after each epoch; None: nothing is.
-
-    Raises:
-        ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss, gradient
-            or weights are not finite; an earlier model in the folder is intact.
-        DataError: No dev query has a gold passage.
-        MismatchError: The run to resume had other settings or other data.
-        WriteError: The disk is full; earlier checkpoints are intact.
     """
     check_negatives(options, len(examples))
     if not any(weight.requires_grad for weight in encoder.model.parameters()):

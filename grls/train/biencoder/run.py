@@ -56,12 +56,6 @@ def run_biencoder(
     longest time of the call, with reading of data and measurements on dev (None: no limit); when it is over,
     dev is measured once more and the best weights are kept. ``meter`` is called with every step, in place of
     printed lines.
-
-    Raises:
-        ConfigError: An option cannot work, there is no such model, or the training has diverged.
-        DataError: The data set is malformed, or lacks a split.
-        MismatchError: The run to resume had other settings or other data.
-        WriteError: The output cannot be written, or another training writes it.
     """
     quiet()
     with only_training(output):

@@ -92,22 +92,14 @@ class ChainData(RetrieveData):
         self.decay = decay
 
     def make_spans(self) -> Spans | None:
-        """The spans that the generator learns to write.
-
-        Raises:
-            ConfigError: An option of spans is out of range.
-        """
+        """The spans that the generator learns to write."""
         if self.write_spans is None:
             return None
         self.write_spans.check()
         return Spans(self.corpus, self.write_spans.words)
 
     def collate(self, module: Any) -> ChainCollator:
-        """Make the collator.
-
-        Raises:
-            ConfigError: The module does not learn chains, or an option is out of range.
-        """
+        """Make the collator."""
         if not isinstance(module, RetrieveChains):
             raise ConfigError(
                 f"ChainData is for grls.train.chains.module.RetrieveChains; for {type(module).__name__} take "
@@ -180,10 +172,6 @@ class RetrieverTeacher:
             for other kinds their default temperature as priors (2 for BM25).
         passages: Number of passages in an opinion.
         device: Device of the teacher's encoder.
-
-    Raises:
-        ConfigError: A number is not positive, or the retriever cannot score the whole corpus.
-        MismatchError: The retriever is over another corpus.
     """
 
     def __init__(

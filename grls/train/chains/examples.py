@@ -143,9 +143,6 @@ class Teaching:
     Attributes:
         negatives: Hard negatives by the seed of the hop: passages, or spans where the index is over spans.
         begin: Called before a batch is made, to update ``negatives``.
-
-    Raises:
-        ConfigError: ``share`` is out of range, or there are branches without a teacher.
     """
 
     index: ConstraintIndex
@@ -259,11 +256,7 @@ class WriteSpans:
     evidence: bool = True
 
     def check(self) -> None:
-        """Refuse numbers that are not positive.
-
-        Raises:
-            ConfigError: A number is not positive.
-        """
+        """Refuse numbers that are not positive."""
         # Not in the constructor, where jsonargparse would hide the error.
         at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
         bounded("(0, inf)", "data.spans.", temperature=self.temperature)

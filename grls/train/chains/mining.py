@@ -47,9 +47,6 @@ class MineNegatives(L.Callback):
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
         beams: Beam width of the search.
         batch_size: Inputs decoded together.
-
-    Raises:
-        ConfigError: A count is out of range.
     """
 
     def __init__(
@@ -69,12 +66,7 @@ class MineNegatives(L.Callback):
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse options that cannot work together.
-
-        Raises:
-            ConfigError: There is mining without a margin loss, or a margin loss without mining; or mining
-                with a prior, or with batches made by other processes.
-        """
+        """Refuse options that cannot work together."""
         if stage != "fit":
             return
         margin = getattr(pl_module, "margin", 0.0)
@@ -202,10 +194,6 @@ class Proposals:
     Args:
         options: The retrievers, and the numbers of passages.
         device: Device of the retrievers' encoders.
-
-    Raises:
-        ConfigError: The options cannot be used, or a folder holds no bi-encoder.
-        MismatchError: A bi-encoder is over another corpus.
     """
 
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):

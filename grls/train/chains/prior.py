@@ -60,13 +60,7 @@ class LearnBeside:
         list_texts(self, "retrievers")
 
     def open(self, corpus: Corpus, device: str, spans: Spans | None = None) -> OpenPriors:
-        """Open the priors, for a generator that writes ``spans``, or passages from their beginning.
-
-        Raises:
-            ConfigError: No prior is named, weights or temperatures are not one for each prior or out of
-                range, or a folder holds no bi-encoder.
-            MismatchError: A prior is over another corpus.
-        """
+        """Open the priors, for a generator that writes ``spans``, or passages from their beginning."""
         count = len(self.retrievers)
         weights = [1.0] * count if self.weights is None else self.weights
         temperatures = [None] * count if self.temperatures is None else self.temperatures

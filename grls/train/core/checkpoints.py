@@ -76,11 +76,7 @@ class RunState(NamedTuple):
         return cls(_flat(json.loads(json.dumps(parts, default=str))))
 
     def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
-        """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files.
-
-        Raises:
-            MismatchError: A setting or a file has changed; the first is named.
-        """
+        """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files."""
         last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
         constant = last.get("schedule") == "constant" and not last.get("warmup")
         if self.settings.get("data.mix.epochs") is None:
@@ -113,11 +109,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a checkpoint; ``path`` holds the earlier one until the new one is complete.
-
-        Raises:
-            WriteError: The disk is full or the folder cannot be written.
-        """
+        """Write a checkpoint; ``path`` holds the earlier one until the new one is complete."""
         with atomic_path(path) as temporary:
             try:
                 torch.save(checkpoint, temporary)
@@ -186,9 +178,6 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
 
     An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
     that its model will be replaced. ``model`` is a file that every finished model has.
-
-    Raises:
-        ConfigError: The folder holds an unfinished run.
     """
     requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
     if requeued and SLURMEnvironment.detect():  # Lightning resumes from it, but only in a SLURM job
@@ -233,9 +222,6 @@ def check_checkpoint(
 
     Returns:
         None for a keyword whose file is not there.
-
-    Raises:
-        ConfigError: There is no such file, or it is damaged, or not a checkpoint of such a run.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
         here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")
@@ -263,11 +249,7 @@ def check_checkpoint(
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """The content of a checkpoint, with tensors mapped from the file.
-
-    Raises:
-        ConfigError: The file is damaged, or not a checkpoint.
-    """
+    """The content of a checkpoint, with tensors mapped from the file."""
     reason = damage(Path(path))
     if reason is not None:  # name the newest whole checkpoint beside it
         beside = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]

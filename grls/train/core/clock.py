@@ -47,9 +47,6 @@ class TrainingClock:
             checkpoints; None: no limit. At least one step is made.
         meter: Called with every step; None: no reports.
         now: The time in seconds.
-
-    Raises:
-        ConfigError: The limit is not above 0.
     """
 
     def __init__(

@@ -40,11 +40,7 @@ def digest(value: Any) -> str:
 
 
 def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
-    """Queries and judgements of the split that an option names.
-
-    Raises:
-        DataError: There is no such split, or it is malformed.
-    """
+    """Queries and judgements of the split that an option names."""
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         raise DataError(f"no such file; give another {option}.", file)
@@ -158,12 +154,7 @@ class FitData(L.LightningDataModule):
         return {**sizes, _PRINTS: self._prints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume at the progress of a checkpoint.
-
-        Raises:
-            ConfigError: An epoch had other batches then, so the position within the epoch is unknown.
-            MismatchError: The data have changed since.
-        """
+        """Resume at the progress of a checkpoint."""
         for name, before in state_dict[_PRINTS].items():
             if self._prints.get(name, before) != before:
                 raise MismatchError(

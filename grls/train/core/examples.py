@@ -47,11 +47,7 @@ class Examples(Protocol):
 
 
 def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
-    """The gold chains of a query: its gold passages in order, and other proofs of the same length.
-
-    Raises:
-        DataError: The query has no gold passage.
-    """
+    """The gold chains of a query: its gold passages in order, and other proofs of the same length."""
     gold = tuple(gold_passages(query, qrels))
     if not gold:
         raise DataError(
@@ -74,11 +70,7 @@ def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> li
 def chain_passages(
     queries: Sequence[Query], chains: Sequence[Sequence[Sequence[str]]], corpus: Corpus
 ) -> dict[str, Passage]:
-    """Every passage in the chains of the queries, by its id.
-
-    Raises:
-        DataError: A passage is not in the corpus.
-    """
+    """Every passage in the chains of the queries, by its id."""
     users = {
         passage: query.id
         for query, proofs in zip(queries, chains, strict=True)

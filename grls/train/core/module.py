@@ -128,9 +128,6 @@ class TrainingModule(L.LightningModule):
         Args:
             options: ``learning_rate``, ``schedule``, ``warmup`` and ``weight_decay``.
             steps: All optimizer steps; None: as many as the trainer makes.
-
-        Raises:
-            ConfigError: The schedule needs the number of steps, and the trainer has no limit.
         """
         parameters = [p for p in self.parameters() if p.requires_grad]
         rates = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
@@ -162,11 +159,7 @@ class TrainingModule(L.LightningModule):
         checkpoint.update(settings=dict(self.state.settings), files=dict(self.state.files))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another model.
-
-        Raises:
-            MismatchError: Weights are missing or have other sizes.
-        """
+        """Refuse the checkpoint of another model."""
         remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
         expected = self.state_dict()
         stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
@@ -207,9 +200,6 @@ class GeneratorModule(TrainingModule):
         lora_dropout: Dropout of the adapters' inputs (0 to 1).
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
             uninterrupted one; null: ``seed_everything`` (0 without the command).
-
-    Raises:
-        ConfigError: A rate is out of range.
     """
 
     first_rank_seeds = True
@@ -264,12 +254,7 @@ class GeneratorModule(TrainingModule):
         self._remade = (generator, lora_rank)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
-
-        Raises:
-            ConfigError: There is no encoder to freeze, the optimizer needs whole weights and they are in
-                shards, or the loss is ``allowed`` and the model changes its logits behind the head.
-        """
+        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         if self._sharding is not None and self.optimizer != "adamw":
@@ -310,11 +295,7 @@ class GeneratorModule(TrainingModule):
         return model
 
     def refuse_other_logits(self) -> None:
-        """Refuse a model that changes its logits behind the head, since the loss is computed at the head.
-
-        Raises:
-            ConfigError: The model has no linear head, or scales, caps or masks the logits.
-        """
+        """Refuse a model that changes its logits behind the head, since the loss is computed at the head."""
         if not self._head.linear:
             raise ConfigError(
                 f"{type(self.model).__name__} has no linear head, or changes its logits behind the head "
@@ -335,11 +316,7 @@ class GeneratorModule(TrainingModule):
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
 
     def batch_loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, a scalar in float32; among several processes :func:`weighed`.
-
-        Raises:
-            ConfigError: The batch is longer than the positions of the model.
-        """
+        """The loss of a batch, a scalar in float32; among several processes :func:`weighed`."""
         check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
         arguments = {
             "input_ids": batch.input_ids,

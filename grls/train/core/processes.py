@@ -62,11 +62,7 @@ _VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", 
 
 @contextmanager
 def only_training(output: str | Path) -> Iterator[None]:
-    """Let one training at a time write a folder; the first of its processes holds it for all.
-
-    Raises:
-        WriteError: Another training writes it.
-    """
+    """Let one training at a time write a folder; the first of its processes holds it for all."""
     if any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS):
         yield
         return
@@ -136,12 +132,7 @@ def summed(count: int, device: torch.device) -> int:
 
 
 def by_first(work: Callable[[], T]) -> T:
-    """Let the first process work, while the other processes wait for its result.
-
-    Raises:
-        ConfigError: On the other processes, where the work of the first one failed; there its own error is
-            raised.
-    """
+    """Let the first process work, while the other processes wait for its result."""
     if processes() == 1:
         return work()
     outcome: list[Any] = [None, None]
@@ -245,9 +236,6 @@ class FullyShard(ModelParallelStrategy):
         """Shard the layers of a model and the rest of it; the model is changed in place.
 
         With a precision of bfloat16 the processes compute and communicate in it; the shards keep theirs.
-
-        Raises:
-            ConfigError: The model has no list of layers.
         """
         low = str(self.precision_plugin.precision).startswith("bf16")
         kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
@@ -272,11 +260,7 @@ class FullyShard(ModelParallelStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a folder beside the earlier one, with the hashes of its files, and rename it.
-
-        Raises:
-            WriteError: The disk is full or the folder cannot be written.
-        """
+        """Write a folder beside the earlier one, with the hashes of its files, and rename it."""
         path = self.broadcast(str(filepath))
         with ExitStack() as stack:
             folder = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
@@ -292,12 +276,7 @@ class FullyShard(ModelParallelStrategy):
     def load_checkpoint(
         self, checkpoint_path: str | Path, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read the shards, whatever number of processes wrote them.
-
-        Raises:
-            ConfigError: The checkpoint is damaged.
-            MismatchError: It is of another model.
-        """
+        """Read the shards, whatever number of processes wrote them."""
         path = Path(checkpoint_path)
         refuse_damaged_folder(path)
         assert self.model is not None
@@ -318,11 +297,7 @@ class FullyShard(ModelParallelStrategy):
         return super().load_checkpoint(path, weights_only)
 
     def load_weights(self, path: str | Path) -> int:
-        """Read the weights of a checkpoint into the model; returns the step of the checkpoint.
-
-        Raises:
-            ConfigError: The checkpoint is damaged.
-        """
+        """Read the weights of a checkpoint into the model; returns the step of the checkpoint."""
         refuse_damaged_folder(Path(path))
         assert self.model is not None
         weights = {_WEIGHTS: get_model_state_dict(self.model)}
@@ -332,11 +307,7 @@ class FullyShard(ModelParallelStrategy):
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The layers of a model of transformers, in order: the members of its lists of layers.
-
-    Raises:
-        ConfigError: There is no list of layers.
-    """
+    """The layers of a model of transformers, in order: the members of its lists of layers."""
     lists = [
         part
         for name, part in model.named_modules()
@@ -383,11 +354,7 @@ def local(value: Tensor) -> Tensor:
 
 
 def refuse_damaged_folder(path: Path) -> None:
-    """Refuse a checkpoint folder that is incomplete or damaged.
-
-    Raises:
-        ConfigError: It is.
-    """
+    """Refuse a checkpoint folder that is incomplete or damaged."""
     if not all((path / name).is_file() for name in (META, ".metadata")):
         raise ConfigError(f"{path} is no checkpoint of a sharded run: give the last.ckpt of one.")
     try:

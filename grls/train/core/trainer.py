@@ -117,11 +117,7 @@ class EncoderTrainer(Trainer):
 
 
 def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path) -> int:
-    """Read the weights of a checkpoint, in shards or not, into the module; returns its step.
-
-    Raises:
-        ConfigError: The file is damaged.
-    """
+    """Read the weights of a checkpoint, in shards or not, into the module; returns its step."""
     if isinstance(trainer.strategy, FullyShard):
         return trainer.strategy.load_weights(path)
     checkpoint = read_checkpoint(path)

@@ -57,22 +57,13 @@ class QueryData(FitData):
         self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
 
     def setup(self, stage: str) -> None:
-        """Refuse to monitor a metric that is not measured, then read the data.
-
-        Raises:
-            ConfigError: ``--checkpoint.monitor`` does not name a loss.
-        """
+        """Refuse to monitor a metric that is not measured, then read the data."""
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
         refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
         super().setup(stage)
 
     def read(self, module: Any) -> None:
-        """Read the data set and make the examples.
-
-        Raises:
-            ConfigError: The loss is not ``full``, or a length limit is not positive.
-            DataError: A split is empty, or a query has no gold passage.
-        """
+        """Read the data set and make the examples."""
         if module.loss != "full":
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
@@ -106,10 +97,6 @@ class QueryExamples:
     Args:
         prompt: Makes input and output of the generator.
         split: Name of the split, for messages.
-
-    Raises:
-        DataError: A query has no gold passage, or a gold passage is not in the corpus.
-        ConfigError: Every query is too long.
     """
 
     def __init__(
@@ -148,7 +135,7 @@ class QueryExamples:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         query, passage = self.examples[number]
         shuffle = free_order(self.queries[query])
         chain = drawn_chain(self.chains[query], shuffle, f"{self.seed}-{epoch}-{query}")
@@ -159,7 +146,7 @@ class QueryExamples:
             chain = [chain[n] for n in sorted(rng.sample(range(len(chain)), passage + 1))]
         return Example(self.prompt.source([self.rows[p] for p in chain]), list(self.targets[query]))
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         mean = sum(map(len, self.rows.values())) / len(self.rows)
         sizes = []
         for query, passage in self.examples:

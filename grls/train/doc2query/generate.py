@@ -71,13 +71,7 @@ class QueryForm(NamedTuple):
 
     @classmethod
     def read(cls, model: str | Path) -> QueryForm:
-        """The form of a query generator that was trained here, or of another encoder-decoder.
-
-        Raises:
-            ConfigError: There is no such model, or it is a language model that was not trained to write
-                queries.
-            DataError: The file is damaged.
-        """
+        """The form of a query generator that was trained here, or of another encoder-decoder."""
         file = Path(model).expanduser() / FORM
         if not file.is_file():
             if find_writer(str(model)).causal:
@@ -109,9 +103,6 @@ class QueryPrompt:
     Args:
         tokenizer: The tokenizer of the model, with an end token.
         form: Length limits.
-
-    Raises:
-        ConfigError: A length limit is not positive.
     """
 
     def __init__(self, tokenizer: Any, causal: bool, form: QueryForm):
@@ -166,9 +157,6 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
     """The queries to write for passages, each with its own chain.
 
     A chain has no passage twice. A passage without a chain of the full length has no query.
-
-    Raises:
-        ConfigError: There are several hops and no links, or no passage has a chain.
     """
     if drawing.hops > 1 and links is None:
         raise ConfigError(
@@ -209,9 +197,6 @@ class QueryWriter(NamedTuple):
 
         A chain that is too long for the model has no text; its record has the reason under ``failed``.
         ``decided`` is called with the number of queries that a batch has finished.
-
-        Raises:
-            ConfigError: The model has no room for any prompt.
         """
         chains = [self.corpus.passages(task.chain) for task in batch]
         evidence = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
@@ -288,12 +273,7 @@ class QueryWork:
     precision: Numbers
 
     def opened(self) -> OpenedQueries:
-        """Read the corpus, and open the query generator.
-
-        Raises:
-            ConfigError: The folder holds no query generator, or no chain can be drawn.
-            DataError: The corpus or the links cannot be read.
-        """
+        """Read the corpus, and open the query generator."""
         corpus = Corpus.read(self.data)
         form = QueryForm.read(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
@@ -325,9 +305,6 @@ def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
     """What writes queries on a worker, which must read the query generator and corpus of ``origin``.
 
     ``first`` is the query that is item 0 of the shards.
-
-    Raises:
-        MismatchError: The worker reads another query generator or corpus.
     """
     opened = work.opened()
     sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
@@ -349,10 +326,6 @@ def write_by_workers(
     """Let workers write the queries that a file lacks, and add them in order.
 
     The file holds the first queries of the run; the shards stand beside ``output``.
-
-    Raises:
-        ConfigError: The cluster cannot be used.
-        MismatchError: There are shards of other work.
     """
     settings = {"what": "pseudo-queries", "batch_size": work.batch_size, **opened.origin}
     size = workers.options.shard or SHARD
@@ -409,9 +382,6 @@ def sift(
     if the first passage of its chain is among its k best passages; later passages are retrieved from the
     earlier ones. A copy with the same title and text counts as the passage. Without a retriever every query
     leads back.
-
-    Raises:
-        ConfigError: ``k`` is not positive.
     """
     check_counts(k=k)
     dropped: Counter[str] = Counter()

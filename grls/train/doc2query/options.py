@@ -24,9 +24,6 @@ class Drawing:
         top_p: Nucleus sampling: tokens are drawn from the likeliest ones with this total probability (0 to
             1).
         seed: Seed of all draws.
-
-    Raises:
-        ConfigError: A count is below 1, or temperature or top_p is out of range.
     """
 
     queries: int = 5

@@ -46,11 +46,6 @@ class RerankHops(Sequence[RerankExample]):
     the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
     arXiv 2101.08751).
 
-    Raises:
-        DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
-            corpus has too few other passages for the hard negatives.
-        MismatchError: The retriever of hard negatives is over another corpus.
-
     Attributes:
         negatives_fingerprint: The fingerprint of the rankings for hard negatives.
     """
@@ -243,11 +238,6 @@ def fit_reranker(
 
     Returns:
         The best dev loss (nats a stride).
-
-    Raises:
-        ConfigError: There is no checkpoint to resume from, or the model cannot be sharded.
-        DataError: A passage of an example is not in the corpus.
-        MismatchError: The run to resume had other settings or other files.
     """
     if corpus is not None:
         ids = list(dict.fromkeys(name for example in [*train, *dev] for name in example.passages))

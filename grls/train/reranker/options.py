@@ -28,9 +28,6 @@ class RerankerOptions:
             are trained; the adapters are merged into the saved model. 0: no adapters, all weights are
             trained.
         lora_dropout: Dropout of the adapters' inputs (0 to 1).
-
-    Raises:
-        ConfigError: A number is out of range.
     """
 
     epochs: int = 3
@@ -63,9 +60,6 @@ class RerankHopOptions:
             and the sentences nearest to the question. 0: the whole passage. The model stores it.
         negatives: Retriever that ranks passages for hard negatives, hop by hop: a folder, or ``bm25``.
         hard_negatives: Number of wrong passages of an example, drawn anew each epoch.
-
-    Raises:
-        ConfigError: A number is out of range.
     """
 
     train_split: str = "train"

@@ -41,13 +41,7 @@ class RunExamples(NamedTuple):
 def examples_of_files(
     train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
 ) -> RunExamples:
-    """Examples of files; if a length of prefixes is ``wanted``, theirs must be that.
-
-    Raises:
-        ConfigError: A file is missing, or there are options of hops.
-        DataError: A file is malformed.
-        MismatchError: The files do not belong together, or have another length of prefixes.
-    """
+    """Examples of files; if a length of prefixes is ``wanted``, theirs must be that."""
     if train is None or dev is None:
         raise ConfigError(
             f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
@@ -89,13 +83,7 @@ def examples_of_files(
 def examples_of_hops(
     corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int
 ) -> RunExamples:
-    """The hops of a data set, which have no length of prefixes that could be ``wanted``.
-
-    Raises:
-        ConfigError: A length is wanted.
-        DataError: The data set is missing or malformed.
-        MismatchError: The retriever of hard negatives is over another corpus.
-    """
+    """The hops of a data set, which have no length of prefixes that could be ``wanted``."""
     if wanted is not None:
         raise ConfigError(
             f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "

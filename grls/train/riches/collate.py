@@ -68,9 +68,6 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
 
     Returns:
         The positions with more than one allowed token; ``first`` is empty.
-
-    Raises:
-        ValueError: A quote is not a key of the index.
     """
     index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))

@@ -82,12 +82,7 @@ class InterlacedData(FitData):
         self.max_target_tokens = max_target_tokens
 
     def read(self, module: Any) -> None:
-        """Read the data set, index its keys and write the targets.
-
-        Raises:
-            ConfigError: A length limit is not positive, or an option cannot work.
-            DataError: A split is empty, or a query has no gold passage.
-        """
+        """Read the data set, index its keys and write the targets."""
         at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
         at_least(1, "data.", max_target_tokens=self.max_target_tokens)
         tokenizer = module.tokenizer
@@ -135,10 +130,6 @@ class InterlacedExamples:
         max_target_tokens: Longest target, with the end token.
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         split: Name of the split, for messages.
-
-    Raises:
-        DataError: A query has no gold passage, or a gold passage cannot be quoted.
-        ConfigError: Every query is too long.
     """
 
     def __init__(
@@ -183,11 +174,11 @@ class InterlacedExamples:
     def __len__(self) -> int:
         return len(self.items)
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         query, prompt, chains, shuffle = self.items[number]
         drawn = self.targets.write(query, drawn_chain(chains, shuffle, f"{self.seed}-{epoch}-{query.id}"))
         target = drawn if len(drawn.tokens) <= self.longest else self.targets.write(query, chains[0])
         return Example(prompt, list(target.tokens), target.spans)
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         return self._lengths

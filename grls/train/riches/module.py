@@ -47,21 +47,12 @@ class Interlace(GeneratorModule):
             self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
-
-        Raises:
-            ConfigError: The model has no linear head or changes its logits behind the head, or there is no
-                encoder to freeze.
-        """
+        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         super().setup(stage)
         self.refuse_other_logits()
 
     def batch_loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, a scalar in float32: the mean over labelled positions and choices within keys.
-
-        Raises:
-            ConfigError: The batch is longer than the positions of the model.
-        """
+        """The loss of a batch, a scalar in float32: the mean over labels and choices within keys."""
         # A causal model's labels are the tokens it reads, so they need no positions of their own.
         written = 0 if batch.decoder_input_ids is None else batch.labels.shape[1]
         check_positions(self.model, batch.input_ids.shape[1], written)

@@ -129,9 +129,6 @@ def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) ->
     """Refuse a checkpoint callback that monitors a metric which this run does not measure.
 
     ``hint`` is the remedy.
-
-    Raises:
-        ConfigError: A callback monitors another metric.
     """
     for callback in trainer.checkpoint_callbacks:
         monitor = getattr(callback, "monitor", None)
@@ -180,11 +177,7 @@ class SaveModel(L.Callback):
             self._looked = trainer.global_step
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Load the weights of the best checkpoint, if there is one, and write the model.
-
-        Raises:
-            ConfigError: No step was made, or the weights are not finite. Nothing is written.
-        """
+        """Load the weights of the best checkpoint, if there is one, and write the model."""
         if not trainer.global_step:
             limits = ("max_epochs", "max_steps", "max_time", "limit_train_batches")
             options = " or ".join(f"{Option(f'trainer.{name}')}" for name in limits)

@@ -81,10 +81,6 @@ class Mixture:
         parts: Other examples with their share.
         epochs: Number of epochs over which shares change from first to last; later epochs keep the last.
         size: Examples an epoch; None: as many as ``main`` has.
-
-    Raises:
-        ConfigError: A share is out of range, shares sum to more than 1, a part is empty, or a count is not
-            positive.
     """
 
     def __init__(
@@ -121,14 +117,14 @@ class Mixture:
         ends = np.minimum(np.round(sums * self.size), self.size).astype(int)
         return [self.size - int(ends[-1]), *np.diff(ends).tolist()]
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         ends = np.cumsum(self.counts(epoch))
         member = int(np.searchsorted(ends, number, side="right"))
         position = number - (int(ends[member - 1]) if member else 0) + int(self._start(epoch)[member])
         turn, row = divmod(position, len(self.members[member]))
         return self.members[member].draw(int(self._order(member, turn)[row]), turn)
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         return self.lengths_in(0)
 
     def lengths_in(self, epoch: int) -> Sequence[int]:
@@ -245,11 +241,7 @@ class StageData(FitData):
         self.collator = self.collate(module)
 
     def collate(self, module: Any) -> Any:
-        """Make the collator.
-
-        Raises:
-            ConfigError: The model is causal, or needs another data module.
-        """
+        """Make the collator."""
         if isinstance(module, RetrieveChains):
             raise ConfigError(
                 f"RetrieveChains does not train on {type(self).__name__}: set {Option('data')} "
@@ -284,11 +276,7 @@ class StageData(FitData):
         """The inputs of single-step retrieval on dev; empty where the stage writes no whole passages."""
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:
-        """The queries of hop-by-hop retrieval on dev.
-
-        Raises:
-            ConfigError: The stage has no queries.
-        """
+        """The queries of hop-by-hop retrieval on dev."""
         raise ConfigError(f"{type(self).__name__} has no dev queries: measure single-step recall instead.")
 
 
@@ -323,7 +311,7 @@ class MemoriseData(StageData):
         self.unit: Literal["text", "path"] = unit
         self.target: Literal["whole", "rest"] = target
 
-    def read(self, module: Any) -> None:  # noqa: D102
+    def read(self, module: Any) -> None:
         if module.loss == "allowed" and self.target == "rest":
             raise ConfigError(
                 "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
@@ -331,7 +319,7 @@ class MemoriseData(StageData):
             )
         super().read(module)
 
-    def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
+    def examples(self) -> tuple[Examples, Examples]:
         examples = MemoriseExamples(
             self.corpus, self.codec, self.front, self.unit, self.target, self.reading, self.seed
         )
@@ -397,7 +385,7 @@ class RetrieveData(StageData):
         self.done = done
         self.shuffle = shuffle
 
-    def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
+    def examples(self) -> tuple[Examples, Examples]:
         train = self.read_split(self.train_split, self.corpus)
         if self.multistep is None:
             self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
@@ -406,12 +394,7 @@ class RetrieveData(StageData):
         return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
 
     def _mixed(self, main: Examples) -> Examples:
-        """The examples with others mixed in, if any are.
-
-        Raises:
-            ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
-            DataError: The pseudo-queries cannot be used.
-        """
+        """The examples with others mixed in, if any are."""
         mix, parts = self.mix, list[tuple[Examples, Shares]]()
         if mix.pseudo is not None:
             queries = read_queries(mix.pseudo)
@@ -464,7 +447,7 @@ class RetrieveData(StageData):
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
 
-    def dev_queries(self) -> tuple[list[Query], Qrels]:  # noqa: D102
+    def dev_queries(self) -> tuple[list[Query], Qrels]:
         return self._dev
 
 
@@ -478,9 +461,9 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         return self.all.draw(self.numbers[number], epoch)
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         lengths = self.all.lengths()
         return [lengths[n] for n in self.numbers]

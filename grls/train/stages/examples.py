@@ -60,11 +60,7 @@ class PassageInput:
         return (self.reads,) if isinstance(self.reads, str) else tuple(self.reads)
 
     def check(self) -> None:
-        """Refuse options that cannot work.
-
-        Raises:
-            ConfigError: A kind is unknown or missing, a count is out of range, or ``neighbour`` has no file.
-        """
+        """Refuse options that cannot work."""
         unknown = set(self.kinds) - set(get_args(Reads))
         if unknown or not self.kinds:
             raise ConfigError(
@@ -96,11 +92,6 @@ class MemoriseExamples:
             passage without the front.
         reading: The model input; None: the front.
         seed: Seed of the draws of model inputs.
-
-    Raises:
-        ConfigError: ``front`` is not between 0 and 1, or ``reading`` is invalid or does not fit the target.
-        DataError: The file of neighbours is missing or malformed.
-        MismatchError: The file of neighbours belongs to another corpus.
     """
 
     def __init__(
@@ -160,7 +151,7 @@ class MemoriseExamples:
     def __len__(self) -> int:
         return len(self._lengths)
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         row, front = self._row(number), self._fronts[number]
         target = row if self.target == "whole" else row[front:]
         return Example(self._source(number, epoch, row[:front]), target)
@@ -189,7 +180,7 @@ class MemoriseExamples:
         row: list[int] = self._tokens[start : start + self._lengths[number]].tolist()
         return row
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         lengths: list[int] = self._lengths.tolist()
         return lengths
 
@@ -240,9 +231,6 @@ class RetrieveExamples:
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         truncate: Cut queries that are too long instead of refusing them.
         seed: Seed of the draws; a text keeps the draws of two collections of one run apart.
-
-    Raises:
-        DataError: A query has no gold passage, or a gold passage is not in the corpus.
     """
 
     def __init__(
@@ -275,7 +263,7 @@ class RetrieveExamples:
     def __len__(self) -> int:
         return len(self.hops)
 
-    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+    def draw(self, number: int, epoch: int) -> Example:
         query, hop = self.hops[number]
         chain = self.chain(query, epoch)
         before = self.evidence(query, chain[:hop]) if self.multistep else []
@@ -293,6 +281,6 @@ class RetrieveExamples:
         """The gold passages of a query in the order of this epoch, the same for all of its hops."""
         return drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
 
-    def lengths(self) -> Sequence[int]:  # noqa: D102
+    def lengths(self) -> Sequence[int]:
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
         return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.hops]
