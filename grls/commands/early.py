@@ -16,21 +16,8 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.recipes import warn_of_missing_plugins
 from grls.models.option_names import Device
 
-_KINDS = {"device": Device} | dict.fromkeys(
-    (
-        "batch_size",
-        "depth",
-        "k",
-        "limit",
-        "max_new_tokens",
-        "max_tokens",
-        "parts",
-        "passages",
-        "proofs",
-        "words",
-    ),
-    Count,
-)
+_COUNTS = "batch_size depth k limit max_new_tokens max_tokens parts passages proofs words".split()
+_KINDS = {"device": Device} | dict.fromkeys(_COUNTS, Count)
 
 
 def refuse_early(options: Mapping[str, Any], prog: str) -> None:
@@ -67,7 +54,7 @@ def refuse_early(options: Mapping[str, Any], prog: str) -> None:
             )
         elif not is_on_the_hub(retriever):
             read_spec(followed(retriever))
-    if isinstance(data, str) and not os.path.exists(data):  # noqa: PTH110
+    if isinstance(data, str) and not data.startswith("hub:") and not os.path.exists(data):  # noqa: PTH110
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
         )
