@@ -16,7 +16,18 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.recipes import warn_of_missing_plugins
 from grls.models.option_names import Device
 
-_COUNTS = "batch_size depth k limit max_new_tokens max_tokens parts passages proofs words".split()
+_COUNTS = [
+    "batch_size",
+    "depth",
+    "k",
+    "limit",
+    "max_new_tokens",
+    "max_tokens",
+    "parts",
+    "passages",
+    "proofs",
+    "words",
+]
 _KINDS = {"device": Device} | dict.fromkeys(_COUNTS, Count)
 
 
