@@ -138,10 +138,10 @@ def test_an_answer_has_a_deadline_and_the_next_one_waits_for_it() -> None:
 
 def test_answers_that_wait_unread_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.serve.run._UNREAD", 3 * SIZE)
-    with listening(large_answers, RequestLimits(header=60)) as (address, server):
+    with listening(large_answers, RequestLimits(header=600)) as (address, server):
         clients = [connected(address, WHOLE) for _ in range(6)]
         assert all(client.recv(1) for client in clients)
-        until(lambda: len(server.server_state.connections) == 3)
+        until(lambda: len(server.server_state.connections) == 3, 30)
         assert all(len(ended(client)) < SIZE for client in clients[:3])
         whole = HALF.replace(b"POST", b"GET") + b"Connection: close\r\n\r\n"
         assert len(ended(connected(address, whole))) > SIZE
