@@ -11,6 +11,7 @@ with 2.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,14 +20,16 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 import grls
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError, Option
 from grls.io import ending
 from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
 from grls.io.progress import showing, wait_asleep_if_busy
-from grls.io.recipes import load_plugins, rare_options, with_recipes
+from grls.io.recipes import load_plugins, rare_options, warn_of_missing_plugins, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -305,9 +308,7 @@ class Command:
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
-        from grls.commands.early import refuse_early  # it needs NumPy, which --help does not
-
-        refuse_early(options, self.prog)
+        _refuse_early(options, self.prog)
         for name in options.keys() & {"data", "corpus"}:
             if isinstance(options[name], str) and options[name].startswith("hub:"):
                 from grls.data.hub_data import local_folder
@@ -386,6 +387,62 @@ _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
     "of a large index; false: none."
 )
+
+
+_COUNTS = (
+    "batch_size", "depth", "k", "limit", "max_new_tokens", "max_tokens", "parts", "passages", "proofs",
+    "words",
+)  # fmt: skip
+"""Options of commands that are at least 1."""
+
+
+def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
+    """Refuse numbers, names and missing files before a command imports what takes seconds.
+
+    A name of an option means the same in all commands. ``prog`` is the command, for the remedy.
+    """
+    from grls.data.inputs.arguments import Count, UnfitError, fitted
+    from grls.models.option_names import Device
+    from grls.retrieve.hub_names import is_on_the_hub
+    from grls.retrieve.registry import names_bm25
+    from grls.retrieve.spec import followed, is_retriever, read_spec
+
+    warn_of_missing_plugins()
+    for name, kind in {"device": Device, **dict.fromkeys(_COUNTS, Count)}.items():
+        try:
+            options.get(name) is None or fitted(options[name], kind)
+        except UnfitError as error:
+            raise ConfigError(error.said_of(f"{Option(name)}")) from None
+    if options.get("measures") is not None:
+        from grls.evaluation.measures import measure_names
+
+        measure_names(options["measures"])
+    retriever, data, query = options.get("retriever"), options.get("data"), options.get("query") or os.devnull
+    if isinstance(retriever, str) and not os.path.isfile(retriever):  # noqa: PTH113 (the name may be too long)
+        is_none = not is_retriever(Path(retriever))
+        if names_bm25(retriever):
+            if "data" in options and data is None:
+                raise ConfigError(
+                    f"bm25 needs {Option('data')}: the folder of the data set whose corpus it searches."
+                )
+        elif is_none and is_retriever(Path(query)):
+            raise ConfigError(
+                f"the folder of the retriever comes first: `{prog} {quote(query)} {quote(retriever)}`."
+            )
+        elif is_none and data and os.path.isdir(retriever) and is_retriever(Path(data)):  # noqa: PTH112
+            raise ConfigError(
+                f"{Option('data')} names a retriever, and the retriever is {retriever}: swap them."
+            )
+        elif not is_on_the_hub(retriever):
+            read_spec(followed(retriever))
+    if isinstance(data, str) and not data.startswith("hub:") and not os.path.exists(data):  # noqa: PTH110
+        raise DataError(
+            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
+        )
+    runs = [*(options.get("runs") or []), *filter(None, [options.get("run")])]
+    for run in runs:
+        if not os.path.isfile(run):  # noqa: PTH113
+            raise DataError("no such file; expected a run in JSONL or TREC form.", run)
 
 
 def with_lists(arguments: Sequence[str], parser: ArgumentParser) -> list[str]:

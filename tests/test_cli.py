@@ -342,7 +342,7 @@ def test_missing_inputs_are_named(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     none = tmp_path / "none"
-    assert f"{none}: no such file" in fails(capsys, "check", none)
+    assert f"{none}: no such folder" in fails(capsys, "check", none)
     assert f"no such folder: {none}" in fails(
         capsys, "index", str(none), f"--corpus={data}", f"--output={tmp_path / 'r'}"
     )

@@ -3,7 +3,7 @@
 The parameters before ``*`` are arguments, those behind it options; the docstring is the ``--help``.
 ``grls.cli`` imports a module only when its verb is called.
 
-``answer``, ``check``, ``early`` (what all refuse), ``evaluate``, ``experiment``, ``explain``, ``fit``,
+``answer``, ``check``, ``evaluate``, ``experiment``, ``explain``, ``fit``,
 ``fuse``, ``index``, ``neighbours``, ``opening``, ``propositions`` (and pseudo-queries), ``ralm``,
 ``retrieve``, ``search``, ``serve``, ``train``, ``train_biencoder``, ``tune``.
 """

@@ -106,9 +106,9 @@ def build(model: str, corpus: str, building: Building) -> str:
     except UnopenedError as error:
         if building.kind != AUTO or kind != FALLBACK:
             raise
-        encoders = ", ".join(sorted({*buildable, *VARIANTS} - {FALLBACK}))
+        encoders = sorted({*buildable, *VARIANTS} - {FALLBACK})
         raise UnopenedError(
-            f"{error} If it is an encoder, say of what kind: {Option('kind', encoders)}."
+            f"{error} If it is an encoder, say of what kind: {Option('kind', *encoders)}."
         ) from None
     if not isinstance(line, str) or not (Path(building.output) / MANIFEST).is_file():
         raise ConfigError(

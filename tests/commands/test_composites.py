@@ -237,7 +237,7 @@ def test_what_ends_by_itself_does_not_hop(name: str, kinds: Path, tmp_path: Path
         capsys, "index", "hops", str(kinds / name), "--hops.steps=ranked", f"--output={tmp_path / 'o'}"
     )
     assert "ends its chains itself" in line
-    assert "`grls index hops MEMBER --hops.steps ranked --output NEW`" in line
+    assert "make a folder of kind hops of its members." in line
 
 
 def test_an_error_of_a_folder_that_is_not_written_does_not_name_it(

@@ -62,7 +62,7 @@ def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
     data: Path, sentence: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     line = ["index", str(tiny_bert(tmp_path / "bert")), f"--corpus={data}", f"--output={tmp_path / 'r'}"]
-    kinds = "say of what kind: --kind dense, multi-vector, rescored, sparse, st5."
+    kinds = "say of what kind: --kind dense or multi-vector or rescored or sparse or st5."
     assert kinds in fails(capsys, *line)
     assert "--kind" not in fails(capsys, *line, "--kind=generative")
     assert main([*line, "--kind=dense", "--device=cpu"]) == 0

@@ -686,7 +686,7 @@ def test_bm25_needs_no_folder(kinds: Path, capsys: Capsys) -> None:
     assert main(["explain", "all", "--retriever=bm25", data]) == 0
     assert capsys.readouterr().out.strip() == folder
     error = fails(capsys, "explain", TEXT, "--retriever=bm25", "--case.gold=r1")
-    assert "bm25 retrieves from the corpus of a data set folder (--data)" in error
+    assert "bm25 needs --data: the folder of the data set" in error
 
 
 def test_the_data_set_of_the_fit_that_made_a_retriever_is_found(kinds: Path, capsys: Capsys) -> None:

@@ -82,7 +82,8 @@ def test_python_prints_what_the_page_says(
 def commands(page: Path) -> list[str]:
     """The ``grls`` commands in blocks of code without a language, and between backticks."""
     text = page.read_text(encoding="utf-8")
-    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = "\n".join(block for language, block in fenced if language in ("", "sh"))
     lines = [line for line in blocks.replace("\\\n", " ").splitlines() if line.startswith("grls ")]
     return lines + re.findall(r"`(grls [a-z-][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
 

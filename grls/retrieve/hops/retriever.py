@@ -410,8 +410,7 @@ def _single_steps(retriever: Retriever) -> Retriever:
     if isinstance(inner, FindsChains):
         raise ConfigError(
             f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, "
-            "or make a folder of hops of its members (`grls index hops MEMBER "
-            f"{Option('hops.steps', 'ranked')} {Option('output', 'NEW')}`)."
+            "or make a folder of kind hops of its members."
         )
     return inner
 

@@ -26,7 +26,6 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
-from grls.data.evidence import part_around
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
@@ -360,6 +359,8 @@ async def answer_call(
     k = limits.k if hops is not None and returns_chain(retriever) else call.k  # a chain is shown whole
     job = SearchJob([call.query], BatchKey(retriever, k, allow))
     (hits,) = await outcome(request, version, job, limits.seconds)
+    from grls.data.evidence import part_around  # late: NumPy
+
     results = [
         FoundPassage(
             id=hit.id,
