@@ -67,7 +67,7 @@ def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
     assert "--kind" not in fails(capsys, *line, "--kind=generative")
     assert main([*line, "--kind=dense", "--device=cpu"]) == 0
     other = fails(capsys, "index", sentence, *line[2:], "--kind=st5")
-    assert "use kind sentence (`grls index --kind dense`)" in other
+    assert "index it with --kind dense" in other
 
 
 def test_a_similarity_names_the_kind_that_takes_it(data: Path, tmp_path: Path, capsys: Capsys) -> None:
