@@ -355,7 +355,7 @@ def _sampled(file: Path, folder: Path) -> str:
 
 
 GOLD_CHECKED = {
-    "retrieve": ["retrieve", "bm25"], "tune": ["tune", "nowhere"],
+    "retrieve": ["retrieve", "bm25"], "tune": ["tune", "bm25"],
     "direct": ["answer", "direct", "--model", "nowhere"],
     "riches": ["answer", "riches", "--model", "nowhere"],
 }  # fmt: skip
