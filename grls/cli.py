@@ -401,16 +401,15 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
 
     A name of an option means the same in all commands. ``prog`` is the command, for the remedy.
     """
-    from grls.data.inputs.arguments import Count, UnfitError, fitted
-    from grls.models.option_names import Device
-    from grls.retrieve.hub_names import is_on_the_hub
-    from grls.retrieve.registry import names_bm25
-    from grls.retrieve.spec import followed, is_retriever, read_spec
-
     warn_of_missing_plugins()
-    for name, kind in {"device": Device, **dict.fromkeys(_COUNTS, Count)}.items():
+    for name in ("device", *_COUNTS):
+        if options.get(name) in (None, "auto"):
+            continue
+        from grls.data.inputs.arguments import Count, UnfitError, fitted
+        from grls.models.option_names import Device
+
         try:
-            options.get(name) is None or fitted(options[name], kind)
+            fitted(options[name], Device if name == "device" else Count)
         except UnfitError as error:
             raise ConfigError(error.said_of(f"{Option(name)}")) from None
     if options.get("measures") is not None:
@@ -419,6 +418,10 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
         measure_names(options["measures"])
     retriever, data, query = options.get("retriever"), options.get("data"), options.get("query") or os.devnull
     if isinstance(retriever, str) and not os.path.isfile(retriever):  # noqa: PTH113 (the name may be too long)
+        from grls.retrieve.hub_names import is_on_the_hub
+        from grls.retrieve.registry import names_bm25
+        from grls.retrieve.spec import followed, is_retriever, read_spec
+
         is_none = not is_retriever(Path(retriever))
         if names_bm25(retriever):
             if "data" in options and data is None:
@@ -439,7 +442,8 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
         )
-    runs = [*(options.get("runs") or []), *filter(None, [options.get("run")])]
+    alone = [] if "retriever" in options or "run" not in options else [options["run"]]
+    runs = options.get("runs") or alone
     for run in runs:
         if not os.path.isfile(run):  # noqa: PTH113
             raise DataError("no such file; expected a run in JSONL or TREC form.", run)
