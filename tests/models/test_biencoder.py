@@ -171,7 +171,9 @@ def test_what_cannot_work_is_refused(bert: str, t5: Loaded, tmp_path: Path, monk
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     raises(ConfigError, r"holds no modules\.json", BiEncoderModel.load(bert).save, tmp_path / "mine")
     BiEncoderModel.load(bert).save(tmp_path / "m")
-    raises(ConfigError, "not of kind st5: index it with", BiEncoderModel.load, str(tmp_path / "m"), kind="st5")
+    raises(
+        ConfigError, "not of kind st5: index it with", BiEncoderModel.load, str(tmp_path / "m"), kind="st5"
+    )
     raises(ConfigError, "cannot use device 'cuda:9'", BiEncoderModel.load, bert, device="cuda:9")
 
 
