@@ -455,13 +455,17 @@ class Searcher:
     ) -> Searcher:
         """A searcher of a composite folder, which ``compose`` writes; it opens its members anew, from theirs.
 
-        A temporary folder goes with its process, so an output with such a member is what :meth:`save` writes.
+        A temporary folder goes with its process, so an output holds a copy of such a member.
         ``names``: the folders of members -> their names in the ``call``, for errors.
         """
         if output is not None and any(map(is_temporary, names)):
+            from grls.retrieve.hub import pack_folder
+
             refuse_unusable(output, MANIFEST)
             made = self.composed(call, compose, arguments, members, None, names)
-            return Searcher(load_retriever(made.save(output), self.opening), output, self.opening)
+            with made.held_folder.named(call, names):
+                pack_folder(made.folder, output, link=True)
+            return Searcher(load_retriever(Path(output), self.opening), output, self.opening)
         folder = HeldFolder(output, [member.held_folder for member in members])
         with folder.named(call, names):
             retriever = compose(folder.path, *arguments, USUAL_SEARCH, self.opening)

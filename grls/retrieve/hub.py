@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 
 from grls.data.corpus import corpus_file
 from grls.errors import ConfigError, DataError
-from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, temporary
+from grls.io.files import NEW, atomic_folder, is_temporary, read_json, refuse_foreign, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hub_names import CardOptions
@@ -144,21 +144,22 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
     return None
 
 
-def pack_folder(folder: str | Path, output: str | Path) -> None:
+def pack_folder(folder: str | Path, output: str | Path, link: bool = False) -> None:
     """Write a self-contained copy of a retriever folder, atomically.
 
     Args:
         folder: The retriever folder; of a link, the folder that it leads to.
         output: The copy; an earlier retriever there is replaced. It may be the folder itself.
+        link: Copy only what is in temporary folders; members in others stay named.
     """
     root = followed(folder)
     read_spec(root)
     refuse_foreign(output, MANIFEST)
     with atomic_folder(output, MANIFEST) as new:
-        write_packed(root, output, new)
+        write_packed(root, output, new, link)
 
 
-def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
+def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) -> dict[Path, str]:
     """Write a self-contained copy of a retriever folder into an empty folder.
 
     The copy holds the files of the retriever, and each folder that it names once, in ``members/NAME``; no
@@ -168,6 +169,7 @@ def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
         root: The retriever folder, which is no link.
         output: The final path of the copy.
         new: The empty folder.
+        link: As of :func:`pack_folder`.
 
     Returns:
         The folders that are copied -> the paths of their copies in ``new``.
@@ -197,20 +199,28 @@ def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
             elif isinstance(member, str) and (path := member_path(member, source)).exists():
                 real = path.resolve()
                 inside = real.is_relative_to(source) and real.relative_to(source).parts[:1] != (MEMBERS,)
-                if not inside or is_retriever(real):  # else it is copied with the files of the folder
+                if inside and not is_retriever(real):  # it is copied with the files of the folder
+                    continue
+                if link and not is_temporary(real):
+                    refuse_lost(real)
+                    holder[key] = relative(path, output / target)
+                else:
                     holder[key] = relative(new / copied(path), new / target)
         return moved
+
+    def refuse_lost(source: Path) -> None:
+        if output == source or (output in source.parents and output != root):
+            raise ConfigError(
+                f"{output} is or holds {source}, a member of the retriever, which would be lost: choose "
+                "another place."
+            )
 
     def copied(path: Path) -> str:
         """The path of the copy of a folder or corpus, which is copied once."""
         source = followed(path).resolve()
         if source in copies:
             return copies[source]
-        if output == source or (output in source.parents and output != root):
-            raise ConfigError(
-                f"{output} is or holds {source}, a member of the retriever, which would be lost: choose "
-                "another place."
-            )
+        refuse_lost(source)
         name = source.name
         if source.parent.name.startswith(".") or source.parent.name == "snapshots":  # the hub's, or temporary
             name = str(read_spec(source)["kind"]) if is_retriever(source) else "data"

@@ -19,7 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
-from grls.io.files import read_json, refuse_unusable
+from grls.io.files import is_temporary, read_json, refuse_unusable
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
@@ -304,6 +304,8 @@ def create(
         if complete != draft:
             retriever = open_spec(path, complete, opening)
     except (ConfigError, DataError, MismatchError) as error:  # that file is not written
+        if is_temporary(path):
+            raise  # whoever made the temporary folder names the call
         raise type(error)(error.text.removeprefix(f"{path / MANIFEST}: ")) from error
     write_spec(folder, kind, {**complete, **(more(retriever) if more else {})})
     return retriever
