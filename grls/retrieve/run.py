@@ -154,8 +154,11 @@ def retrieve_results(
     if not own.isdisjoint(query.id for query in queries):
         results = retrieve_results(retriever, queries, k + 1, filters)
         results = [result.without_own() if result.query_id in own else result for result in results]
-        chained = isinstance(retriever, FindsChains)
-        return results if chained else [result._replace(hits=result.hits[:k]) for result in results]
+        described = retriever.describe()
+        ranked = not isinstance(retriever, FindsChains) or described.options.get("pool")
+        if described.sets or not ranked:
+            return results
+        return [result._replace(hits=result.hits[:k]) for result in results]
     ids = [query.id for query in queries]
     if isinstance(retriever, EndsRankings):
         ended = retriever.retrieve_sets(queries, filters)

@@ -151,6 +151,12 @@ def test_a_query_that_is_a_passage_does_not_find_itself(
         assert main([*run, *hops]) == 0
         found = Run.load(tmp_path / "run.jsonl")
         assert {query: hits[0].id for query, hits in found.rankings.items()} == other
+    some = [query if query.id == "a1" else Query(f"x-{query.id}", query.text) for query in queries]
+    judged = {query.id: qrels[query.id.removeprefix("x-")] for query in some}
+    write_dataset(tmp_path / "some", passages, some, {"test": judged})
+    pool = ["--hops.steps=fixed", "--hops.max=2", "--hops.chains=4", "--hops.pool=true", "--k=1"]
+    assert main([*run, *pool, f"--data={tmp_path / 'some'}"]) == 0
+    assert {len(hits) for hits in Run.load(tmp_path / "run.jsonl").rankings.values()} == {1}
     foreign = tmp_path / "foreign.trec"  # of another tool, whose queries find themselves
     lines = [f"{q} Q0 {hit} 1 {score} t" for q, gold in other.items() for hit, score in ((q, 2), (gold, 1))]
     foreign.write_text("\n".join(lines))
