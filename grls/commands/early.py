@@ -58,16 +58,17 @@ def refuse_early(options: Mapping[str, Any], prog: str) -> None:
                     f"bm25 needs {Option('data')}: the folder of the data set whose corpus it searches."
                 )
         elif is_none and is_retriever(Path(query)):
-            raise ConfigError(
-                f"the folder of the retriever comes first: `{prog} {quote(query)} {quote(retriever)}`."
-            )
+            place, form = "comes first", f"{quote(query)} {quote(retriever)}"
+            if prog.endswith("explain"):
+                place, form = "is an option", f"{quote(retriever)} {Option('retriever', query)}"
+            raise ConfigError(f"the folder of the retriever {place}: `{prog} {form}`.")
         elif is_none and data and os.path.isdir(retriever) and is_retriever(Path(data)):  # noqa: PTH112
             raise ConfigError(
                 f"{Option('data')} names a retriever, and the retriever is {retriever}: swap them."
             )
         elif not is_on_the_hub(retriever):
             read_spec(followed(retriever))
-    if isinstance(data, str) and not os.path.exists(data):  # noqa: PTH110
+    if isinstance(data, str) and not data.startswith("hub:") and not os.path.exists(data):  # noqa: PTH110
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
         )
