@@ -214,6 +214,8 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
         f"retrieve bm25 --data no --output {out}": "no: no such folder; a data set is a folder with",
         "explain q --retriever bm25": "bm25 needs --data: the folder of the data set",
         f"evaluate no --data {data}": "no: no such file; expected a run",
+        f"prepare beir --raw {data} --out {data}/../data": "holds the files to read, and would be replaced",
+        f"prepare texts --raw {data}/qrels --out {data}": "holds the files to read, and would be replaced",
         f"evaluate {data}/corpus.jsonl --data {data} --measures ndcgg": "measures: 'ndcgg' is no measure",
         f"fuse a b --output {out}": "a: no such file; expected a run",
         f"fuse cut a --tune b --output {out}": "a: no such file; expected a run",

@@ -72,6 +72,13 @@ def refuse_early(options: Mapping[str, Any], prog: str) -> None:
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
         )
+    raw, out = options.get("raw"), options.get("out")
+    if raw is not None and out is not None:
+        replaced, read = Path(out).resolve(), Path(raw).resolve()
+        if replaced == read or replaced in read.parents:
+            raise ConfigError(
+                f"{out} holds the files to read, and would be replaced: give another {Option('out')}."
+            )
     runs = [*(options.get("runs") or []), *filter(None, [options.get("run")])]
     for run in runs:
         if not os.path.isfile(run):  # noqa: PTH113
