@@ -135,8 +135,6 @@ def _fits(name: str, value: Any) -> bool:
 def _copy(
     raw: Path, out: Path, ratios: Sequence[float], drop_leaks: bool, seed: int, tokenizer: Path | None
 ) -> None:
-    if out.resolve() == raw.resolve():
-        raise ConfigError(f"{out} is the folder to read; give another --out.")
     corpus = Corpus.read(raw)
     queries = read_queries(raw)
     names = sorted(file.stem for file in (raw / "qrels").glob("*.tsv"))

@@ -19,8 +19,7 @@ def is_hub_name(name: str | Path) -> bool:
 
 def is_on_the_hub(name: str | Path) -> bool:
     """Whether a name means a repository: there is no such folder here, nor one of the user's name."""
-    there = Path(name).exists() or Path(str(name).partition("/")[0]).is_dir()
-    return is_hub_name(name) and not there
+    return is_hub_name(name) and not Path(name).exists() and not Path(str(name).partition("/")[0]).is_dir()
 
 
 _CODE = re.compile(r"[a-z0-9.+-]+")
