@@ -19,7 +19,7 @@ from grls.evaluation.graph import graph_errors
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.runs.comparable import judged_queries
-from grls.runs.results import find_passages, passage_texts
+from grls.runs.results import known_passages, passage_texts
 from grls.runs.run import Run
 from grls.runs.trec import without_done
 
@@ -77,7 +77,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
                 examples[n] = example._replace(problems=failed)
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
-    passages = find_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
+    passages = known_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
     texts = {i: textwrap.shorten(p.titled, _WIDTH, placeholder=" …") for i, p in passages.items()}
     return "\n\n".join(_format(example, texts) for example in mixed)
 
@@ -93,7 +93,7 @@ def _format(example: _Example, texts: Mapping[str, str]) -> str:
     ranks = {hit.id: n for n, hit in reversed(list(enumerate(example.hits, 1)))}
     for passage in example.gold:
         if passage not in ranks:
-            lines.append(f"  gold, not found: {passage}: {texts[passage]}")
+            lines.append(f"  gold, not found: {passage}: {texts.get(passage, 'not in the corpus')}")
         elif ranks[passage] > len(shown):
             lines.append(f"  gold, rank {ranks[passage]}: {passage}: {texts[passage]}")
     if example.problems is not None:

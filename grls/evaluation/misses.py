@@ -25,7 +25,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import plain_words
 from grls.evaluation.metrics.path_match import Accepted
-from grls.runs.results import find_passages
+from grls.runs.results import find_passages, known_passages
 
 KINDS = ("miss_later_hop", "miss_title_detail", "miss_implicit_first_hop", "miss_distracted")
 ALIKE = 0.8
@@ -63,7 +63,7 @@ def miss_kinds(
 ) -> dict[str, float | int] | None:
     """Kind -> share of the queries that are such misses, and the number of these ``queries``.
 
-    Queries with a gold path of several passages count. All lists have an item a query.
+    Queries with a gold path of several passages of the corpus count. All lists have an item a query.
 
     Returns:
         None if there is no such query, or a gold passage has no title.
@@ -74,6 +74,8 @@ def miss_kinds(
             golds = [list(dict.fromkeys(gold)) for gold in path.paths]
             shares = [len({*gold}.intersection(ids[: len(gold)])) / len(gold) for gold in golds]
             cases.append((query.text, golds[shares.index(max(shares))], ids, path.any_order))
+    known = known_passages(corpus, (name for _, gold, _, _ in cases for name in gold))
+    cases = [case for case in cases if known.keys() >= {*case[1]}]
     names = {name for _, gold, ids, _ in cases for name in (*gold, *ids[: len(gold)])}
     titles = {name: passage.title for name, passage in find_passages(corpus, names).items()}
     if not cases or not all(titles[name] for _, gold, _, _ in cases for name in gold):

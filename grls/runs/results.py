@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
@@ -138,15 +138,20 @@ def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
     return [Hit(name, score) for name, score in pairs]
 
 
+def known_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
+    """Passage id -> passage, for those of ``ids`` that the corpus has; it may lack gold passages."""
+    names = list(dict.fromkeys(ids))
+    numbers = dict(zip(names, corpus.numbers(names), strict=True))
+    known = {name: number for name, number in numbers.items() if number is not None}
+    return dict(zip(known, corpus.passages([*known.values()]) if known else (), strict=True))
+
+
 def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
     """Passage id -> passage, for all of ``ids``."""
     names = list(dict.fromkeys(ids))
-    numbers = corpus.numbers(names)
-    if None in numbers:
-        present = {i for i, number in zip(names, numbers, strict=True) if number is not None}
-        refuse_unknown(names, present, "passage", corpus.source)
-    passages = corpus.passages(cast(list[int], numbers)) if names else []
-    return dict(zip(names, passages, strict=True))
+    passages = known_passages(corpus, names)
+    refuse_unknown(names, passages, "passage", corpus.source)
+    return passages
 
 
 def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:

@@ -190,6 +190,20 @@ def test_what_kind_of_miss(hits, free, kind, tmp_path):
     assert (sum(either[name] for name in KINDS) == 0) == (kind is None or hits[:2] == ["x", "y"])
 
 
+def test_evidence_that_the_corpus_lacks_is_not_found(tmp_path):
+    """An error said that the results belong to other data."""
+    titled = [Passage(name, "text", name.upper()) for name in ("a", "b", "x")]
+    queries = [Query("q", "a ?", ("a", "gone")), Query("r", "b ?", ("a", "b"))]
+    qrels = {"q": {"a": 1, "gone": 1}, "r": {"a": 1, "b": 1}}
+    write_dataset(tmp_path / "data", titled, queries, {"test": qrels})
+    write_run(tmp_path / "run", {query: [Hit("a", 0.0), Hit("x", -1.0)] for query in qrels})
+    report = evaluate_run(tmp_path / "run", tmp_path / "data")
+    assert report["sequence_recall"]["recall@1"] == 0.5
+    assert (report["misses"]["miss_later_hop"], report["misses"]["queries"]) == (1.0, 1)
+    shown = format_examples(tmp_path / "run", tmp_path / "data", "test", Corpus.from_passages(titled), 2)
+    assert "gold, not found: gone: not in the corpus" in shown
+
+
 def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tmp_path):
     single = {"train": QRELS["train"], "test": {"q1": {"f1": 1, "r1": 0}, "q2": {"f2": 1}}}
     write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], single)
