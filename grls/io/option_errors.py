@@ -130,7 +130,11 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
         words = match[1].split()
         wrong = next((word for word in words if word.startswith("-")), None)
         if wrong is not None:
-            return _no_option(wrong.partition("=")[0].removeprefix("--"), options)
+            wrong = wrong.partition("=")[0]
+            name = wrong.lstrip("-")
+            if name in options:  # -k
+                return f"there is no option {wrong}; did you mean {Option(name)}?"
+            return _no_option(name, options)
         takes = f"takes {' and '.join(positionals)}, and options" if positionals else "takes only options"
         needed = [f"{Option(name, name.upper())}" for name in options if actions[f"--{name}"].required]
         form = " ".join([parser.prog, *map(str.upper, positionals), *needed])
