@@ -429,9 +429,10 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
                     f"bm25 needs {Option('data')}: the folder of the data set whose corpus it searches."
                 )
         elif is_none and is_retriever(Path(query)):
-            raise ConfigError(
-                f"the folder of the retriever comes first: `{prog} {quote(query)} {quote(retriever)}`."
-            )
+            place, form = "comes first", f"{quote(query)} {quote(retriever)}"
+            if prog.endswith("explain"):
+                place, form = "is an option", f"{quote(retriever)} {Option('retriever', query)}"
+            raise ConfigError(f"the folder of the retriever {place}: `{prog} {form}`.")
         elif is_none and data and os.path.isdir(retriever) and is_retriever(Path(data)):  # noqa: PTH112
             raise ConfigError(
                 f"{Option('data')} names a retriever, and the retriever is {retriever}: swap them."
@@ -442,6 +443,13 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
         )
+    raw, out = options.get("raw"), options.get("out")
+    if raw is not None and out is not None:
+        replaced, read = Path(out).resolve(), Path(raw).resolve()
+        if replaced == read or replaced in read.parents:
+            raise ConfigError(
+                f"{out} holds the files to read, and would be replaced: give another {Option('out')}."
+            )
     alone = [] if "retriever" in options or "run" not in options else [options["run"]]
     runs = options.get("runs") or alone
     for run in runs:
