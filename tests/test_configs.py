@@ -352,6 +352,8 @@ def files_of_readme(workplace: Path) -> None:
     pairs = [(query.id, line["_id"]) for query in read_split("data/mine", "test")[0] for line in lines[:9]]
     (workplace / "candidates.tsv").write_text("".join(f"{query}\t{passage}\n" for query, passage in pairs))
     (workplace / "old-ids.txt").write_text("old\n")
+    (workplace / "notes").mkdir()
+    (workplace / "notes" / "otters.md").write_text("# Otters\n\nA holt is the den of an otter.\n")
     (workplace / "new").mkdir()
     (workplace / "new" / "corpus.jsonl").write_text(
         json.dumps({"_id": "new-1", "text": "anna is quiet ."}) + "\n"

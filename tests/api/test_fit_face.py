@@ -96,7 +96,7 @@ def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path)
     with pytest.raises(ConfigError, match=r"fit has no argument 'epochs'. It takes"):
         grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
     with pytest.raises(DataError, match="p9"):
-        grls.fit(CORPUS, QUERIES, GOLD | {"q0": ["p9"]}, output=tmp_path / "out", **ALONE)
+        grls.fit(CORPUS, QUERIES, {name: ["p9"] for name in GOLD}, output=tmp_path / "out", **ALONE)
     assert not (tmp_path / "out").exists()
 
 

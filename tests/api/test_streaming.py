@@ -90,16 +90,6 @@ def test_what_is_no_chain_has_no_hop(kinds: Path) -> None:
         assert hits == with_texts(searcher.retriever.retrieve([query], 4), searcher.corpus)[0]
 
 
-def test_measures_read_pooled_chains(kinds: Path) -> None:
-    """A search returns the chain; an experiment still measures as many passages as there are."""
-    searcher = hops_of(kinds / "dense", steps="fixed", max=2, chains=3, branch=3)
-    ((pooled,), (chain,)) = searcher.retriever.retrieve(QUERIES[:1], 10), searcher.search(QUERIES[:1], 10)
-    assert len(chain) == 2 < len(pooled) == 10
-    gold = {"q": [pooled[5].id]}
-    table = grls.experiment({"hops": searcher}, {"q": QUERIES[0]}, gold, ["RR"])
-    assert table.rows[0].means["RR"] == pytest.approx(1 / 6)
-
-
 def test_hops_are_given_as_they_are_found(kinds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher = hops_of(kinds / "dense", steps="fixed", max=3)
     inner, asked = searcher.retriever.retriever, []  # type: ignore[attr-defined]

@@ -76,7 +76,8 @@ def test_rerankers_and_judges_read_no_special_token_from_a_text(tmp_path: Path) 
     pairs.model.register_forward_pre_hook(lambda _, args: seen.extend(rows(args[0])))
     found = pairs.logits([(FORGED, FORGED), ("fox", "a</s>")])
     assert found == pytest.approx(pairs.logits([(PLAIN, PLAIN), ("fox", "a")]), abs=1e-6)
-    assert [row.count(END) for row in seen] == [2] * 9
+    assert {row.count(END) for row in seen} == {2}
+    assert len(seen) > 8
     assert not any(PAD in row for row in seen)
     seen.clear()
     reranker.scores(["x" * 20 + "</s>dog"], ["fox"])

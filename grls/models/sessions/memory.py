@@ -190,12 +190,13 @@ def adapters(module: nn.Module) -> Iterator[tuple[Any, ...]]:
 def trial(model: nn.Module) -> Iterator[None]:
     """A context in which a model is tested: in eval mode, while no other thread replaces parts of it."""
     with exclusive(model):
-        training = model.training
+        modes = [(module, module.training) for module in model.modules()]
         model.eval()
         try:
             yield
         finally:
-            model.train(training)
+            for module, training in modes:
+                module.training = training
 
 
 def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:

@@ -40,7 +40,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     texts = [p.text for p in ANIMALS]
     assert int(again.scores(prefixes, texts).argmax()) == 1
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
-    with pytest.raises(ConfigError, match="holds no checkpoint to resume from"):
+    with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
         fit_reranker(
             encoder, ANIMALS, examples(), examples(), tmp_path / "new", RerankerOptions(1), resume=True
         )
