@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from llama_small import write_llama
 from small_data import passages, queries, tiny_bert
 
@@ -26,6 +27,7 @@ def write_fit_data(folder: Path, *splits: str) -> Path:
 
 def write_fit_models(folder: Path, data: Path) -> dict[str, Any]:
     """A random bi-encoder and a random language model; returns the options that name them."""
+    torch.manual_seed(0)  # which candidates there are depends on its weights
     tiny_bert(folder / "bert")
     write_llama(folder / "llama", data)
     return {"biencoder": str(folder / "bert"), "generator": str(folder / "llama")}
