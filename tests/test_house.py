@@ -31,11 +31,11 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "tokens of grls": Bound(452_443, 360_000),
-    "tokens of tests": Bound(525_972, 410_000),
-    "words of docstrings": Bound(123_674, 90_000),
+    "tokens of grls": Bound(452_654, 360_000),
+    "tokens of tests": Bound(526_096, 410_000),
+    "words of docstrings": Bound(123_694, 90_000),
     "modules of grls": Bound(350, 300),
-    "functions": Bound(3_697, 2_900),
+    "functions": Bound(3_698, 2_900),
     "private functions called once": Bound(248, 450),
     "modules with one importer": Bound(47, 45),
     "modules that name done_bias": Bound(3, 3),
@@ -52,7 +52,7 @@ BOUNDS = {
     "BM25(texts).search: files": Bound(18, 12),
     "BM25(texts).search: functions": Bound(98, 60),
     "grls fuse: files": Bound(23, 18),
-    "grls fuse: functions": Bound(208, 90),
+    "grls fuse: functions": Bound(210, 90),
 }
 
 
