@@ -15,7 +15,7 @@ def evaluate(
     *,
     data: str,
     split: str | None = None,
-    ks: tuple[int, ...] | int | str | None = None,
+    ks: tuple[int, ...] | None = None,
     measures: str | None = None,
     baseline: str | None = None,
     examples: int = 0,
@@ -31,7 +31,7 @@ def evaluate(
             entailment, AutoAIS. NAME.info.json beside it says what made it.
         data: Data set folder.
         split: Split of the qrels; null: from the manifest of the run, else test.
-        ks: Cut-offs of recall or hits, as ``[1,5]``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers, with a
+        ks: Cut-offs of recall or hits, as ``1 5``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers, with a
             dash for what reads deeper than a run was cut off.
         measures: Standard measures of runs by their ir_measures names, as 'nDCG@10 RR'; null: nDCG@10, RR,
             AP, P@5 and Judged@10, with a dash likewise.
@@ -54,8 +54,6 @@ def evaluate(
     from grls.io.option_errors import visible
     from grls.runs.run import Run
 
-    if isinstance(ks, int | str):
-        raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
     answers = [run for run in runs if run.endswith(ENDING)]
     if answers and len(answers) < len(runs):
         raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")

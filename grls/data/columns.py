@@ -99,21 +99,22 @@ class MetadataColumns:
             with self._reading:  # one thread reads, the others find the result in the cache
                 bits = self._cache.get(expression)
                 if bits is None:
-                    comparisons = list(expression.comparisons())
-                    names = list(dict.fromkeys(comparison.field for comparison in comparisons))
+                    # Comparisons that have met no value that they compare with -> one that they have met.
+                    unlike: dict[FieldComparison, Any] = dict.fromkeys(expression.comparisons())
+                    names = list(dict.fromkeys(comparison.field for comparison in unlike))
                     columns = self._columns(names)
-                    masks, examples = [np.empty(0, dtype=bool)], dict[FieldComparison, Any]()
+                    masks = [np.empty(0, dtype=bool)]
                     for part in self._parts(names) if columns is None else [columns]:
                         masks.append(part_mask(expression, part))
-                        for comparison in tuple(comparisons):
+                        for comparison in [*unlike]:
                             values = [v for v in part[comparison.field].values if v not in (None, [])]
                             if any(map(comparison.compares, values)):
-                                comparisons.remove(comparison)
+                                del unlike[comparison]
                             elif values:
-                                examples.setdefault(comparison, values[0])
-                    for comparison in comparisons:
-                        if comparison in examples:
-                            raise IncomparableError(comparison, examples[comparison])
+                                unlike[comparison] = values[0]
+                    for comparison, example in unlike.items():
+                        if example is not None:
+                            raise IncomparableError(comparison, example)
                     bits = np.packbits(np.concatenate(masks))
                     self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))

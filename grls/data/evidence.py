@@ -67,9 +67,8 @@ def part_around(question: str, text: str, most: int) -> str:
         worth = math.fsum(1 / holders[stem] for stem in near)
         if worth > best:
             best, begin = worth, start
-    first = (
-        max(0, begin - most // 4) if begin > most // 2 else 0
-    )  # from the beginning of a sentence or line before it, or of a word
+    first = max(0, begin - most // 4) if begin > most // 2 else 0
+    # From the beginning of a sentence or line before it, or of a word.
     ends = [match.end() for match in re.finditer(r"[.!?]\s+|\n+", text[first:begin])] if first else [0]
     first = first + (ends[-1] if ends else max(0, text[first:begin].find(" ") + 1))
     part = text[first : first + most].rstrip()

@@ -77,10 +77,8 @@ class Where(Filter):
                 f"no passage of {corpus.source} has the metadata field {error.field!r}: {known}."
             ) from None
         except IncomparableError as error:
-            begin, text = (
-                f"{error.comparison.field}{error.comparison.operator}",
-                error.comparison.values[0].text,
-            )
+            comparison = error.comparison
+            begin, text = f"{comparison.field}{comparison.operator}", comparison.values[0].text
             example = error.example[0] if isinstance(error.example, list) else error.example
             remedy = "such values have no order; use = or !="
             if isinstance(example, str):

@@ -285,13 +285,10 @@ def together(
         except ValueError:  # no token to pad with
             padded[task] = True
         else:
-            rows = [
-                np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows) for rows in (alone, beside)
-            ]
-            close = max(1e-3, 4 * torch.finfo(model.dtype or torch.float32).eps) * np.abs(rows[0]).max(
-                initial=0
-            )
-            padded[task] = rows[0].shape != rows[1].shape or np.abs(rows[0] - rows[1]).max(initial=0) > close
+            pair = (rows.toarray() if hasattr(rows, "toarray") else rows for rows in (alone, beside))
+            one, other = map(np.asarray, pair)
+            close = max(1e-3, 4 * torch.finfo(model.dtype or torch.float32).eps) * np.abs(one).max(initial=0)
+            padded[task] = one.shape != other.shape or np.abs(one - other).max(initial=0) > close
         finally:
             _trying.discard(get_ident())
         if padded[task]:

@@ -99,9 +99,8 @@ class HostCheck:
         if scope["type"] == "http":
             headers = scope["headers"]
             values = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
-            hosts = [
-                _HOST.fullmatch(value.strip()) for value in values
-            ]  # HTTP/1.0 may have none; browsers send it
+            # HTTP/1.0 may have none; browsers send it.
+            hosts = [_HOST.fullmatch(value.strip()) for value in values]
             if any(h is None or h[1].removesuffix(".") not in self._hosts for h in hosts):
                 text = (
                     "the header Host names none of the hosts of this server; use its address, or name it as "

@@ -341,7 +341,7 @@ def refuse_code(settings: Any, name: str) -> None:
     if not isinstance(settings, dict):
         return
     for field, value in settings.items():
-        if field == "auto_map" and value:
+        if field == "auto_map" and value != {}:  # null ends transformers with a TypeError
             raise IncompleteError(
                 f"it brings its own code (auto_map in its {name}), which is never run: use a model that "
                 "transformers knows; if it knows this one, remove auto_map"

@@ -139,7 +139,7 @@ class BiEncoderExamples:
                     teacher.of(query.id, chain)
         self._passages = {DONE_ID: DONE_PASSAGE, **chain_passages(queries, self.chains, corpus)}
         self._numbers: dict[str, int] = {}
-        own = own_passages(queries, corpus)
+        own = own_passages(queries, qrels, corpus)
         self._add(corpus, (passage for passages in own for passage in passages))
         self._gold = [
             frozenset(self._key(passage) for chain in (*chains, passages) for passage in chain)

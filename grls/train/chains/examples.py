@@ -68,7 +68,7 @@ class ChainExamples(RetrieveExamples):
     def __init__(self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: Any):
         super().__init__(queries, qrels, corpus, codec, **kwargs)
         self._end = len(corpus)  # the number of DONE
-        own = own_passages(queries, corpus)
+        own = own_passages(queries, qrels, corpus)
         ids = [*self.rows, *(passage for passages in own for passage in passages)]
         self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
         self._own = [{self._numbers[passage] for passage in passages} for passages in own]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, proofs_of
+from grls.data.dataset import Qrels, gold_passages, passage_queries, proofs_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.models.text_encoder import passage_text
@@ -87,19 +87,16 @@ def chain_passages(
     return dict(zip(users, corpus.passages([n for n in numbers if n is not None]), strict=True))
 
 
-def own_passages(queries: Sequence[Query], corpus: Corpus) -> list[list[str]]:
-    """The ids of each query's own passages, which are never wrong for it: those with its id or its text.
+def own_passages(queries: Sequence[Query], qrels: Qrels, corpus: Corpus) -> list[list[str]]:
+    """The ids of each query's own passages, which are never wrong for it: those with its text or its id.
 
-    Some data sets (ArguAna, Quora) ask with passages of the corpus.
+    The id counts as in an evaluation (:func:`~grls.data.dataset.passage_queries`).
     """
-    own: list[list[str]] = [[] for _ in queries]
+    same_ids = passage_queries(queries, qrels, corpus)
+    own = [[query.id] if query.id in same_ids else [] for query in queries]
     asked: dict[str, list[int]] = defaultdict(list)
-    for row, (query, number) in enumerate(
-        zip(queries, corpus.numbers([query.id for query in queries]), strict=True)
-    ):
+    for row, query in enumerate(queries):
         asked[query.text.strip()].append(row)
-        if number is not None:
-            own[row].append(query.id)
     for passage in corpus:
         for text in {passage.text.strip(), passage_text(passage).strip()}:
             for row in asked.get(text, ()):

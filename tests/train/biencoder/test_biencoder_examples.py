@@ -106,7 +106,7 @@ def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiE
 def test_hard_negatives_come_from_the_ranking_without_gold_copies_or_the_query_itself(
     encoder: BiEncoderModel,
 ) -> None:
-    own = [Passage("q", "its id"), Passage("its text", "what ?", "a title"), Passage("copy of q", "its id")]
+    own = [Passage("q", "what ? so"), Passage("its text", "what ?", "a title"), Passage("copy", "what ? so")]
     corpus = Corpus.from_passages(
         [Passage(f"p{n}", f"text {n}") for n in range(30)]
         + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3"), *own]

@@ -216,16 +216,19 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
     assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
 
 
-def test_a_query_that_is_a_passage_is_neither_wrong_nor_taught(root: Path, tmp_path: Path) -> None:
-    """Passage 0 has its text, passage 2 its id; rescoring and mining leave out what is known."""
-    texts = ["the otter is calm .", "the otter is calm . really", "the heron ."]
-    some = [Passage(f"p{n}", text) for n, text in enumerate(texts)]
-    asked = Query("p2", texts[0], ("p1",))
+@pytest.mark.parametrize(("text", "own"), [("the otter is calm . so", {0, 2}), ("the heron .", {0})])
+def test_a_query_that_is_a_passage_is_neither_wrong_nor_taught(
+    root: Path, tmp_path: Path, text: str, own: set[int]
+) -> None:
+    """Passage 0 has its text, passage 2 its id, by chance or not; what is known is not rescored or mined."""
+    asked = Query("p2", "the otter is calm .", ("p1",))
+    some = [Passage(f"p{n}", text) for n, text in enumerate([asked.text, "the lynx .", text])]
     write_dataset(tmp_path, some, [asked], {"train": {"p2": {"p1": 1}}})
     small = opened(root, tmp_path)
-    (hop,) = ChainExamples([asked], {}, small.corpus, small.codec, done=False).draw(0, 0).hops
-    assert (hop.gold, set(hop.own), set(hop.known)) == ((1,), {0, 2}, {0, 1, 2, 3})
-    heard = Teaching(small.index, 3, always({0: 0.5, 1: 0.25, 2: 0.25}), share=0.5)._opinions([hop])
+    qrels = {"p2": {"p1": 1}}
+    (hop,) = ChainExamples([asked], qrels, small.corpus, small.codec, done=False).draw(0, 0).hops
+    assert (hop.gold, set(hop.own), set(hop.known)) == ((1,), own, {1, 3} | own)
+    heard = Teaching(small.index, 3, always({0: 0.5, 1: 0.5}), share=0.5)._opinions([hop])
     assert heard == [{1: 1.0}]
 
 
