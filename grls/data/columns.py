@@ -110,7 +110,7 @@ class MetadataColumns:
                             values = [v for v in part[comparison.field].values if v not in (None, [])]
                             if any(map(comparison.compares, values)):
                                 del unlike[comparison]
-                            elif values:
+                            elif values and unlike[comparison] is None:
                                 unlike[comparison] = values[0]
                     for comparison, example in unlike.items():
                         if example is not None:
