@@ -69,12 +69,13 @@ class PairScorer:
                 f"the cross-encoder has {model.num_labels} labels, but a ranking needs one number: use a "
                 "model with one label (num_labels=1)."
             )
-        if "message" in model.modalities or not isinstance(model.tokenizer, PreTrainedTokenizerBase):
-            raise ConfigError(
-                "the cross-encoder reads chat messages or no text: use one that reads pairs of texts."
-            )
+        if not isinstance(model.tokenizer, PreTrainedTokenizerBase):
+            raise ConfigError("the cross-encoder reads no text: use one that reads pairs of texts.")
         self.model = PairNetwork.of(model)
+        self._chats = "message" in model.modalities
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
+        if self._chats:  # what its template and prompt add
+            self._markers = len(self.model.preprocess([("", "")], _prompt(model))["input_ids"][0])
         positions = positions_of(model[0])
         self.max_tokens = int(min(model.max_seq_length or positions, positions, 2**30))
         if self.max_tokens < self._markers + 2:
@@ -128,11 +129,14 @@ class PairScorer:
         """The pairs that are too long and whose query is cut: number of the pair, tokens of its query.
 
         In a pair that is too long, the longer text is cut. So a query of at most half the limit is never cut.
+        A chat model loses the end of the passage, and then that of the query.
         """
-        room, prompt = self.max_tokens - self._markers, _prompt(self.model) or ""
+        room, prompt = self.max_tokens - self._markers, "" if self._chats else _prompt(self.model) or ""
         queries = list(dict.fromkeys(query for query, _ in pairs))
         ids = foreign_ids(self.model.tokenizer, [prompt + query for query in queries])
         tokens = {query: len(row) for query, row in zip(queries, ids, strict=True)}
+        if self._chats:
+            return [(n, tokens[query]) for n, (query, _) in enumerate(pairs) if tokens[query] > room]
         long = [number for number, (query, _) in enumerate(pairs) if tokens[query] > room // 2]
         passages = foreign_ids(self.model.tokenizer, [pairs[number][1] for number in long]) if long else []
         return [

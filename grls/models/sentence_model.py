@@ -73,7 +73,7 @@ class PlainTexts:
     """
 
     marked: bool
-    """Whether a prompt holds special tokens (``[Q]`` of a ColBERT), so the tokenizer must not split them."""
+    """Whether a prompt or template holds special tokens, so the tokenizer must not split them."""
     paired = False
     """Whether an input is a pair of texts."""
 
@@ -95,7 +95,9 @@ class PlainTexts:
             if not isinstance(part, FirstDecoderOutput)
             and isinstance(part.tokenizer, PreTrainedTokenizerBase)
         ]
-        model.marked = bool(prompts) and any(spells_special(each, prompts) for each in tokenizers)
+        # The template of a chat model spells them.
+        chats = "message" in getattr(network, "modalities", ())
+        model.marked = chats or (bool(prompts) and any(spells_special(each, prompts) for each in tokenizers))
         for tokenizer in tokenizers:
             tokenizer.split_special_tokens = not model.marked  # the library does not pass this option on
         return model

@@ -250,7 +250,7 @@ class TextEncoder:
 
 def reading(reader: Any) -> list[Any]:
     """The settings by which a module splits and cuts a text."""
-    names = ("truncation_side", "model_input_names")
+    names = ("truncation_side", "model_input_names", "chat_template")
     tokenizer = reader.tokenizer
     return [tokenizer_fingerprint(tokenizer), *(getattr(tokenizer, name, None) for name in names)]
 

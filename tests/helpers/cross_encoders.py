@@ -9,6 +9,9 @@ from sentence_transformers.cross_encoder.modules import LogitScore
 from small_data import tiny_bert
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
+CHAT = "{% for m in messages %}{{ m.role }} {{ m.content }} [SEP] {% endfor %}calm [CLS]"
+"""A template for a query and a passage, with special tokens of its own."""
+
 
 def plain_classifier(folder: Path, labels: int = 1, seed: int = 0, width: int = 16) -> Path:
     """A random BERT classifier as transformers saves it."""
@@ -31,9 +34,10 @@ def cross_encoder(folder: Path, labels: int = 1, seed: int = 0, width: int = 16)
     return folder
 
 
-def causal_reranker(folder: Path, yes: int = 9, no: int = 12) -> Path:
+def causal_reranker(folder: Path, yes: int = 9, no: int = 12, template: str | None = None) -> Path:
     """A causal model with learned positions, padded on the left: the library's scores depend on the batch."""
     tokenizer = BertTokenizer.from_pretrained(tiny_bert(folder / "bert"))
+    tokenizer.chat_template = template
     torch.manual_seed(3)
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "initializer_range": 0.3}
     network = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), pad_token_id=0, **sizes))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cross_encoders import causal_reranker, cross_encoder, plain_classifier
+from cross_encoders import CHAT, causal_reranker, cross_encoder, plain_classifier
 from encoder_models import tiny_colbert, tiny_masked, tiny_splade
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
@@ -510,6 +510,7 @@ LAYOUTS: dict[str, dict[str, Make]] = {
         "cross-encoder, padding on the left": lambda f: padded_left(cross_encoder(f / "model")),
         "cross-encoder of a transformer, pooling and Dense": modular_pairs,
         "causal cross-encoder with learned positions": causal_reranker,
+        "causal cross-encoder with a chat template": lambda f: causal_reranker(f, template=CHAT),
         "plain classifier with one label": lambda f: plain_classifier(f / "model"),
         "classifier with several labels": lambda f: cross_encoder(f / "model", labels=3),
         "cross-encoder, tokenizer with more pieces than rows": lambda f: large_tokenizer(
@@ -535,6 +536,7 @@ BESIDE: dict[str, Make] = {
     "ColBERT as PyLate saves it, without query expansion": pylate,
     "cross-encoder of a transformer, pooling and Dense": lambda f: modular_pairs(f, 0.0),
     "causal cross-encoder with learned positions": lambda f: causal_reranker(f, 12, 9),
+    "causal cross-encoder with a chat template": causal_reranker,
 }
 """The layout without the setting that a row names, where it is not the first one of its kind."""
 SAME = {
