@@ -432,6 +432,21 @@ def test_a_client_that_leaves_ends_it(tmp_path: Path, leaves: str, code: int) ->
         assert b"Traceback" not in server.stderr.read()
 
 
+@pytest.mark.parametrize("task", ["message_of", "answer_call"])
+def test_a_signal_ends_it_in_any_task(tmp_path: Path, task: str) -> None:
+    """It comes while a line is read, or while a call runs: in the main task, or in another one."""
+    code = f"""
+import os, signal
+from grls.serve.tools import server
+usual = server.{task}
+server.{task} = lambda *given: (os.kill(os.getpid(), signal.SIGTERM), usual(*given))[1]
+{GRLS}"""
+    command = [sys.executable, "-c", code, "serve", str(hostile_folder(tmp_path / "one")), "--mcp", "stdio"]
+    lines = b"\n".join([request("initialize", CLIENT, 0), search(1)])
+    ended = run(command, input=lines, capture_output=True, env=ENVIRONMENT)
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (143, False), ended.stderr.decode()
+
+
 def test_a_folder_that_cannot_be_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What can be seen at once ends the server; what is seen later is said to the agent, and in the log."""
     assert main(["serve", str(tmp_path), "--mcp", "stdio"]) == 1

@@ -92,15 +92,31 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
     try:
         anyio.run(_serve_lines, client, opened, min(options.limits.batch, options.limits.queue))
     except BaseExceptionGroup as errors:
-        if errors.subgroup(BrokenPipeError) is None:
+        end: BaseException | None = errors.subgroup(_ENDS)
+        if end is None:
             raise
-        raise BrokenPipeError from None  # nobody reads the answers
+        while isinstance(end, BaseExceptionGroup):
+            end = end.exceptions[0]
+        raise end from None
+
+
+_ENDS = (BrokenPipeError, SystemExit)
+"""Nobody reads the answers, or a signal came, in whichever task ran then."""
+
+
+def _unless_ended(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of a task, unless it is an end that the command reports."""
+    error = context.get("exception")
+    ended = error.subgroup(_ENDS) if isinstance(error, BaseExceptionGroup) else isinstance(error, _ENDS)
+    if not ended:
+        loop.default_exception_handler(context)
 
 
 async def _serve_lines(client: LineClient, opened: Callable[[], Serving], most: int) -> None:
     """``most``: the number of calls without an answer up to which further lines are read."""
     unanswered, is_heard = 0, _is_heard(1)
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes](1)
+    loop.set_exception_handler(_unless_ended)
     handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
     known = client.answer is not None and not handshake  # the package has to know of a handshake
 
