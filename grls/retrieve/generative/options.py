@@ -26,7 +26,7 @@ class SearchOptions:
         span_threshold: Nats by which a prefix of a span may fall below the best one of its query before it is
             followed no further: fewer beams, and less time. At 8, a dropped prefix has less than 0.04 percent
             of the best one's probability, but a passage's score may change by more at a ``span_temperature``
-            above 1: by up to 5 percent of the best one's at 3, in 84 queries. null: none is dropped for this.
+            above 1, where many unlikely spans count. null: none is dropped for this.
         rescore: Number of best passages of each input that the generator reads to their end and ranks anew,
             for a generator that has learned to rescore. 0: no rescoring.
         rescore_weight: Weight of the log-odds of rescoring (nats) beside the score of decoding.

@@ -24,7 +24,7 @@ a sum of probabilities of events that exclude each other, since a chain holds a 
 over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
 kept ones, so that later hops do not weigh less. A chain that is far less likely than the best one is dropped,
 too (:data:`LEAST_SHARE`): it costs a search as all others. Its share of a sum is small, but may decide ranks
-where scores are close: BM25's first five differ for a sixth of the questions. The share of the end goes to no
+where scores are close. The share of the end goes to no
 passage. This is the marginal of retrieval as a latent variable (RAG-Token, arXiv 2005.11401,
 equation 2, has it for documents and words), over chains instead of single passages.
 """

@@ -435,13 +435,20 @@ def test_a_name_on_a_hub_that_does_not_answer_is_refused_at_once(
         asked.append(options)
         raise OSError(f"no {source}")
 
+    def cached_file(source: str, name: str, **options: Any) -> None:  # the real one would ask a hub
+        read.add(options.get("local_files_only", False))
+
+    read: set[bool] = set()
+    monkeypatch.setattr("transformers.utils.hub.cached_file", cached_file)
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", from_pretrained)
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", from_pretrained)
     module, _, function = name.rpartition(".")
     for answers in (True, False):
+        read.clear()
         monkeypatch.setattr("grls.models.load.opening.hub_answers", lambda answers=answers: answers)
         with pytest.raises(ConfigError, match="Give a folder"), opening("a model", "a/b", "Give a folder."):
             getattr(import_module(module), function)("a/b")
+        assert read == {not answers}
     assert [one.get("local_files_only", False) for one in asked] == [False, True]
 
 
