@@ -44,6 +44,8 @@ from grls.io.resumable import write_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from grls.data.links import Links
+
 _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
 
 
@@ -147,8 +149,8 @@ class Corpus:
         return len(self.table)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Hashes do not travel: another process hashes otherwise."""
-        return {name: value for name, value in self.__dict__.items() if name != "_hashed"}
+        """Hashes do not travel: another process hashes otherwise. Nor do links, which it finds again."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_hashed", "links")}
 
     def __getitem__(self, number: int) -> Passage:
         from_end = isinstance(number, int | np.integer) and number < 0
@@ -180,6 +182,13 @@ class Corpus:
     def columns(self) -> MetadataColumns:
         """The metadata by field, for filters."""
         return MetadataColumns(self.table)
+
+    @cached_property
+    def links(self) -> Links:
+        """Which passages name which."""
+        from grls.data.links import Links
+
+        return Links(self)
 
     @cached_property
     def _ids(self) -> pa.ChunkedArray:

@@ -72,6 +72,12 @@ class HopOptions:
         onward: The onward model, which tells from the scores of a hop how probable it is that the hop finds a
             gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it, with
             the temperature and evidence that it stores beside it (ranked).
+        links: Let passages that the question or a passage of the chain names by their titles come next
+            (ranked).
+        named: Share of the probability of the first hop that goes to what the question names, from 0 to 1;
+            less where the names are frequent (ranked).
+        linked: Share of the probability of later hops that goes to what the question or the passages of the
+            chain name, from 0 to 1; less where the names are frequent (ranked).
         stop: Name of a stop rule that takes the place of DONE (``grls.retrieve.hops.stop``); null: the rule
             that the other options and the retriever have (dynamic, ranked).
     """
@@ -90,6 +96,9 @@ class HopOptions:
     done: bool = rare(True)
     per_first: int | None = rare(None)
     onward: tuple[float, ...] | None = rare(None)
+    links: bool = True
+    named: float = rare(0.5)
+    linked: float = rare(0.9)
     stop: str | None = rare(None)
 
     @property
@@ -105,7 +114,7 @@ class HopOptions:
     def record(self) -> dict[str, Any]:
         """The options for manifests, beside the numbers; those without a default only if they are set."""
         ranked = self.steps == "ranked"
-        names = (BIAS, "evidence", "done") if ranked else (BIAS, "repeat", "sets", "choose", "pool")
+        names = (BIAS, "evidence", "done", "links", "named", "linked") if ranked else (BIAS, "repeat", "sets", "choose", "pool")
         chosen = [name for name in ("per_first", "onward", "stop") if getattr(self, name) is not None]
         return {name: getattr(self, name) for name in (*names, *chosen)}
 
@@ -123,6 +132,7 @@ class HopOptions:
         at_least(0, "hops.", evidence=self.evidence)
         bounded("(-inf, inf)", "hops.", done_bias=self.done_bias)
         bounded("(0, inf)", "hops.", temperature=self.temperature)
+        bounded("[0, 1]", "hops.", named=self.named, linked=self.linked)
         if self.pool and self.steps != "fixed":
             raise ConfigError(
                 f"{Option('hops.pool')} ranks the passages of chains of a fixed number of hops: choose "

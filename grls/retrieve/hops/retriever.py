@@ -41,6 +41,7 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.hops.combine import Marginal, Mean, Sum
 from grls.retrieve.hops.finders import OF_RANKS, Finder, SearchesAgain, Writes, usual_temperature
+from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
@@ -321,7 +322,12 @@ class RankedHops(_HopByHop):
             least=rule.least,
             distinct=finder.distinct,
         )
-        self.hop_search = HopSearch(finder, rule, self.make_combiner, hops.count, _HITS, memory=memory)
+        prior = None
+        if hops.links and retriever.corpus.links:
+            prior = LinkPrior(retriever.corpus, self.temperature, hops.named, hops.linked)
+        self.hop_search = HopSearch(
+            finder, rule, self.make_combiner, hops.count, _HITS, prior=prior, memory=memory
+        )
 
     def describe(self) -> Description:
         """The description of a ranking by the same system."""

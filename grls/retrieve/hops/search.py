@@ -18,6 +18,7 @@ from grls.io.files import report_hop
 from grls.retrieve.base import ChainToContinue, DecodesHops, Decoding, HopHits, Plan, SoFar
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done
+from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.stop import StopRule, Weighed
 from grls.retrieve.queries import queries_of
 
@@ -40,6 +41,7 @@ class HopSearch:
         hits: Number of passages of which a hop chooses.
         more: Ask for one passage more in each hop, since a hop may find those of its chain again.
         repeat: Allow a passage twice in a chain.
+        prior: Weighs the hits of each hop by links; None: scores alone decide.
         memory: Cache of hits, for the same queries with another bias or temperature and otherwise equal
             options; None: no cache.
     """
@@ -51,6 +53,7 @@ class HopSearch:
     hits: int
     more: bool = True
     repeat: bool = False
+    prior: LinkPrior | None = None
     memory: Memory | None = None
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
@@ -78,8 +81,10 @@ class HopSearch:
         """
         queries = queries_of(queries)
         find = self.finder.start(queries, allow)
+        filters = one_each(allow, len(queries))
+        if self.memory is not None or self.prior is not None:
+            filters = resolved(filters, self.finder.retriever.corpus)
         if self.memory is not None:
-            filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
             search, memory = find, self.memory
 
             def remembered(request: HopRequest) -> list[HopHits]:  # searches only for new chains
@@ -96,7 +101,7 @@ class HopSearch:
 
             find = remembered
 
-        run = self._run(combiner or self.make_combiner(len(queries)), beyond)
+        run = self._run(queries, filters, combiner or self.make_combiner(len(queries)), beyond)
         step = next(run, None)
         while step is not None:
             if isinstance(step, HopRequest):
@@ -119,7 +124,7 @@ class HopSearch:
         The retriever is a generator, or one with priors. Returns the chains after the last hop.
         """
         writer = cast(DecodesHops, self.finder.retriever)
-        run = self._run(combiner or self.make_combiner(1), beyond)
+        run = self._run([query], [allow], combiner or self.make_combiner(1), beyond)
         last, step = None, next(run, None)
         while step is not None:
             if isinstance(step, HopRequest):
@@ -134,7 +139,13 @@ class HopSearch:
         assert last is not None
         return last
 
-    def _run(self, combiner: Sum | Marginal, beyond: int) -> HopRun:
+    def _run(
+        self,
+        queries: Sequence[Query],
+        filters: Sequence[Filter | None],
+        combiner: Sum | Marginal,
+        beyond: int,
+    ) -> HopRun:
         corpus, known = self.finder.retriever.corpus, dict[str, int]()
         live = combiner.begin()
         for hop in range(self.hops):
@@ -159,9 +170,12 @@ class HopSearch:
                 deep = self.stop.deep or self.memory is not None
                 request = HopRequest(to_continue, hop, self.hits + hop * self.more, known, deep)
                 weighed: list[NextOf] = []
-                for chain, step in zip(live, (yield request), strict=True):
+                for chain, asked, step in zip(live, to_continue, (yield request), strict=True):
                     taken = () if self.repeat else {hit.id for hit in chain.hits}
                     hits = [hit for hit in step.hits if hit.id not in taken]
+                    if self.prior is not None:
+                        query = queries[chain.query].text
+                        hits = self.prior.weighed(query, asked.passages, hits, filters[chain.query])
                     if hits and not chain.hits:
                         chain = chain._replace(first=hits[0].score)
                     worth = self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
