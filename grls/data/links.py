@@ -1,11 +1,11 @@
 """Which passages of a corpus name which.
 
-A passage is named by its title, as whole words, with or without what stands in brackets and an article before
-it. A title of several words is a name in any letter case, a title of one word only as it is written. In
+A passage is named by its title, as whole words, with or without what stands in brackets, what follows a comma,
+and an article before it. A title of several words is a name in any letter case, a title of one word only as it is written. In
 scripts without spaces each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap
 in a text, the first and longest counts: ``New York City``, not ``New York``.
 
-A name says little that many passages hold: with n such passages, its weight is n^(-1/4). Passages of one
+A name says little that many passages hold: with n such passages, its weight is n^(-0.15). Passages of one
 title share the name; whoever searches says which of them is meant.
 """
 
@@ -25,9 +25,9 @@ from grls.data.words import plain_words
 
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
-_LEAST = 5
-"""Bytes of the shortest name: five Latin letters, two Chinese characters."""
-_FALL = 0.25
+_LEAST = 4
+"""Bytes of the shortest name: four Latin letters, two Chinese characters."""
+_FALL = 0.15
 """How the weight of a name falls with the number of passages that hold it, by training questions."""
 
 
@@ -106,7 +106,8 @@ def _names(title: str) -> list[str]:
     """The names of a passage with this title."""
     bare = _BRACKETS.sub(" ", title)
     names = [title, bare]
-    names += [name[match.end() :] for name in (title, bare) if (match := _ARTICLE.match(name))]
+    names += [name[match.end() :] for name in names if (match := _ARTICLE.match(name))]
+    names += [name.partition(",")[0] for name in names]
     return list(dict.fromkeys(name.strip() for name in names))
 
 
