@@ -17,11 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Hit
+from grls.retrieve.base import DecodesPassages, Retriever
 
-_MOST = 20
+_MOST_NAMES = 100
+"""Names of a hop that are looked at, at most: the rarest."""
+_MOST_PASSAGES = 20
 """Passages that are proposed for a name that no hit bears, at most."""
 
 
@@ -30,13 +32,13 @@ class LinkPrior:
     """Shares out a part of the probability of hops among the passages that are named.
 
     Args:
-        corpus: The passages.
+        retriever: The retriever of the hops.
         temperature: Temperature of the softmax over the scores of a hop.
         named: λ of the first hop, from 0 to 1.
         linked: λ of later hops.
     """
 
-    corpus: Corpus
+    retriever: Retriever
     temperature: float
     named: float
     linked: float
@@ -48,39 +50,46 @@ class LinkPrior:
 
         Scores divided by the temperature have the same log-sum-exp as before.
         """
-        links = self.corpus.links
-        names = links.in_text(query)
-        names += [naming for number in passages for naming in links.of(number)]
-        allowed = None if allow is None else allow.numbers(self.corpus)
-        bearers = []
-        for naming in names:
-            numbers = np.setdiff1d(naming.passages, passages)
-            if allowed is not None:
-                numbers = np.intersect1d(numbers, allowed)
-            if len(numbers):
-                bearers.append((naming.weight, self.corpus.ids(numbers)))
-        if not bearers:
+        retriever, corpus = self.retriever, self.retriever.corpus
+        names = corpus.links.in_text(query)
+        names += [naming for number in passages for naming in corpus.links.of(number)]
+        names = sorted(names, key=lambda naming: -naming.weight)[:_MOST_NAMES]
+        if not names:
             return list(hits)
-        logits = {hit.id: hit.score / self.temperature for hit in hits}
-        total = float(np.logaddexp.reduce([*logits.values()])) if logits else 0.0
-        every = sum(weight for weight, _ in bearers)
-        share = (self.linked if passages else self.named) * max(weight for weight, _ in bearers)
-        if not logits:
-            share = 1.0
-        mixed = {name: (1 - share) * float(np.exp(logit - total)) for name, logit in logits.items()}
-        for weight, ids in bearers:
-            found = [name for name in ids if name in logits]
-            if found:
-                own = np.array([logits[name] for name in found])
-                parts = np.exp(own - np.logaddexp.reduce(own)).tolist()
+        removed = retriever.generator.removed if isinstance(retriever, DecodesPassages) else ()
+        known = corpus.numbers([hit.id for hit in hits])
+        if None in known:  # the search says which
+            return list(hits)
+        numbers = np.array(known, dtype=np.int64)
+        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
+        total = float(np.logaddexp.reduce(logits)) if hits else 0.0
+        named: dict[int, float] = {}
+        every, heaviest = 0.0, 0.0
+        for naming in names:
+            among = np.isin(numbers, naming.passages)
+            if among.any():
+                bearers = numbers[among]
+                parts = np.exp(logits[among] - np.logaddexp.reduce(logits[among]))
             else:
-                found = ids[:_MOST]
-                parts = [1 / len(found)] * len(found)
-            for name, part in zip(found, parts, strict=True):
-                mixed[name] = mixed.get(name, 0.0) + share * weight / every * part
+                bearers = np.setdiff1d(naming.passages, [*passages, *removed])
+                if allow is not None:
+                    bearers = np.intersect1d(bearers, allow.numbers(corpus))
+                bearers = bearers[:_MOST_PASSAGES]
+                parts = np.full(len(bearers), 1 / max(len(bearers), 1))
+            if len(bearers):
+                every, heaviest = every + naming.weight, heaviest or naming.weight
+            for number, part in zip(bearers.tolist(), parts.tolist(), strict=True):
+                named[number] = named.get(number, 0.0) + naming.weight * part
+        if not named:
+            return list(hits)
+        share = (self.linked if passages else self.named) * heaviest if hits else 1.0
+        mixed = dict(zip(numbers.tolist(), ((1 - share) * np.exp(logits - total)).tolist(), strict=True))
+        for number, part in named.items():
+            mixed[number] = mixed.get(number, 0.0) + share * part / every
+        ids = corpus.ids([*mixed])
         weighed = [
             Hit(name, self.temperature * (float(np.log(value)) + total))
-            for name, value in mixed.items()
+            for name, value in zip(ids, mixed.values(), strict=True)
             if value > 0
         ]
         return sorted(weighed, key=lambda hit: -hit.score)

@@ -324,7 +324,7 @@ class RankedHops(_HopByHop):
         )
         prior = None
         if hops.links and retriever.corpus.links:
-            prior = LinkPrior(retriever.corpus, self.temperature, hops.named, hops.linked)
+            prior = LinkPrior(retriever, self.temperature, hops.named, hops.linked)
         self.hop_search = HopSearch(
             finder, rule, self.make_combiner, hops.count, _HITS, prior=prior, memory=memory
         )

@@ -1,0 +1,83 @@
+"""Links as a prior of ranked hops."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grls
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage
+from grls.errors import ConfigError
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.hops.linked import LinkPrior
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+
+FILMS = [
+    {"id": "film", "title": "Blue Moon Rising", "text": "A film of 1942 by Mario Soffici."},
+    {"id": "man", "title": "Mario Soffici", "text": "Born in Florence, a director."},
+    {"id": "town", "title": "Florence", "text": "A town on the Arno."},
+    {"id": "other", "title": "Red Sun", "text": "A film of 1951. Its director was born in a town."},
+    {"id": "more", "title": "Green Sea", "text": "The director of a film of 1960 was born in 1920."},
+]
+QUESTION = "Where was the director of Blue Moon Rising born?"
+
+
+def prior(**options: Any) -> LinkPrior:
+    passages = [Passage(str(one["id"]), str(one["text"]), str(one["title"])) for one in FILMS]
+    return LinkPrior(BM25Retriever(Corpus.from_passages(passages)), 2.0, **{"named": 0.5, "linked": 0.8, **options})
+
+
+def shares(hits: list[Hit]) -> dict[str, float]:
+    return {hit.id: round(math.exp(hit.score / 2.0), 9) for hit in hits}
+
+
+def test_the_equation_by_hand() -> None:
+    hits = [Hit("other", 2 * math.log(0.6)), Hit("film", 2 * math.log(0.2))]
+    first = prior().weighed("of Blue Moon Rising", [], hits, None)
+    # Of 0.8, half goes to the film: 0.4 + 0.1; the rest keeps its ratio.
+    assert shares(first) == {"film": 0.5, "other": 0.3}
+    assert [hit.id for hit in first] == ["film", "other"]
+    second = prior().weighed("of a film", [0], hits[:1], None)
+    assert shares(second) == {"man": 0.48, "other": 0.12}  # proposed, though it is no hit
+    both = prior().weighed("of a film", [0, 1], hits[:1], None)
+    assert both[0].id == "town", "a passage of the chain does not come again"
+    assert prior().weighed("of a film", [0], [], None) == [Hit("man", 0.0)]
+    assert prior(linked=0.0).weighed("of a film", [0], hits, None) == hits
+
+
+def test_where_nothing_is_named_nothing_changes() -> None:
+    hits = [Hit("film", 1.23456), Hit("man", 0.3), Hit("town", 0.3)]
+    assert prior().weighed("a question", [2], hits, None) == hits
+
+
+def test_what_a_filter_excludes_or_was_removed_is_not_proposed(kinds: Path) -> None:
+    found = grls.BM25(FILMS).hops().search(QUESTION, k=5, allow=["film", "other", "more"])
+    assert {hit.id for hit in found} <= {"film", "other", "more"}
+
+
+def test_bm25_follows_names_unless_told_not_to() -> None:
+    bm25 = grls.BM25(FILMS)
+    assert [hit.id for hit in bm25.hops().search(QUESTION, k=2)] == ["film", "man"]
+    without = bm25.hops(links=False).search(QUESTION, k=2)
+    assert [hit.id for hit in without] != ["film", "man"]
+    assert bm25.hops(named=0.0, linked=0.0).search(QUESTION, k=5)[0].id == without[0].id
+
+
+def test_without_titles_hops_are_those_without_links() -> None:
+    passages = [Passage(str(one["id"]), f"{one['title']}. {one['text']}") for one in FILMS]
+    retriever = BM25Retriever(Corpus.from_passages(passages))
+    results = [
+        RankedHops(retriever, HopOptions("ranked", links=links)).retrieve([QUESTION], 5)
+        for links in (True, False)
+    ]
+    assert results[0] == results[1]
+
+
+def test_options_are_of_ranked_hops() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.linked"):
+        HopOptions("ranked", linked=1.5)
+    with pytest.raises(ConfigError, match=r"hops\.links"):
+        HopOptions("fixed", links=False)
