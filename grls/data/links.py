@@ -1,9 +1,10 @@
 """Which passages of a corpus name which.
 
-A passage is named by its title, as whole words, with or without what stands in brackets, what follows a comma,
-and an article before it. A title of several words is a name in any letter case, a title of one word only as it is written. In
-scripts without spaces each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap
-in a text, the first and longest counts: ``New York City``, not ``New York``.
+A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
+comma, and an article before it. A title of several words is a name in any letter case, a title of one word
+only as it is written. In scripts without spaces each character is a word
+(:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first and longest counts: ``New
+York City``, not ``New York``.
 
 A name says little that many passages hold: with n such passages, its weight is n^(-0.15). Passages of one
 title share the name; whoever searches says which of them is meant.

@@ -114,7 +114,11 @@ class HopOptions:
     def record(self) -> dict[str, Any]:
         """The options for manifests, beside the numbers; those without a default only if they are set."""
         ranked = self.steps == "ranked"
-        names = (BIAS, "evidence", "done", "links", "named", "linked") if ranked else (BIAS, "repeat", "sets", "choose", "pool")
+        names = (
+            (BIAS, "evidence", "done", "links", "named", "linked")
+            if ranked
+            else (BIAS, "repeat", "sets", "choose", "pool")
+        )
         chosen = [name for name in ("per_first", "onward", "stop") if getattr(self, name) is not None]
         return {name: getattr(self, name) for name in (*names, *chosen)}
 

@@ -1,7 +1,6 @@
 """Links as a prior of ranked hops."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,9 @@ QUESTION = "Where was the director of Blue Moon Rising born?"
 
 def prior(**options: Any) -> LinkPrior:
     passages = [Passage(str(one["id"]), str(one["text"]), str(one["title"])) for one in FILMS]
-    return LinkPrior(BM25Retriever(Corpus.from_passages(passages)), 2.0, **{"named": 0.5, "linked": 0.8, **options})
+    return LinkPrior(
+        BM25Retriever(Corpus.from_passages(passages)), 2.0, **{"named": 0.5, "linked": 0.8, **options}
+    )
 
 
 def shares(hits: list[Hit]) -> dict[str, float]:
@@ -53,17 +54,19 @@ def test_where_nothing_is_named_nothing_changes() -> None:
     assert prior().weighed("a question", [2], hits, None) == hits
 
 
-def test_what_a_filter_excludes_or_was_removed_is_not_proposed(kinds: Path) -> None:
+def test_what_a_filter_excludes_is_not_proposed() -> None:
     found = grls.BM25(FILMS).hops().search(QUESTION, k=5, allow=["film", "other", "more"])
     assert {hit.id for hit in found} <= {"film", "other", "more"}
 
 
 def test_bm25_follows_names_unless_told_not_to() -> None:
     bm25 = grls.BM25(FILMS)
-    assert [hit.id for hit in bm25.hops().search(QUESTION, k=2)] == ["film", "man"]
-    without = bm25.hops(links=False).search(QUESTION, k=2)
-    assert [hit.id for hit in without] != ["film", "man"]
-    assert bm25.hops(named=0.0, linked=0.0).search(QUESTION, k=5)[0].id == without[0].id
+    hits = bm25.hops().search(QUESTION, k=5)
+    without = bm25.hops(links=False).search(QUESTION, k=5)
+    assert [hit.id for hit in hits[:2]] == ["film", "man"]
+    scores = [{hit.id: hit.score for hit in ranking} for ranking in (hits, without)]
+    assert scores[0]["man"] > scores[1]["man"]
+    assert bm25.hops(named=0.0, linked=0.0).search(QUESTION, k=5) == without
 
 
 def test_without_titles_hops_are_those_without_links() -> None:
@@ -77,7 +80,7 @@ def test_without_titles_hops_are_those_without_links() -> None:
 
 
 def test_options_are_of_ranked_hops() -> None:
-    with pytest.raises(ConfigError, match=r"hops\.linked"):
+    with pytest.raises(ConfigError, match="linked must be between 0 and 1"):
         HopOptions("ranked", linked=1.5)
-    with pytest.raises(ConfigError, match=r"hops\.links"):
+    with pytest.raises(ConfigError, match="links, named, linked"):
         HopOptions("fixed", links=False)

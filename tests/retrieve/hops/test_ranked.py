@@ -245,7 +245,7 @@ def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
     bm25 = BM25Retriever(corpus)
     query = [Query("q", "Where was the director of The Amber Mill born?")]
     single = [hit.id for hit in bm25.retrieve(query, 2)[0]]
-    hops = hop_by_hop(bm25, HopOptions("ranked", max=2, evidence=20, temperature=0.5))
+    hops = hop_by_hop(bm25, HopOptions("ranked", max=2, evidence=20, temperature=0.5, links=False))
     found = [hit.id for hit in hops.retrieve(query, 2)[0]]
     assert single == ["film", "decoy"]
     assert found == ["film", "person"]
@@ -358,7 +358,13 @@ def test_done_comes_after_evidence_and_evidence_not_again() -> None:
 
 def test_what_ranked_hops_cannot_do_is_refused() -> None:
     raises(ConfigError, "have no branch and no repeat", HopOptions, "ranked", branch=2)
-    raises(ConfigError, "temperature, evidence, done and onward", HopOptions, "fixed", temperature=0.5)
+    raises(
+        ConfigError,
+        "temperature, evidence, done, links, named, linked and onward",
+        HopOptions,
+        "fixed",
+        temperature=0.5,
+    )
     raises(ConfigError, "temperature must be above 0", HopOptions, "ranked", temperature=0.0)
     raises(ConfigError, "make no chains", HopsRetriever, ScriptedHops({}), HopOptions("ranked"))
     one = BM25Retriever(SCRIPTED)
