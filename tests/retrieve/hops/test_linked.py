@@ -1,9 +1,11 @@
 """Links as a prior of ranked hops."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+from small_data import small_retriever, write_jsonl, write_small
 
 import grls
 from grls.data.corpus import Corpus
@@ -49,6 +51,16 @@ def test_the_equation_by_hand() -> None:
     assert prior(linked=0.0).weighed("of a film", [0], hits, None) == hits
 
 
+def test_frequent_names_have_a_smaller_part() -> None:
+    passages = [*FILMS, *({"id": f"p{n}", "title": "", "text": "Of Florence."} for n in range(15))]
+    corpus = Corpus.from_passages([Passage(one["id"], one["text"], one["title"]) for one in passages])
+    hits = [Hit("other", 0.0)]
+    found = LinkPrior(BM25Retriever(corpus), 2.0, named=0.5, linked=0.8).weighed(
+        "in Florence", [], hits, None
+    )
+    assert shares(found)["town"] == pytest.approx(0.5 * 16**-0.15)
+
+
 def test_where_nothing_is_named_nothing_changes() -> None:
     hits = [Hit("film", 1.23456), Hit("man", 0.3), Hit("town", 0.3)]
     assert prior().weighed("a question", [2], hits, None) == hits
@@ -84,3 +96,14 @@ def test_options_are_of_ranked_hops() -> None:
         HopOptions("ranked", linked=1.5)
     with pytest.raises(ConfigError, match="links, named, linked"):
         HopOptions("fixed", links=False)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_was_removed_is_not_proposed(tmp_path: Path, gone: bool) -> None:
+    folder = write_small(tmp_path / "data")
+    write_jsonl(folder / "corpus.jsonl", [{"_id": one["id"], **one} for one in FILMS])
+    retriever = small_retriever(folder)
+    if gone:
+        retriever.remove(["man"])
+    hits = LinkPrior(retriever, 1.0, named=0.5, linked=1.0).weighed("?", [0], [], None)
+    assert [hit.id for hit in hits] == ["man"] * (not gone)
