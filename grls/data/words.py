@@ -16,6 +16,7 @@ joins to a word (the s of ``owl's``) is none. The language selects function word
 from __future__ import annotations
 
 import logging
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -54,6 +55,7 @@ _JOINED = regex.compile(r"(?<=\w['’])\w\b|\b\w(?=['’]\w)")
 """A letter that an apostrophe joins to a word, as in ``owl's`` and ``l'eau``."""
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
+_ASCII_WORD = re.compile(r"[a-z0-9]+")  # faster than regex
 _WRITTEN = regex.compile(r"\w[\w\u200c\u200d]*")
 _SIGN = regex.compile(r"\W|_")
 _STEM_LETTERS = 6
@@ -206,9 +208,10 @@ def stem_key(word: str) -> str:
 
 def plain_words(text: str) -> str:
     """The folded words of a text, joined by spaces; each character of an unspaced script is a word."""
-    words: list[str] = []
-    for match in _WORD.finditer(fold(text)):
-        words += _pieces(match[0])
+    folded = fold(text)
+    words = _ASCII_WORD.findall(folded) if folded.isascii() else _WORD.findall(folded)
+    if not folded.isascii() and _UNSPACED.search(folded):
+        words = [piece for word in words for piece in _pieces(word)]
     return " ".join(words)
 
 

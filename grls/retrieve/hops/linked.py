@@ -12,12 +12,16 @@ hit bears it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from grls.data.filters import Filter
+from grls.data.links import Naming
 from grls.data.types import Hit
 from grls.retrieve.base import DecodesPassages, Retriever
 
@@ -50,46 +54,44 @@ class LinkPrior:
 
         Scores divided by the temperature have the same log-sum-exp as before.
         """
-        retriever, corpus = self.retriever, self.retriever.corpus
-        names = corpus.links.in_text(query)
-        names += [naming for number in passages for naming in corpus.links.of(number)]
-        names = sorted(names, key=lambda naming: -naming.weight)[:_MOST_NAMES]
-        if not names:
-            return list(hits)
-        removed = retriever.generator.removed if isinstance(retriever, DecodesPassages) else ()
+        corpus = self.retriever.corpus
+        every = [*corpus.links.in_text(query), *(name for n in passages for name in corpus.links.of(n))]
+        names = sorted({name.words: name for name in every}.values(), key=lambda name: -name.weight)
         known = corpus.numbers([hit.id for hit in hits])
-        if None in known:  # the search says which
+        if not names or None in known:  # the search says which passage is not in the corpus
             return list(hits)
         numbers = np.array(known, dtype=np.int64)
         logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
-        total = float(np.logaddexp.reduce(logits)) if hits else 0.0
-        named: dict[int, float] = {}
-        every, heaviest = 0.0, 0.0
-        for naming in names:
-            among = np.isin(numbers, naming.passages)
-            if among.any():
-                bearers = numbers[among]
-                parts = np.exp(logits[among] - np.logaddexp.reduce(logits[among]))
-            else:
-                bearers = np.setdiff1d(naming.passages, [*passages, *removed])
-                if allow is not None:
-                    bearers = np.intersect1d(bearers, allow.numbers(corpus))
-                bearers = bearers[:_MOST_PASSAGES]
-                parts = np.full(len(bearers), 1 / max(len(bearers), 1))
+        borne = []  # weight of a name, its bearers, the logarithms of their parts
+        for name in names[:_MOST_NAMES]:
+            among = np.isin(numbers, name.passages)
+            bearers = numbers[among] if among.any() else self._proposed(name, passages, allow)
+            own = logits[among] if among.any() else np.zeros(len(bearers))
             if len(bearers):
-                every, heaviest = every + naming.weight, heaviest or naming.weight
-            for number, part in zip(bearers.tolist(), parts.tolist(), strict=True):
-                named[number] = named.get(number, 0.0) + naming.weight * part
-        if not named:
+                borne.append((name.weight, bearers.tolist(), (own - np.logaddexp.reduce(own)).tolist()))
+        share = (self.linked if passages else self.named) * borne[0][0] if borne else 0.0
+        if not share:
             return list(hits)
-        share = (self.linked if passages else self.named) * heaviest if hits else 1.0
-        mixed = dict(zip(numbers.tolist(), ((1 - share) * np.exp(logits - total)).tolist(), strict=True))
-        for number, part in named.items():
-            mixed[number] = mixed.get(number, 0.0) + share * part / every
-        ids = corpus.ids([*mixed])
-        weighed = [
-            Hit(name, self.temperature * (float(np.log(value)) + total))
-            for name, value in zip(ids, mixed.values(), strict=True)
-            if value > 0
-        ]
+        total, of_others = 0.0, -math.inf
+        if hits:
+            total = float(np.logaddexp.reduce(logits))
+            of_others = math.log1p(-share) if share < 1 else -math.inf
+        else:
+            share = 1.0
+        mixed = dict(zip(numbers.tolist(), (of_others + logits - total).tolist(), strict=True))
+        whole = sum(weight for weight, *_ in borne)
+        for weight, bearers, parts in borne:
+            for number, part in zip(bearers, parts, strict=True):
+                named = math.log(share * weight / whole) + part
+                mixed[number] = float(np.logaddexp(mixed.get(number, -math.inf), named))
+        scores = zip(corpus.ids([*mixed]), mixed.values(), strict=True)
+        weighed = [Hit(name, self.temperature * (log + total)) for name, log in scores if log > -math.inf]
         return sorted(weighed, key=lambda hit: -hit.score)
+
+    def _proposed(self, name: Naming, passages: Sequence[int], allow: Filter | None) -> npt.NDArray[Any]:
+        """The numbers of passages of a name that no hit bears, if they may be found."""
+        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
+        bearers = np.setdiff1d(name.passages, [*passages, *(generator.removed if generator else ())])
+        if allow is not None:
+            bearers = np.intersect1d(bearers, allow.numbers(self.retriever.corpus))
+        return bearers[:_MOST_PASSAGES]

@@ -82,9 +82,8 @@ class HopSearch:
         queries = queries_of(queries)
         find = self.finder.start(queries, allow)
         filters = one_each(allow, len(queries))
-        if self.memory is not None or self.prior is not None:
-            filters = resolved(filters, self.finder.retriever.corpus)
         if self.memory is not None:
+            filters = resolved(filters, self.finder.retriever.corpus)
             search, memory = find, self.memory
 
             def remembered(request: HopRequest) -> list[HopHits]:  # searches only for new chains
@@ -147,6 +146,8 @@ class HopSearch:
         beyond: int,
     ) -> HopRun:
         corpus, known = self.finder.retriever.corpus, dict[str, int]()
+        if self.prior is not None:
+            filters = resolved(filters, corpus)
         live = combiner.begin()
         for hop in range(self.hops):
             if live:

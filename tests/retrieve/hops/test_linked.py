@@ -51,6 +51,18 @@ def test_the_equation_by_hand() -> None:
     assert prior(linked=0.0).weighed("of a film", [0], hits, None) == hits
 
 
+def test_a_name_that_is_said_twice_counts_once() -> None:
+    found = prior().weighed("Mario Soffici in Florence", [0], [Hit("other", 0.0)], None)
+    assert shares(found) == {"man": 0.4, "town": 0.4, "other": 0.2}
+
+
+def test_the_unlikeliest_hit_stays_a_hit() -> None:
+    hits = [Hit("other", 0.0), Hit("town", -4000.0), Hit("more", -5000.0)]
+    found = prior().weighed("of a film", [0], hits, None)
+    assert [hit.id for hit in found] == ["man", "other", "town", "more"]
+    assert found[3].score < found[2].score < -3000
+
+
 def test_frequent_names_have_a_smaller_part() -> None:
     passages = [*FILMS, *({"id": f"p{n}", "title": "", "text": "Of Florence."} for n in range(15))]
     corpus = Corpus.from_passages([Passage(one["id"], one["text"], one["title"]) for one in passages])
