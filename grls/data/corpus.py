@@ -150,7 +150,7 @@ class Corpus:
 
     def __getstate__(self) -> dict[str, Any]:
         """Hashes do not travel: another process hashes otherwise. Nor do links, which it finds again."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_hashed", "links")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_hashed", "_links")}
 
     def __getitem__(self, number: int) -> Passage:
         from_end = isinstance(number, int | np.integer) and number < 0
@@ -183,12 +183,21 @@ class Corpus:
         """The metadata by field, for filters."""
         return MetadataColumns(self.table)
 
-    @cached_property
-    def links(self) -> Links:
-        """Which passages name which."""
+    def links(self, fields: Sequence[str] = ()) -> Links:
+        """Which passages name which, by their titles and the texts of metadata fields.
+
+        Raises:
+            DataError: See :meth:`Links.of_corpus`.
+        """
         from grls.data.links import Links
 
-        return Links(self)
+        if (key := tuple(fields)) not in self._links:
+            self._links[key] = Links.of_corpus(self, key)
+        return self._links[key]
+
+    @cached_property
+    def _links(self) -> dict[tuple[str, ...], Links]:
+        return {}
 
     @cached_property
     def _ids(self) -> pa.ChunkedArray:

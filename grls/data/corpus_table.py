@@ -134,6 +134,13 @@ def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
     )
 
 
+def cache_folder() -> Path:
+    """Where tables are kept: in the cache of ``datasets``, which takes most of a second to import."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets") / "grls"
+
+
 def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
     """The table of the passages in a file, and its facts."""
     import pyarrow as pa
@@ -213,14 +220,13 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     keep. The checksum covers every byte of the Arrow file, because damage would change texts or end the
     process.
     """
-    import datasets
     import pyarrow as pa
 
     stat = file.stat()
     path = str(file.resolve())
     state = [path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     name = hashlib.sha256(path.encode()).hexdigest()[:32]
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
+    folder = cache_folder() / name
     arrow = folder / "corpus.arrow"
     try:
         known = read_json(folder / _CACHE)

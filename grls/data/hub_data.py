@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from grls.data.corpus_table import cache_folder
 from grls.data.dataset import Qrels, write_dataset
 from grls.data.inputs.entries import queries_from
 from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
@@ -49,7 +50,7 @@ def local_folder(name: str) -> str:
     if not repository or (repository in readers and not Path(repository).is_dir()):
         raise ConfigError(f"{name}: expected {HUB}NAME, a data set of the hub (user/name) or a local folder.")
     key = re.sub(r"[^\w.-]+", "--", name.removeprefix(HUB)).strip("-")
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / HUB.strip(":") / key
+    folder = cache_folder() / HUB.strip(":") / key
     try:
         if is_folder := Path(repository).is_dir():
             repository = str(Path(repository).resolve())

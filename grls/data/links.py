@@ -8,35 +8,72 @@ York City``, not ``New York``.
 
 A name says little that many passages hold: with n such passages, its weight is n^(-0.15). Passages of one
 title share the name; whoever searches says which of them is meant.
+
+Texts of metadata fields may be further names, in the same way. The metadata field ``links`` of a passage
+lists ids of passages that it links to, as by a hyperlink; to each of them it is a name that no other bears.
+
+The table of a large corpus is kept in the cache of ``datasets``, for this corpus, these fields and this rule
+alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterable
-from itertools import chain
-from typing import NamedTuple
+import shutil
+import unicodedata
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import chain, islice, repeat
+from os.path import commonprefix
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from ahocorasick_rs import AhoCorasick, MatchKind
 
-from grls.data.types import Passage
+from grls.data.corpus_table import BATCH, cache_folder, read_passages
+from grls.data.inputs.tables import short_repr
 from grls.data.words import plain_words
+from grls.errors import DataError, GrlsError, Option
+from grls.io.files import atomic_folder, note_mapped, read_json, sha256, write_json
 
+if TYPE_CHECKING:
+    from grls.data.corpus import Corpus
+
+GIVEN = "links"
+"""The metadata field with the ids of the passages that a passage links to."""
+KEPT_BYTES = 8 * 2**20
+"""The tables of smaller corpora are made anew, within a second or two."""
+
+_RULE = 1
+"""The version of what is found, part of the name under which it is kept."""
+_KEPT, _MANIFEST = 8, "links.json"
+"""So many tables are kept: those that were made last."""
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
+_WORDS = re.compile(r"\w+")
 _LEAST = 4
 """Bytes of the shortest name: four Latin letters, two Chinese characters."""
 _FALL = 0.15
 """How the weight of a name falls with the number of passages that hold it, by training questions."""
 
+_ROWS = ("names", "forms", "bearers", "held", "given")
+_COLUMNS = (*_ROWS, *(f"{name}_starts" for name in _ROWS), "counts", "given_counts")
+
+Table = dict[str, npt.NDArray[Any]]
+
 
 class Naming(NamedTuple):
-    """A name in a text.
+    """A name in a text, or a link.
 
     Attributes:
-        words: Its words, in lower case.
+        words: Its words, in lower case; of a link, those of the title that it leads to, or the id.
         passages: The numbers of the passages that bear it, ascending.
         weight: How much it tells, from 0 to 1.
     """
@@ -50,57 +87,138 @@ class Links:
     """The names of the passages of a corpus, and the passages whose texts hold them.
 
     Args:
-        passages: The passages, read twice.
+        corpus: The corpus.
+        table: Its table (:func:`find_links`).
     """
 
-    def __init__(self, passages: Iterable[Passage]):
-        bearers: dict[str, list[int]] = {}
-        self._written: dict[str, set[str]] = {}  # a name of one word -> as titles write it
-        size = 0
-        for number, passage in enumerate(passages):
-            for name in _names(passage.title):
-                flat = _flat(name)
-                if len(flat.replace(" ", "").encode()) >= _LEAST:
-                    if (known := bearers.setdefault(flat, [])) and known[-1] == number:
-                        continue
-                    known.append(number)
-                    if len(flat.split()) == 1:
-                        self._written.setdefault(flat, set()).add(name.strip())
-            size = number + 1
-        self._names = list(bearers)
-        self._bearers = [np.array(numbers, dtype=np.int32) for numbers in bearers.values()]
-        self._finder = AhoCorasick(self._names, matchkind=MatchKind.LeftmostLongest)
-        held = [self._find(passage.text) for passage in passages] if bearers else [[]] * size
-        self._starts = np.cumsum([0, *map(len, held)], dtype=np.int64)
-        self._held = np.fromiter(chain.from_iterable(held), np.int32, int(self._starts[-1]))
-        counts = np.maximum(np.bincount(self._held, minlength=len(self._names)), 1)
-        self._weights = counts.astype(np.float64) ** -_FALL
+    def __init__(self, corpus: Corpus, table: Table):
+        self._corpus = corpus
+        self._table = table
+        self._names = range(len(table["counts"]))
+        self._longest = int(np.diff(table["names_starts"]).max(initial=0))
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus, fields: Sequence[str] = ()) -> Links:
+        """The links of a corpus; the table of a large one is kept.
+
+        Args:
+            corpus: The corpus.
+            fields: The metadata fields whose texts are names, besides the title.
+
+        Raises:
+            DataError: No passage has a field, or it holds no texts; or a link leads to no passage.
+        """
+        if corpus.table.data.nbytes < KEPT_BYTES:
+            return cls(corpus, find_links(corpus, fields))
+        rule = [_RULE, unicodedata.unidata_version, *fields]
+        key = [corpus.fingerprint, corpus.metadata_fingerprint, *rule]
+        folder = cache_folder() / "links" / hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        table = _kept_table(folder)
+        if table is None:
+            table = find_links(corpus, fields)
+            _keep(table, folder)
+        return cls(corpus, table)
 
     def __bool__(self) -> bool:
-        """Whether any passage has a name."""
-        return bool(self._names)
+        """Whether any passage has a name, or a link."""
+        return bool(self._names) or bool(len(self._table["given"]))
 
     def in_text(self, text: str) -> list[Naming]:
         """The names in a text, each once."""
-        return [self._naming(name) for name in self._find(text)]
+        flat, start, found = plain_words(text).encode() + b" ", 0, dict[int, None]()
+        while start < len(flat):
+            name = self._first(flat[start : start + self._longest])
+            if name is not None:
+                found[name] = None
+            start = flat.index(b" ", start) + 1 if name is None else start + len(self._row("names", name))
+        writing = _Writing(text)
+        held = [name for name in found if writing.holds(self._row("forms", name).tobytes())]
+        return [self._naming(name) for name in held]
 
     def of(self, number: int) -> list[Naming]:
-        """The names in the text of a passage, but for its own."""
-        held = map(self._naming, self._held[self._starts[number] : self._starts[number + 1]].tolist())
-        return [naming for naming in held if number not in naming.passages]
+        """The names in the text of a passage, but for its own, and its links."""
+        held = map(self._naming, self._row("held", number).tolist())
+        linked = [to for to in self._row("given", number).tolist() if to != number]
+        named = [naming for naming in held if number not in naming.passages]
+        for to, passage in zip(linked, self._corpus.passages(linked), strict=True):
+            weight = int(self._table["given_counts"][to]) ** -_FALL
+            words = plain_words(passage.title) or passage.id
+            named.append(Naming(words, np.array([to], dtype=np.int32), weight))
+        return named
 
     def _naming(self, name: int) -> Naming:
-        words = self._names[name].strip().replace("  ", " ")
-        return Naming(words, self._bearers[name], float(self._weights[name]))
+        weight = max(int(self._table["counts"][name]), 1) ** -_FALL
+        words = self._row("names", name)[:-1].tobytes().decode()
+        return Naming(words, self._row("bearers", name), weight)
 
-    def _find(self, text: str) -> list[int]:
-        names = dict.fromkeys(name for name, *_ in self._finder.find_matches_as_indexes(_flat(text)))
-        return [name for name in names if self._is_written(self._names[name], text)]
+    def _row(self, column: str, number: int) -> npt.NDArray[Any]:
+        start, end = self._table[f"{column}_starts"][number : number + 2]
+        return self._table[column][start:end]
 
-    def _is_written(self, name: str, text: str) -> bool:
-        """Whether a text writes a name of one word as a title does."""
-        forms = self._written.get(name)
-        return forms is None or any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text) for form in forms)
+    def _first(self, text: bytes) -> int | None:
+        """The longest name that a text begins with: a name that is one begins the last name up to it."""
+        while text:
+            number = bisect_right(self._names, text, key=lambda n: self._row("names", n).tobytes()) - 1
+            if number < 0:
+                return None
+            name = self._row("names", number).tobytes()
+            if text.startswith(name):
+                return number
+            text = text[: commonprefix([name, text]).rfind(b" ") + 1]
+        return None
+
+
+def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
+    """The table of the links of a corpus: N names, P passages.
+
+    Returns:
+        Rows of four kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
+        with a space behind it, ascending), ``bearers`` ``[N]`` (numbers of passages), ``forms`` ``[N]`` (as
+        titles write a name of one word, each with the byte 255 behind it), ``held`` ``[P]`` (numbers of
+        names), ``given`` ``[P]`` (numbers of passages). And ``counts`` ``[N]`` and ``given_counts`` ``[P]``:
+        how many passages hold a name, or link to a passage.
+    """
+    numbers: dict[str, int] = {}
+    forms: dict[str, set[str]] = {}
+    borne, bearers = array("i"), array("i")
+    for number, (passage, further) in enumerate(zip(corpus, _further(corpus, fields), strict=True)):
+        own = dict[str, None]()
+        for name in chain.from_iterable(map(_names, (passage.title, *further))):
+            flat = plain_words(name)
+            if len(flat.replace(" ", "").encode()) >= _LEAST:
+                own[flat] = None
+                if " " not in flat:
+                    forms.setdefault(flat, set()).add(name.strip())
+        borne.extend(numbers.setdefault(flat, len(numbers)) for flat in own)
+        bearers.extend(repeat(number, len(own)))
+    names = sorted(numbers)
+    ranks = np.empty(len(names), dtype=np.int32)
+    ranks[[numbers[name] for name in names]] = np.arange(len(names))
+    of_names = ranks[np.asarray(borne, dtype=np.int32)]
+    del numbers, borne
+    written = [b"".join(form.encode() + b"\xff" for form in sorted(forms.get(name, ()))) for name in names]
+    held, ends = array("i"), array("q", [0])
+    finder = AhoCorasick([_spaced(name) for name in names], matchkind=MatchKind.LeftmostLongest)
+    for passage in corpus if names else ():
+        found = dict.fromkeys(n for n, *_ in finder.find_matches_as_indexes(_spaced(plain_words(passage.text))))
+        writing = _Writing(passage.text)
+        held.extend(n for n in found if writing.holds(written[n]))
+        ends.append(len(held))
+    del finder
+    in_texts = np.asarray(held, dtype=np.int32)
+    given, given_starts = _given(corpus)
+    return {
+        **_rows("names", [f"{name} ".encode() for name in names]),
+        **_rows("forms", written),
+        "bearers": np.asarray(bearers, dtype=np.int32)[np.argsort(of_names, kind="stable")],
+        "bearers_starts": np.cumsum([0, *np.bincount(of_names, minlength=len(names))], dtype=np.int64),
+        "held": in_texts,
+        "held_starts": np.asarray(ends, dtype=np.int64) if names else np.zeros(len(corpus) + 1, np.int64),
+        "counts": np.bincount(in_texts, minlength=len(names)).astype(np.int32),
+        "given": given,
+        "given_starts": given_starts,
+        "given_counts": np.bincount(given, minlength=len(corpus)).astype(np.int32),
+    }
 
 
 def _names(title: str) -> list[str]:
@@ -112,7 +230,124 @@ def _names(title: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in names))
 
 
-def _flat(text: str) -> str:
-    """The words of a text, with a space on either side of each, so that names match whole words."""
-    words = plain_words(text)
+class _Writing:
+    """A text, for names that count only as titles write them."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    @cached_property
+    def _words(self) -> set[str]:
+        return set(_WORDS.findall(self._text))
+
+    def holds(self, forms: bytes) -> bool:
+        """Whether it holds one of the forms of a name; a name without forms counts in any letter case."""
+        return not forms or any(self._writes(form.decode()) for form in forms.split(b"\xff")[:-1])
+
+    def _writes(self, form: str) -> bool:
+        if form.isalnum():
+            return form in self._words
+        words = _WORDS.findall(form)
+        if not self._words.issuperset(words):
+            return False
+        return words == [form] or bool(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", self._text))
+
+
+def _spaced(words: str) -> str:
+    """Words with a space on either side of each, so that names match whole words."""
     return f" {words.replace(' ', '  ')} " if words else ""
+
+
+def _rows(column: str, rows: Sequence[bytes]) -> Table:
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return {column: np.frombuffer(b"".join(rows), dtype=np.uint8), f"{column}_starts": starts}
+
+
+def _further(corpus: Corpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts of metadata fields, for each passage."""
+    if not fields:
+        yield from repeat((), len(corpus))
+        return
+    lacking = dict.fromkeys(fields)
+    for number, entry in enumerate(corpus.metadata()):
+        texts: list[str] = []
+        for field in fields:
+            if (value := entry.get(field)) is not None:
+                lacking.pop(field, None)
+                texts += _listed([value] if isinstance(value, str) else value, corpus, number, field)
+        yield texts
+    if lacking:
+        field = next(iter(lacking))
+        raise DataError(
+            f"no passage has the metadata field {field!r}: leave it out of {Option('hops.names')}.",
+            corpus.source,
+        )
+
+
+def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The numbers of the passages that each passage links to, and the starts of the rows."""
+    given, ends = array("i"), array("q", [0])
+    metadata = corpus.metadata()
+    while batch := list(islice(metadata, BATCH)):
+        first = len(ends) - 1
+        rows = [
+            [*dict.fromkeys(_listed(entry.get(GIVEN, []), corpus, number, GIVEN))]
+            for number, entry in enumerate(batch, first)
+        ]
+        numbers = iter(corpus.numbers([*chain.from_iterable(rows)]))
+        for number, row in enumerate(rows, first):
+            for name, to in zip(row, numbers, strict=False):
+                if to is None:
+                    raise _fault(
+                        corpus, number, f"metadata.{GIVEN} holds the id {name!r}, and no passage has it: take it out"
+                    )
+                given.append(to)
+            ends.append(len(given))
+    return np.asarray(given, dtype=np.int32), np.asarray(ends, dtype=np.int64)
+
+
+def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        expected = "a list of ids of passages" if field == GIVEN else "a text or a list of texts"
+        raise _fault(
+            corpus, number, f"metadata.{field}: expected {expected}, got {short_repr(value)}: give such a list"
+        )
+    return value
+
+
+def _fault(corpus: Corpus, number: int, problem: str) -> DataError:
+    """The error of the metadata of a passage, with its line."""
+    (name,) = corpus.ids([number])
+    file = Path(corpus.source)
+    lines = read_passages(file) if file.is_file() else ()
+    line = next((line for line, record in lines if record["_id"] == name), None)
+    off = f"{Option('hops.links', False)}"
+    return DataError(f"passage {name!r}: {problem}, or search with {off}.", corpus.source, line)
+
+
+def _kept_table(folder: Path) -> Table | None:
+    """The table in a folder, mapped into memory; None: there is none, or not as it was written."""
+    try:
+        manifest = read_json(folder / _MANIFEST)
+        files = {name: folder / f"{name}.npy" for name in _COLUMNS}
+        sums = {name: sha256(file) for name, file in files.items()}
+        if manifest != {"table": folder.name, "sha256": sums}:
+            return None
+        for file in files.values():
+            note_mapped(file)
+        return {name: np.load(file, mmap_mode="r").view(np.ndarray) for name, file in files.items()}
+    except (DataError, OSError, ValueError):
+        return None
+
+
+def _keep(table: Table, folder: Path) -> None:
+    """Keep a table, where the folder can be written, and forget the oldest ones."""
+    with suppress(GrlsError, OSError):
+        with atomic_folder(folder, "") as new:
+            for name, values in table.items():
+                np.save(new / f"{name}.npy", values, allow_pickle=False)
+            sums = {name: sha256(new / f"{name}.npy") for name in table}
+            write_json(new / _MANIFEST, {"table": folder.name, "sha256": sums})
+        made = sorted(folder.parent.glob("[!.]*"), key=lambda other: other.stat().st_mtime)
+        for old in made[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)

@@ -16,11 +16,10 @@ joins to a word (the s of ``owl's``) is none. The language selects function word
 from __future__ import annotations
 
 import logging
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -55,7 +54,8 @@ _JOINED = regex.compile(r"(?<=\w['’])\w\b|\b\w(?=['’]\w)")
 """A letter that an apostrophe joins to a word, as in ``owl's`` and ``l'eau``."""
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
-_ASCII_WORD = re.compile(r"[a-z0-9]+")  # faster than regex
+_ASCII_WORDS = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+"""Each ASCII character as :func:`plain_words` reads it."""
 _WRITTEN = regex.compile(r"\w[\w\u200c\u200d]*")
 _SIGN = regex.compile(r"\W|_")
 _STEM_LETTERS = 6
@@ -208,9 +208,18 @@ def stem_key(word: str) -> str:
 
 def plain_words(text: str) -> str:
     """The folded words of a text, joined by spaces; each character of an unspaced script is a word."""
-    folded = fold(text)
-    words = _ASCII_WORD.findall(folded) if folded.isascii() else _WORD.findall(folded)
-    if not folded.isascii() and _UNSPACED.search(folded):
+    if text.isascii():
+        return " ".join(text.translate(_ASCII_WORDS).split())
+    return " ".join(filter(None, map(_plain_token, text.split())))
+
+
+@lru_cache(2**16)
+def _plain_token(token: str) -> str:
+    if token.isascii():
+        return plain_words(token)
+    folded = fold(token)
+    words = _WORD.findall(folded)
+    if _UNSPACED.search(folded):
         words = [piece for word in words for piece in _pieces(word)]
     return " ".join(words)
 

@@ -93,7 +93,7 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(tmp_path: Path, monkeyp
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(grls.data.corpus, "BATCH", 3)
     monkeypatch.setattr(grls.data.corpus_table, "BATCH", 3)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     large = Corpus.read(folder)
     (cached,) = [Path(f["filename"]) for f in large.table.cache_files]
     assert cached.is_relative_to(tmp_path / "cache")
@@ -110,7 +110,7 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(tmp_path: Path, monkeyp
 def cache(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Where every corpus is mapped from."""
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 

@@ -15,7 +15,8 @@ from grls.data.types import Passage
 
 def links_of(*titles: str, texts: dict[int, str] | None = None) -> Links:
     held = texts or {}
-    return Links([Passage(f"p{n}", held.get(n, ""), title) for n, title in enumerate(titles)])
+    passages = [Passage(f"p{n}", held.get(n, ""), title) for n, title in enumerate(titles)]
+    return Corpus.from_passages(passages).links()
 
 
 def named(links: Links, text: str) -> list[tuple[str, list[int]]]:
@@ -66,10 +67,10 @@ def test_a_passage_names_others_and_what_is_named_often_tells_less() -> None:
 
 def test_a_corpus_without_titles_has_no_links() -> None:
     corpus = Corpus.from_passages([Passage("a", "One two three"), Passage("b", "Four")])
-    assert not corpus.links
-    assert corpus.links.of(1) == corpus.links.in_text("One two three") == []
+    assert not corpus.links()
+    assert corpus.links().of(1) == corpus.links().in_text("One two three") == []
     longer = corpus.extended(Corpus.from_passages([Passage("c", "of none", "One Two")]))
-    assert longer.links.of(0)[0].passages.tolist() == [2]
+    assert longer.links().of(0)[0].passages.tolist() == [2]
 
 
 WORDS = st.lists(st.sampled_from(["anna", "bert", "carl"]), min_size=1, max_size=4).map(" ".join)

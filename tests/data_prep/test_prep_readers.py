@@ -362,7 +362,7 @@ def test_ruletaker_release_gives_proofs_that_pass_the_graph_checks(tmp_path: Pat
 def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     import datasets
 
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     sets = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels.jsonl"}
     card = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {file}\n"

@@ -306,7 +306,7 @@ def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path, monkeypatch: Patch) 
     lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
     (tmp_path / "corpus.jsonl").write_text(lines)
     monkeypatch.setattr("grls.data.corpus_table.IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     with full_disk(20_000), pytest.raises(WriteError, match="cannot write"):
         Corpus.read(tmp_path)
     assert names(tmp_path / "cache" / "grls") == []

@@ -40,12 +40,14 @@ class LinkPrior:
         temperature: Temperature of the softmax over the scores of a hop.
         named: λ of the first hop, from 0 to 1.
         linked: λ of later hops.
+        fields: The metadata fields whose texts are names, besides the titles.
     """
 
     retriever: Retriever
     temperature: float
     named: float
     linked: float
+    fields: tuple[str, ...] = ()
 
     def weighed(
         self, query: str, passages: Sequence[int], hits: Sequence[Hit], allow: Filter | None
@@ -55,8 +57,10 @@ class LinkPrior:
         Scores divided by the temperature have the same log-sum-exp as before.
         """
         corpus = self.retriever.corpus
-        every = [*corpus.links.in_text(query), *(name for n in passages for name in corpus.links.of(n))]
-        names = sorted({name.words: name for name in every}.values(), key=lambda name: -name.weight)
+        links = corpus.links(self.fields)
+        every = [*links.in_text(query), *(name for n in passages for name in links.of(n))]
+        different = {(name.words, name.passages.tobytes()): name for name in every}
+        names = sorted(different.values(), key=lambda name: -name.weight)
         known = corpus.numbers([hit.id for hit in hits])
         if not names or None in known:  # the search says which passage is not in the corpus
             return list(hits)

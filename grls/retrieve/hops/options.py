@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from grls.data.inputs.arguments import fit_fields
 from grls.data.types import Steps
 from grls.errors import ConfigError, Option, at_least, bounded
-from grls.io.recipes import rare
+from grls.io.recipes import list_texts, rare
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -78,6 +78,7 @@ class HopOptions:
             less where the names are frequent (ranked).
         linked: Share of the probability of later hops that goes to what the question or the passages of the
             chain name, from 0 to 1; less where the names are frequent (ranked).
+        names: Metadata fields whose texts are names of their passage, besides its title (ranked).
         stop: Name of a stop rule that takes the place of DONE (``grls.retrieve.hops.stop``); null: the rule
             that the other options and the retriever have (dynamic, ranked).
     """
@@ -99,6 +100,7 @@ class HopOptions:
     links: bool = True
     named: float = rare(0.5)
     linked: float = rare(0.9)
+    names: tuple[str, ...] = rare(())
     stop: str | None = rare(None)
 
     @property
@@ -119,7 +121,7 @@ class HopOptions:
             if ranked
             else (BIAS, "repeat", "sets", "choose", "pool")
         )
-        chosen = [name for name in ("per_first", "onward", "stop") if getattr(self, name) is not None]
+        chosen = [name for name in ("per_first", "onward", "names", "stop") if getattr(self, name)]
         return {name: getattr(self, name) for name in (*names, *chosen)}
 
     def refuse_bias(self) -> None:
@@ -131,6 +133,7 @@ class HopOptions:
             )
 
     def __post_init__(self) -> None:
+        list_texts(self, "names")
         fit_fields(self, "hops.")
         at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch, per_first=self.per_first)
         at_least(0, "hops.", evidence=self.evidence)
@@ -154,11 +157,11 @@ class HopOptions:
                 f"got {list(self.onward)}. `grls tune` learns them."
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
-        if self.steps != "ranked" and (ranks or (self.links, self.named, self.linked) != (True, 0.5, 0.9)):
+        if self.steps != "ranked" and (ranks or (self.links, self.named, self.linked, self.names) != (True, 0.5, 0.9, ())):
             raise ConfigError(
                 f"{Option('hops.temperature')}, {Option('hops.evidence')}, {Option('hops.done')}, "
-                f"{Option('hops.links')}, {Option('hops.named')}, {Option('hops.linked')} and "
-                f"{Option('hops.onward')} are for {Option('hops.steps', 'ranked')}."
+                f"{Option('hops.links')}, {Option('hops.named')}, {Option('hops.linked')}, "
+                f"{Option('hops.names')} and {Option('hops.onward')} are for {Option('hops.steps', 'ranked')}."
             )
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError(

@@ -323,8 +323,8 @@ class RankedHops(_HopByHop):
             distinct=finder.distinct,
         )
         prior = None
-        if hops.links and retriever.corpus.links:
-            prior = LinkPrior(retriever, self.temperature, hops.named, hops.linked)
+        if hops.links and retriever.corpus.links(hops.names):
+            prior = LinkPrior(retriever, self.temperature, hops.named, hops.linked, hops.names)
         self.hop_search = HopSearch(
             finder, rule, self.make_combiner, hops.count, _HITS, prior=prior, memory=memory
         )
