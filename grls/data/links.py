@@ -29,7 +29,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice, repeat
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,7 +163,8 @@ class Links:
             name = self._row("names", number).tobytes()
             if text.startswith(name):
                 return number
-            text = text[: commonprefix([name, text]).rfind(b" ") + 1]
+            same = next(n for n, (a, b) in enumerate(zip(name, text, strict=False)) if a != b)
+            text = text[: text.rfind(b" ", 0, same) + 1]
         return None
 
 
@@ -200,9 +200,10 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     held, ends = array("i"), array("q", [0])
     finder = AhoCorasick([_spaced(name) for name in names], matchkind=MatchKind.LeftmostLongest)
     for passage in corpus if names else ():
-        found = dict.fromkeys(n for n, *_ in finder.find_matches_as_indexes(_spaced(plain_words(passage.text))))
+        matches = finder.find_matches_as_indexes(_spaced(plain_words(passage.text)))
+        found = dict.fromkeys(name for name, *_ in matches)
         writing = _Writing(passage.text)
-        held.extend(n for n in found if writing.holds(written[n]))
+        held.extend(name for name in found if writing.holds(written[name]))
         ends.append(len(held))
     del finder
     in_texts = np.asarray(held, dtype=np.int32)
@@ -298,9 +299,8 @@ def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]
         for number, row in enumerate(rows, first):
             for name, to in zip(row, numbers, strict=False):
                 if to is None:
-                    raise _fault(
-                        corpus, number, f"metadata.{GIVEN} holds the id {name!r}, and no passage has it: take it out"
-                    )
+                    missing = f"metadata.{GIVEN} names the passage {name!r}, and there is none"
+                    raise _fault(corpus, number, f"{missing}: take the id out, add the passage")
                 given.append(to)
             ends.append(len(given))
     return np.asarray(given, dtype=np.int32), np.asarray(ends, dtype=np.int64)
@@ -308,10 +308,9 @@ def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]
 
 def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        expected = "a list of ids of passages" if field == GIVEN else "a text or a list of texts"
-        raise _fault(
-            corpus, number, f"metadata.{field}: expected {expected}, got {short_repr(value)}: give such a list"
-        )
+        kind = "a list of ids" if field == GIVEN else "a text or a list of texts"
+        problem = f"expected metadata.{field} to be {kind}, got {short_repr(value)}"
+        raise _fault(corpus, number, f"{problem}: correct it")
     return value
 
 
@@ -321,8 +320,8 @@ def _fault(corpus: Corpus, number: int, problem: str) -> DataError:
     file = Path(corpus.source)
     lines = read_passages(file) if file.is_file() else ()
     line = next((line for line, record in lines if record["_id"] == name), None)
-    off = f"{Option('hops.links', False)}"
-    return DataError(f"passage {name!r}: {problem}, or search with {off}.", corpus.source, line)
+    remedy = f"or search without links ({Option('hops.links', False)})"
+    return DataError(f"passage {name!r}: {problem}, {remedy}.", corpus.source, line)
 
 
 def _kept_table(folder: Path) -> Table | None:

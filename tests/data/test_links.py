@@ -1,16 +1,22 @@
 """Names of passages in texts."""
 
+import json
 import re
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import grls.data.links
 from grls.data.corpus import Corpus
-from grls.data.links import Links
+from grls.data.links import Links, find_links
 from grls.data.types import Passage
+from grls.errors import DataError
+from grls.retrieve.update import Changes
 
 
 def links_of(*titles: str, texts: dict[int, str] | None = None) -> Links:
@@ -97,3 +103,188 @@ def test_a_passage_may_hold_very_many_names() -> None:
     found = links.of(len(titles))
     assert np.concatenate([naming.passages for naming in found]).tolist() == list(range(len(titles)))
     assert all(re.fullmatch(r"aa\d+ bb\d+", naming.words) for naming in found)
+
+
+@given(st.lists(WORDS | st.text("aB ß東🎬é-_!", max_size=8), min_size=1, max_size=6), WORDS)
+def test_a_question_and_a_passage_of_one_text_hold_the_same_names(titles: list[str], words: str) -> None:
+    text = f"{words} {titles[0]} {words} {titles[-1]}"
+    links = links_of(*titles, "", texts={len(titles): text})
+    assert repr(links.in_text(text)) == repr(links.of(len(titles)))
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "found"),
+    [
+        ("Oklahoma!", "the musical Oklahoma!", True),
+        ("Oklahoma!", "the state Oklahoma", False),
+        ("Oklahoma!", "the musical xOklahoma!", False),
+        ("Rust++", "in Rust++, too", True),
+        ("Alien_", "the film Alien", False),
+        ("Alien", "the film _Alien_", False),
+        ("㎏㎏", "of ㎏㎏ and", True),
+    ],
+)
+def test_one_word_counts_as_it_is_written(title: str, text: str, found: bool) -> None:
+    links = links_of(title, "", texts={1: text})
+    assert bool(links.in_text(text)) == bool(links.of(1)) == found
+
+
+def test_all_titles_may_be_equal() -> None:
+    links = links_of(*["New York City"] * 3000, "", texts={3000: "of New York City"})
+    (name,) = links.of(3000)
+    assert (len(name.passages), name.weight) == (3000, 1.0)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the tables of corpora of any size."""
+    monkeypatch.setattr(grls.data.links, "KEPT_BYTES", 0)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "grls" / "links"
+
+
+def linked(**metadata: Any) -> Corpus:
+    """Three passages; the metadata are of the first one."""
+    passages = [Passage("a", "by Ann Lee, in Rome", "Blue Moon"), Passage("b", "born", "Ann Lee")]
+    passages.append(Passage("c", "a city of old, like the Blue Moon", "Roma"))
+    return Corpus.from_passages(passages, metadata=[metadata, {}, {}])
+
+
+def spoken(links: Links, count: int = 3) -> str:
+    """All that links say."""
+    return repr([*map(links.of, range(count)), links.in_text("by Ann Lee, Roma: Blue Moon")])
+
+
+def test_a_kept_table_is_opened_again(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = spoken(linked(links=["c"]).links())
+    (folder,) = kept.iterdir()
+    first = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(grls.data.links, "find_links", pytest.fail)
+        assert spoken(linked(links=["c"]).links()) == expected
+    for file in folder.iterdir():
+        file.unlink()
+    assert spoken(linked(links=["c"]).links()) == expected
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == first
+
+
+def test_a_corpus_without_names_is_kept_too(kept: Path) -> None:
+    corpora = [Corpus.from_passages([Passage("a", "One two three")]) for _ in range(2)]
+    assert [bool(corpus.links()) for corpus in corpora] == [False, False]
+    assert corpora[1].links().of(0) == corpora[1].links().in_text("One two") == []
+    assert len([*kept.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone", "foreign", "manifest"])
+def test_a_damaged_table_is_made_again(kept: Path, damage: str) -> None:
+    expected = spoken(linked().links())
+    (folder,) = kept.iterdir()
+    file = folder / "held.npy"
+    whole = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(whole[:-1])
+    elif damage == "changed":
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    elif damage == "gone":
+        file.unlink()
+    elif damage == "manifest":
+        (folder / "links.json").write_text("[")
+    else:
+        linked(links=["b"]).links()
+        (other,) = set(kept.iterdir()) - {folder}
+        for one in folder.iterdir():
+            one.write_bytes((other / one.name).read_bytes())
+    assert spoken(linked().links()) == expected
+    assert file.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(kept: Path) -> None:
+    kept.parent.mkdir(parents=True)
+    kept.write_text("a file")
+    assert spoken(linked().links()) == spoken(linked().links())
+    assert kept.read_text() == "a file"
+
+
+def test_a_table_is_of_one_corpus_and_its_fields(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = linked(alias="Rome")
+    corpus.links()
+    longer = corpus.extended(Corpus.from_passages([Passage("d", "Blue Moon Rising by Roma", "Ann Lee, Jr")]))
+    fresh = Corpus.from_passages(list(longer), metadata=longer.metadata())
+    assert spoken(longer.links(), 4) == spoken(Links(fresh, find_links(fresh)), 4)
+    assert spoken(corpus.select([0, 2]).links(), 2) != spoken(corpus.links(), 2)
+    assert len([*kept.iterdir()]) == 3
+    assert [name.words for name in corpus.links(["alias"]).of(0)] == ["ann lee"]
+    linked(alias="Florence").links()
+    assert len([*kept.iterdir()]) == 5
+    monkeypatch.setattr(grls.data.links, "_RULE", 2)
+    linked(alias="Rome").links()
+    assert len([*kept.iterdir()]) == 6
+    monkeypatch.setattr(grls.data.links, "_KEPT", 2)
+    linked(alias="Naples").links()
+    assert len([*kept.iterdir()]) == 2
+
+
+def test_links_are_given_by_ids() -> None:
+    corpus = linked(links=["c", "a", "b", "c"])
+    names = corpus.links().of(0)
+    assert [(name.words, name.passages.tolist()) for name in names] == [
+        ("ann lee", [1]), ("roma", [2]), ("ann lee", [1])]  # fmt: skip
+    both = Corpus.from_passages(
+        [Passage("a", "x"), Passage("b", "y")], metadata=[{"links": ["b"]}, {"links": ["a"]}]
+    )
+    assert both.links()
+    assert [(name.words, name.passages.tolist()) for name in both.links().of(1)] == [("a", [0])]
+    many = Corpus.from_passages(
+        [Passage(f"{n}", "x", "Rome") for n in range(4)], metadata=[{"links": ["3"]}] * 4
+    )
+    assert many.links().of(0)[-1].weight == 4**-0.15
+
+
+def test_a_table_is_found_with_more_links_than_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grls.data.links, "BATCH", 2)
+    ring = Corpus.from_passages(
+        [Passage(f"p{n}", "x") for n in range(5)], metadata=[{"links": [f"p{(n + 1) % 5}"]} for n in range(5)]
+    )
+    assert [ring.links().of(n)[0].passages.tolist() for n in range(5)] == [[1], [2], [3], [4], [0]]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fields", "problem"),
+    [
+        ({"links": ["a", "x"]}, [], "metadata.links names the passage 'x', and there is none"),
+        ({"links": "a"}, [], "expected metadata.links to be a list of ids, got 'a'"),
+        ({"links": [1]}, [], r"expected metadata.links to be a list of ids, got \[1\]"),
+        ({"alias": ["Rome", 3]}, ["alias"], "expected metadata.alias to be a text or a list of texts, got"),
+        ({"alias": {}}, ["alias"], "expected metadata.alias to be a text or a list of texts, got {}"),
+    ],
+)
+def test_faults_name_the_line(tmp_path: Path, metadata: Any, fields: list[str], problem: str) -> None:
+    good = {"_id": "a", "text": "x", "metadata": {"alias": "Rome"}}
+    lines = [json.dumps(one) for one in (good, {"_id": "b", "text": "y", "metadata": metadata})]
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("\n\n".join(lines))
+    with pytest.raises(DataError, match=f"corpus.jsonl, line 3: passage 'b': {problem}"):
+        Corpus.read(file).links(fields)
+
+
+def test_a_field_that_no_passage_has_is_refused() -> None:
+    with pytest.raises(DataError, match=r"corpus: no passage has the metadata field 'aka': leave it out"):
+        linked(alias="Rome").links(["alias", "aka"])
+
+
+def test_fields_hold_further_names() -> None:
+    corpus = linked(alias=["The Azure Orb (film)", "Azure", "x"], aka="Indigo Ball")
+    question = "of azure orb, of Azure, of azure and indigo ball"
+    assert corpus.links().in_text(question) == []
+    links = corpus.links(["alias", "aka"])
+    assert named(links, question) == [("azure orb", [0]), ("azure", [0]), ("indigo ball", [0])]
+    assert named(links, "azure sky") == []
+
+
+def test_what_is_removed_is_no_longer_linked_to() -> None:
+    corpus = linked(links=["b", "c"], other=1)
+    left, _ = Changes(remove=["b"]).over(corpus)
+    assert list(left.metadata()) == [{"links": ["c"], "other": 1}, {}]
+    replaced, _ = Changes(Corpus.from_passages([Passage("b", "new", "Ann Lee")]), ["b"]).over(corpus)
+    assert [one.passages.tolist() for one in replaced.links().of(0)] == [[2], [2], [1]]
+    assert list(linked(other=1).without_links({"b"}).metadata()) == [{"other": 1}, {}, {}]

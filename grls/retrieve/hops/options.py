@@ -157,11 +157,13 @@ class HopOptions:
                 f"got {list(self.onward)}. `grls tune` learns them."
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
-        if self.steps != "ranked" and (ranks or (self.links, self.named, self.linked, self.names) != (True, 0.5, 0.9, ())):
+        follows = (self.links, self.named, self.linked, self.names) != (True, 0.5, 0.9, ())
+        if self.steps != "ranked" and (ranks or follows):
             raise ConfigError(
                 f"{Option('hops.temperature')}, {Option('hops.evidence')}, {Option('hops.done')}, "
                 f"{Option('hops.links')}, {Option('hops.named')}, {Option('hops.linked')}, "
-                f"{Option('hops.names')} and {Option('hops.onward')} are for {Option('hops.steps', 'ranked')}."
+                f"{Option('hops.names')} and {Option('hops.onward')} are for "
+                f"{Option('hops.steps', 'ranked')}."
             )
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError(

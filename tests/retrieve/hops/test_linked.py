@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import fails
 from small_data import small_retriever, write_jsonl, write_small
 
 import grls
+from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage
 from grls.errors import ConfigError
@@ -106,8 +108,12 @@ def test_without_titles_hops_are_those_without_links() -> None:
 def test_options_are_of_ranked_hops() -> None:
     with pytest.raises(ConfigError, match="linked must be between 0 and 1"):
         HopOptions("ranked", linked=1.5)
-    with pytest.raises(ConfigError, match="links, named, linked"):
+    with pytest.raises(ConfigError, match="links, named, linked, names"):
         HopOptions("fixed", links=False)
+    with pytest.raises(ConfigError, match="names and onward are for"):
+        HopOptions("fixed", names=("alias",))
+    with pytest.raises(ConfigError, match="names: expected a text or a list of texts, got 3"):
+        HopOptions("ranked", names=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -119,3 +125,27 @@ def test_what_was_removed_is_not_proposed(tmp_path: Path, gone: bool) -> None:
         retriever.remove(["man"])
     hits = LinkPrior(retriever, 1.0, named=0.5, linked=1.0).weighed("?", [0], [], None)
     assert [hit.id for hit in hits] == ["man"] * (not gone)
+
+
+def test_a_folder_keeps_the_fields_with_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    aliases = {"man": "El Maestro", "town": ["City of Lilies"]}
+    films = [{"_id": one["id"], **one, "alias": aliases.get(str(one["id"]))} for one in FILMS]
+    question = "El Maestro, in the city of lilies"
+    data = write_jsonl(tmp_path / "corpus.jsonl", films)
+    bm25 = ["index", "bm25", "--corpus", data, "--output", tmp_path / "bm25"]
+    hops = ["index", "hops", tmp_path / "bm25", "--hops.steps=ranked", "--output", tmp_path / "hops"]
+    assert main([*map(str, bm25)]) == 0
+    line = fails(capsys, *hops, "--hops.names", "alias", "title")
+    assert "no passage has the metadata field 'title': leave it out of --hops.names" in line
+    assert main([*map(str, hops), "--hops.names", "alias"]) == 0
+    opened = grls.load(tmp_path / "hops")
+    assert {hit.id for hit in opened.search(question, k=2)} == {"man", "town"}
+    assert opened.retriever.record()["names"] == ("alias",)
+    assert "names" not in HopOptions("ranked").record()
+
+
+def test_two_links_to_passages_of_one_title_both_count() -> None:
+    passages = [Passage("a", "x", "A"), Passage("b", "y", "Rome"), Passage("c", "z", "Rome")]
+    corpus = Corpus.from_passages(passages, metadata=[{"links": ["b", "c"]}, {}, {}])
+    found = LinkPrior(BM25Retriever(corpus), 2.0, named=0.5, linked=1.0).weighed("?", [0], [], None)
+    assert shares(found) == {"b": 0.5, "c": 0.5}
