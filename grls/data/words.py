@@ -56,6 +56,8 @@ _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
 _ASCII_WORDS = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
 """Each ASCII character as :func:`plain_words` reads it."""
+_REPEATED = 40
+"""Shorter parts of texts are often repeated, so their words are cached."""
 _WRITTEN = regex.compile(r"\w[\w\u200c\u200d]*")
 _SIGN = regex.compile(r"\W|_")
 _STEM_LETTERS = 6
@@ -210,10 +212,14 @@ def plain_words(text: str) -> str:
     """The folded words of a text, joined by spaces; each character of an unspaced script is a word."""
     if text.isascii():
         return " ".join(text.translate(_ASCII_WORDS).split())
-    return " ".join(filter(None, map(_plain_token, text.split())))
+    words = (
+        _plain_token(token) if len(token) < _REPEATED else _plain_token.__wrapped__(token)
+        for token in text.split()
+    )
+    return " ".join(filter(None, words))
 
 
-@lru_cache(2**16)
+@lru_cache(2**15)
 def _plain_token(token: str) -> str:
     if token.isascii():
         return plain_words(token)

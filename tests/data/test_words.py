@@ -3,14 +3,17 @@ from pathlib import Path
 
 import bm25s
 import pytest
+import regex
 from failing import raises
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
 from grls.data.evidence import part_around
 from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer, count, fold, nothing_found, pieces, plain_words
+from grls.data.words import Analyzer, _pieces, count, fold, nothing_found, pieces, plain_words
 from grls.errors import ConfigError, DataError
 from grls.io.files import temporary
 from grls.retrieve.bm25 import BM25Retriever
@@ -118,6 +121,17 @@ def test_accents_of_latin_letters_part_words_and_marks_belong_to_theirs() -> Non
     assert words("CAFE ano") == ["cafe", "ano"]
     assert Analyzer().words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert plain_words("Hindi: हिन्दी_भाषा!") == "hindi हिन्दी भाषा"
+
+
+ODD = "aZ9_ .'-\t\n\x00\x1c\x7f\x85\xa0\xad\u200b\u200d\u2003\u3000\ufeff\u0301éÅŉſßİıςΣΐ①ﬁｱÅ東京ไทย한ᄒ🎬🏽🇩م٣"
+
+
+@given(st.text(ODD) | st.text())
+def test_plain_words_of_a_text_are_those_of_the_whole_text(text: str) -> None:
+    """Whole: folded at once, and split at what is no letter, mark or digit."""
+    words = regex.findall(r"[\w--_]+", fold(text), regex.VERSION1)
+    assert plain_words(text) == " ".join(part for word in words for part in _pieces(word))
+
 
 
 def test_turkish_tells_its_two_i_apart_and_other_languages_do_not() -> None:
