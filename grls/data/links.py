@@ -40,7 +40,7 @@ from grls.data.corpus_table import BATCH, cache_folder, read_passages
 from grls.data.inputs.tables import short_repr
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
-from grls.io.files import atomic_folder, note_mapped, read_json, sha256, write_json
+from grls.io.files import atomic_folder, read_json, sha256, write_json
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
@@ -332,8 +332,6 @@ def _kept_table(folder: Path) -> Table | None:
         sums = {name: sha256(file) for name, file in files.items()}
         if manifest != {"table": folder.name, "sha256": sums}:
             return None
-        for file in files.values():
-            note_mapped(file)
         return {name: np.load(file, mmap_mode="r").view(np.ndarray) for name, file in files.items()}
     except (DataError, OSError, ValueError):
         return None
