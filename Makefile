@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install models quickstart test wheel-test versions install-check lint house docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install models quickstart test wheel-test versions install-check lint house docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters bench-links \
   bench-riches bench-train bench-biencoder bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
   faults fuzz-files lock audit sbom clean
 
@@ -83,7 +83,7 @@ quickstart: install
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank
-bench: bench-index bench-streams bench-scale bench-decode bench-cost bench-filters bench-riches bench-train
+bench: bench-index bench-streams bench-scale bench-decode bench-cost bench-filters bench-links bench-riches bench-train
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
@@ -103,6 +103,9 @@ bench-cost: install
 
 bench-filters: install
 	$(BIN)/python -m benchmarks.filters
+
+bench-links: install
+	$(BIN)/python -m benchmarks.links
 
 bench-riches: install
 	$(BIN)/python -m benchmarks.riches

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from jsonargparse import auto_cli
@@ -60,9 +61,11 @@ def spent(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(count: int, rival: bool) -> list[str]:
     """One row of the table."""
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["HF_DATASETS_CACHE"] = cache
-        links.KEPT_BYTES = 0
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        mock.patch.dict(os.environ, HF_DATASETS_CACHE=cache),
+        mock.patch.object(links, "KEPT_BYTES", 0),
+    ):
         corpus = Corpus.from_passages(list(passages(count)))
         finding, table = spent(lambda: corpus.links())
         corpus = Corpus(corpus.table)

@@ -18,6 +18,7 @@ from benchmarks import (
     hops,
     hybrid,
     index,
+    links,
     perturbed,
     riches,
     scale,
@@ -46,6 +47,7 @@ SMALL: dict[str, tuple[Callable[[], None], str]] = {
     ),
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
+    "links": (lambda: links.main((60,)), "a question, ms"),
     "beams": (lambda: beams.main(False, 50, (2,), (1, 3), (8,)), "to the first"),
     "riches": (lambda: riches.main(2000, 1, 1, prompt=8, length=3, beams=2, repeats=1), "no key twice"),
 }  # fmt: skip
@@ -57,7 +59,8 @@ def test_a_benchmark_prints_its_table(
 ) -> None:
     run, title = SMALL[name]
     # each build has a process, which takes seconds to start
-    monkeypatch.setattr(streams, "in_process", lambda work, *arguments: work(*arguments))
+    for module in (streams, links):
+        monkeypatch.setattr(module, "in_process", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(scale, "measure_step", scale.one_step)
     run()
     assert re.search(rf"\|.*{re.escape(title)}.*\|", capsys.readouterr().out)

@@ -360,7 +360,6 @@ def test_ruletaker_release_gives_proofs_that_pass_the_graph_checks(tmp_path: Pat
 
 
 def test_data_sets_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    import datasets
 
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     sets = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "default": "qrels.jsonl"}
