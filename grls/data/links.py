@@ -1,10 +1,10 @@
 """Which passages of a corpus name which.
 
 A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
-comma, and an article before it. A title of several words is a name in any letter case, a title of one word
-only as it is written. In scripts without spaces each character is a word
-(:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first and longest counts: ``New
-York City``, not ``New York``.
+comma, and an article before it. A passage without a title is named by the first words in capitals. A name of
+several words counts in any letter case, a name of one word only as it is written. In scripts without spaces
+each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first
+and longest counts: ``New York City``, not ``New York``.
 
 A name says little that many passages hold: with n such passages, its weight is n^(-0.15). Passages of one
 title share the name; whoever searches says which of them is meant.
@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import regex
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from grls.data.corpus_table import BATCH, cache_folder, read_passages
@@ -57,6 +58,16 @@ _KEPT, _MANIFEST = 8, "links.json"
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
+_PARTICLES = (
+    "a|à|al|and|at|av|da|das|de|del|den|der|des|di|do|dos|du|e|el|en|et|for|in|la|le|les|of|on|the|to|und|van|"
+    "von|y|zu"
+)
+_SUBJECT = regex.compile(
+    rf"(?<!\w)\p{{Lu}}[\w'’.&-]*(?:(?:\s+(?:{_PARTICLES}))*\s+[\p{{Lu}}\p{{Nd}}][\w'’.&-]*)*"
+)
+"""Words that begin with capitals, or numbers, and particles between them."""
+_BEGINNING = 200
+"""Characters in which a text names what it is about."""
 _LEAST = 4
 """Bytes of the shortest name: four Latin letters, two Chinese characters."""
 _FALL = 0.15
@@ -183,7 +194,7 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     borne, bearers = array("i"), array("i")
     for number, (passage, further) in enumerate(zip(corpus, _further(corpus, fields), strict=True)):
         own = dict[str, None]()
-        for name in chain.from_iterable(map(_names, (passage.title, *further))):
+        for name in chain.from_iterable(map(_names, (passage.title or _subject(passage.text), *further))):
             flat = plain_words(name)
             if len(flat.replace(" ", "").encode()) >= _LEAST:
                 own[flat] = None
@@ -229,6 +240,12 @@ def _names(title: str) -> list[str]:
     names += [name[match.end() :] for name in names if (match := _ARTICLE.match(name))]
     names += [name.partition(",")[0] for name in names]
     return list(dict.fromkeys(name.strip() for name in names))
+
+
+def _subject(text: str) -> str:
+    """The name that a text without a title begins with, if it does."""
+    found = _SUBJECT.search(text, 0, _BEGINNING)
+    return found[0] if found else ""
 
 
 class _Writing:

@@ -71,10 +71,26 @@ def test_a_passage_names_others_and_what_is_named_often_tells_less() -> None:
     assert links.in_text("Ann Lee")[0].weight == 1.0
 
 
-def test_a_corpus_without_titles_has_no_links() -> None:
-    corpus = Corpus.from_passages([Passage("a", "One two three"), Passage("b", "Four")])
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Mario Soffici (1900) was a director.", "mario soffici"),
+        ("in 1911 the Museum of the Fens opened", "museum of the fens"),
+        ("Константин Циолковский был учёным", "константин циолковский"),
+        ("It is a river.", None),
+        ("otters eat fish", None),
+        ("東京は大きい", None),
+    ],
+)
+def test_a_passage_without_a_title_is_named_by_its_first_words(text: str, subject: str | None) -> None:
+    links = Corpus.from_passages([Passage("a", text), Passage("b", text, "Other Title")]).links()
+    assert named(links, text) == ([] if subject is None else [(subject, [0])])
+
+
+def test_a_corpus_without_names_has_no_links() -> None:
+    corpus = Corpus.from_passages([Passage("a", "one two three"), Passage("b", "four")])
     assert not corpus.links()
-    assert corpus.links().of(1) == corpus.links().in_text("One two three") == []
+    assert corpus.links().of(1) == corpus.links().in_text("one two three") == []
     longer = corpus.extended(Corpus.from_passages([Passage("c", "of none", "One Two")]))
     assert longer.links().of(0)[0].passages.tolist() == [2]
 
@@ -108,7 +124,7 @@ def test_a_passage_may_hold_very_many_names() -> None:
 @given(st.lists(WORDS | st.text("aB ß東🎬é-_!", max_size=8), min_size=1, max_size=6), WORDS)
 def test_a_question_and_a_passage_of_one_text_hold_the_same_names(titles: list[str], words: str) -> None:
     text = f"{words} {titles[0]} {words} {titles[-1]}"
-    links = links_of(*titles, "", texts={len(titles): text})
+    links = links_of(*titles, "zz", texts={len(titles): text})
     assert repr(links.in_text(text)) == repr(links.of(len(titles)))
 
 
@@ -125,12 +141,12 @@ def test_a_question_and_a_passage_of_one_text_hold_the_same_names(titles: list[s
     ],
 )
 def test_one_word_counts_as_it_is_written(title: str, text: str, found: bool) -> None:
-    links = links_of(title, "", texts={1: text})
+    links = links_of(title, "zz", texts={1: text})
     assert bool(links.in_text(text)) == bool(links.of(1)) == found
 
 
 def test_all_titles_may_be_equal() -> None:
-    links = links_of(*["New York City"] * 3000, "", texts={3000: "of New York City"})
+    links = links_of(*["New York City"] * 3000, "zz", texts={3000: "of New York City"})
     (name,) = links.of(3000)
     assert (len(name.passages), name.weight) == (3000, 1.0)
 
