@@ -28,13 +28,13 @@ def main(data: str, output: str, kind: Perturbation = "typo", seed: int = 0) -> 
     qrels = {file.stem: read_qrels(file) for file in sorted((Path(data) / "qrels").glob("*.tsv"))}
     if "train" not in qrels:
         raise SystemExit(f"error: {data} has no qrels/train.tsv: name a data set folder with this split.")
-    queries = [*read_queries(data)]
+    corpus, queries = Corpus.read(data), [*read_queries(data)]
     for query in list(queries):
-        changed = perturbed(query, kind, seed) if query.id in qrels["train"] else None
+        changed = perturbed(query, kind, seed, corpus) if query.id in qrels["train"] else None
         if changed is not None:
             queries.append(changed._replace(id=f"{query.id}-{kind}"))
             qrels["train"][f"{query.id}-{kind}"] = qrels["train"][query.id]
-    write_dataset(output, Corpus.read(data), queries, qrels)
+    write_dataset(output, corpus, queries, qrels)
     print(f"{len(qrels['train']):,} training queries")
 
 

@@ -75,8 +75,9 @@ def experiment_command(
         growth: Also let the corpus of each retriever folder, and of its members, arrive in so many parts
             without training: what queries of old and new passages find by the first measure, and the seconds
             of each update (OUTPUT-growth.csv).
-        stress: Also perturb the queries: some of typo, order, case, synonym and language (translations in the
-            metadata of queries), as in typo,order (OUTPUT-stress.csv).
+        stress: Also perturb the queries: some of typo, order, case, synonym, alias (descriptions in place of
+            titles) and language (translations in the metadata of queries), as in typo,order
+            (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
         page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
             similarity, and OUTPUT-figures/ (its pictures).
@@ -266,12 +267,14 @@ def _further_tables(
                         )
                         shutil.rmtree(place / "steps")
             yield growth_table(steps, measure)
-        if "language" in kinds and all(perturbed(query, "language", seed) is None for query in queries):
-            log.warning(
-                "--stress language is left out: no query has translations in its metadata, as in "
-                '"translations": {"de": "…"}.'
-            )
-            kinds = [kind for kind in kinds if kind != "language"]
+        lacking = {
+            "language": 'no query has translations in its metadata, as in "translations": {"de": "…"}.',
+            "alias": "no passage has a title.",
+        }
+        for kind in [kind for kind in kinds if kind in lacking]:
+            if all(perturbed(query, kind, seed, corpus) is None for query in queries):
+                log.warning("--stress %s is left out: %s", kind, lacking[kind])
+                kinds = [other for other in kinds if other != kind]
         if kinds:
             found = {}
             for name, paths in named:

@@ -1,10 +1,16 @@
 """Perturbed queries: what people write in place of a tidy question.
 
-A perturbation depends on its kind, the seed and the id of the query, so the same seed gives the same bytes on
-every machine. Kinds: ``typo`` (a fifth of the words with four letters or more, and at least one, have two
-letters swapped, a letter dropped or a letter doubled), ``order`` (the words in another order), ``case`` (all
-in capitals or all in small letters), ``synonym`` (words of :data:`SYNONYMS` are replaced), ``language`` (a
-translation of the query from its metadata: ``"translations": {"de": "…"}``).
+A perturbation depends on its kind, the seed, the id of the query and, for ``alias``, the corpus, so the same
+seed gives the same bytes on every machine. Kinds:
+
+- ``typo``: a fifth of the words with four letters or more, and at least one, have two letters swapped, a
+  letter dropped or a letter doubled.
+- ``order``: the words in another order.
+- ``case``: all in capitals or all in small letters.
+- ``synonym``: words of :data:`SYNONYMS` are replaced.
+- ``alias``: a title of the corpus is replaced by what the first sentence of its passage calls it (``X is a
+  1939 film directed by Y.``: ``a 1939 film directed by Y``), or loses a letter where no sentence tells.
+- ``language``: a translation of the query from its metadata (``"translations": {"de": "…"}``).
 """
 
 from __future__ import annotations
@@ -14,13 +20,17 @@ import re
 from random import Random
 from typing import Literal, get_args
 
+from grls.data.corpus import Corpus
+from grls.data.links import Naming
+from grls.data.sentences import sentences
 from grls.data.types import Query
 
-Perturbation = Literal["typo", "order", "case", "synonym", "language"]
+Perturbation = Literal["typo", "order", "case", "synonym", "alias", "language"]
 PERTURBATIONS: tuple[Perturbation, ...] = get_args(Perturbation)
 
 _SHARE = 0.2
 _WORD = re.compile(r"[^\W\d_]{4,}")
+_DESCRIPTION = re.compile(r"\b(?:is|are|was|were)\s+((?:an?|the|one)\s[^,;()]*\w)")
 
 SYNONYMS = {
     "actor": "performer", "area": "region", "author": "writer", "band": "group", "began": "started",
@@ -40,14 +50,16 @@ SYNONYMS = {
 """Word, in small letters -> a word or phrase of about the same meaning."""
 
 
-def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
-    """The query with a perturbed text; None: its metadata have no translation."""
+def perturbed(query: Query, kind: Perturbation, seed: int, corpus: Corpus) -> Query | None:
+    """The query with a perturbed text; None: its metadata have no translation, the corpus no titles."""
     random = Random(f"{seed} {kind} {query.id}")
     if kind == "language":
         translations = json.loads(query.metadata).get("translations")
         if not isinstance(translations, dict) or not translations:
             return None
         return query._replace(text=str(translations[random.choice(sorted(translations))]))
+    if kind == "alias":
+        return _without_titles(query, corpus, random) if corpus.links() else None
     if kind == "typo":
         places = [match.span() for match in _WORD.finditer(query.text)]
         chosen = random.sample(places, min(len(places), max(1, round(_SHARE * len(places)))))
@@ -69,3 +81,30 @@ def perturbed(query: Query, kind: Perturbation, seed: int) -> Query | None:
     else:
         text = re.sub(r"\w+", lambda word: SYNONYMS.get(word[0].lower(), word[0]), query.text)
     return query._replace(text=text)
+
+
+def _without_titles(query: Query, corpus: Corpus, random: Random) -> Query:
+    """The query with descriptions in place of titles; a title that nothing describes loses a letter."""
+    places: dict[tuple[int, int], Naming] = {}
+    for name in corpus.links().in_text(query.text):
+        words = r"[\W_]*".join(map(re.escape, name.words.split()))
+        whole = [*re.finditer(rf"(?<!\w){words}(?!\w)", query.text, re.IGNORECASE)]
+        # In scripts without spaces a title is a part of a text.
+        for match in whole or re.finditer(words, query.text, re.IGNORECASE):
+            if corpus.links().in_text(match[0]):  # not the word "alien" for the title "Alien"
+                places[match.span()] = name
+    text, done = "", 0
+    for (start, end), name in sorted(places.items()):
+        if start < done:  # a part of a longer name
+            continue
+        title = query.text[start:end]
+        end += title.count("(") > title.count(")") and query.text.startswith(")", end)
+        firsts = (sentences(passage.text)[:1] for passage in corpus.passages(name.passages.tolist()))
+        found = [match[1] for first in firsts for match in map(_DESCRIPTION.search, first) if match]
+        found = [words for words in found if title.lower() not in words.lower()]
+        if not found:
+            lost = random.choice([n for n, letter in enumerate(title) if letter.isalnum()])
+            found = [title[:lost] + title[lost + 1 :]]
+        text += query.text[done:start] + random.choice(found)
+        done = end
+    return query._replace(text=text + query.text[done:])

@@ -64,7 +64,8 @@ def losses(
     for kind in kinds:
         differences[kind] = []
         for draw in range(seed, seed + DRAWS):
-            changed = [changed for q in queries if (changed := perturbed(q, kind, draw)) is not None]
+            drawn = (perturbed(query, kind, draw, retriever.corpus) for query in queries)
+            changed = [query for query in drawn if query is not None]
             values = _values(retriever, changed, qrels, measure, k, own)
             differences[kind].append(fmean(value - clean[query] for query, value in values.items()))
     return differences

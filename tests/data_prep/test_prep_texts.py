@@ -118,3 +118,75 @@ def test_no_passage_has_more_words_than_asked_for(tmp_path: Path) -> None:
     name = corpus[0].title
     joined = " ".join(passage.text for passage in corpus if passage.title == name)
     assert joined == (tmp_path / name).read_text()
+
+
+def linked(folder: Path, files: dict[str, str], pattern: str = "**/*.md") -> dict[str, list[str]]:
+    """The links of each passage of at most six words that has some."""
+    for name, text in files.items():
+        file = folder / "raw" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    prepare(folder / "raw", folder / "out", pattern, words=6)
+    corpus = Corpus.read(folder / "out")
+    found = zip((passage.id for passage in corpus), corpus.metadata(), strict=True)
+    return {name: each["links"] for name, each in found if "links" in each}
+
+
+BURROWS = (
+    "# Burrows\nWhere animals live.\n## What's a holt?\nThe den of an otter.\n## Setts\nBadgers dig them.\n"
+)
+
+
+def test_links_between_files_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "otter.md": "An otter lives in a [holt](animals/dens.md#whats-a-holt).\nSee [[Fish]], not\n[the web](https://x.org/y.md).",
+        "fish.md": "Fish are food of [otters](/otter.md 'a page') and [herons](<big birds.md>).",
+        "big birds.md": "Herons eat [[fish#unknown|fish]] and [fish](fish.md) by [dens](animals/dens.md).",
+        "animals/dens.md": BURROWS + "So do [foxes](../otter.md?raw=1), [[otter]] and [below](#setts).\n",
+    }
+    assert linked(tmp_path, files) == {
+        "otter.md:0": ["animals/dens.md:1"],
+        "otter.md:1": ["fish.md:0"],
+        "fish.md:0": ["otter.md:0"],
+        "fish.md:1": ["big birds.md:0"],
+        "big birds.md:0": ["fish.md:0"],
+        "big birds.md:1": ["fish.md:0", "animals/dens.md:0"],
+        "animals/dens.md:4": ["otter.md:0", "animals/dens.md:3"],
+    }
+    assert "links between passages: 9\n" in capsys.readouterr().out
+
+
+def test_links_of_html_are_kept(tmp_path: Path) -> None:
+    files = {
+        "a.html": 'x <a class=y href="b.html#two&amp;a">b</a>\n<!-- <a href="b.html">no</a> -->',
+        "b.html": "One two three four five six.\n<h2 id='two&amp;a'>Two</h2> [no](a.html)",
+    }
+    assert linked(tmp_path, files, "*.html") == {"a.html:0": ["b.html:1"]}
+
+
+def test_what_is_no_link_to_a_passage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "a.md": "[here](a.md) `[x](b.md)`\n```\n[x](b.md) [[b]]\n```\n![x](b.md) ![[b]] [x](../a.md) "
+        "[m](mailto:b.md)",
+        "b.md": "See [a table](table.csv).\nSee\nhere [gone](gone.md) and [[Nowhere]].",
+        "table.csv": "1,2",
+    }
+    assert linked(tmp_path, files) == {}
+    said = capsys.readouterr().out
+    assert "links between passages: 0; 2 to files that are not there, such as b.md, line 3: gone.md\n" in said
+
+
+def test_a_wiki_link_prefers_the_page_beside_it(tmp_path: Path) -> None:
+    files = {
+        "x/a.md": "[[The_B]]",
+        "x/the b.md": "of x",
+        "a/the b.md": "of a",
+        "c.md": "[[x/The b]] [[Why?]]",
+        "why?.md": "So.",
+        "d.md": "[[A]]",
+    }
+    assert linked(tmp_path, files) == {
+        "x/a.md:0": ["x/the b.md:0"],
+        "c.md:0": ["x/the b.md:0", "why?.md:0"],
+        "d.md:0": ["x/a.md:0"],
+    }
