@@ -103,6 +103,11 @@ class Links:
         return forms is None or any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text) for form in forms)
 
 
+def names_of(title: str) -> list[str]:
+    """The names by which texts may name a passage with this title, as it writes them."""
+    return [name for name in _names(title) if len(_flat(name).replace(" ", "").encode()) >= _LEAST]
+
+
 def as_titled(title: str, words: str) -> str:
     """The words of a name as a title that holds it writes them."""
     return next((name for name in _names(title) if plain_words(name) == words), words)

@@ -204,6 +204,8 @@ def test_a_passage_is_found_by_its_name_with_every_retriever(kind: str, place: P
     found = of_hits(searcher.hops(max=2, done=False).search(QUESTION, k=3))
     assert found["man"] == [LINK]
     assert found["film"] == [{"words": "Blue Moon Rising", "passage": None}]
+    why = str(searcher.hops(max=2, done=False).explain(QUESTION, gold="man"))
+    assert 'NAMED by "Anna Kalb" in film: after film (probability ' in why
     without = of_hits(searcher.hops(max=2, done=False, links=False).search(QUESTION, k=3))
     assert "man" not in without
     assert not any(without.values())
