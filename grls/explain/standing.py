@@ -10,8 +10,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
-from grls.data.links import Naming as LinkNaming
-from grls.data.links import as_titled, names_of
+from grls.data.links import Naming, as_titled, names_of
 from grls.data.types import IN_CHAINS, Hit, Link, Query
 from grls.errors import ConfigError, Option
 from grls.explain.explain import passage_numbers
@@ -46,7 +45,7 @@ class Above(NamedTuple):
     ahead: float | None
 
 
-class Naming(NamedTuple):
+class GoldNames(NamedTuple):
     """How ranked hops are led to a gold passage by its names.
 
     Attributes:
@@ -99,7 +98,7 @@ class GoldStanding(NamedTuple):
     above: tuple[Above, ...]
     words: dict[str, float] | None
     removed: bool = False
-    naming: Naming | None = None
+    naming: GoldNames | None = None
 
 
 def standings(
@@ -164,7 +163,7 @@ class _Step(NamedTuple):
 
     chain: tuple[int, ...]
     probability: float
-    names: Sequence[tuple[LinkNaming, Sequence[int | None]]]
+    names: Sequence[tuple[Naming, Sequence[int | None]]]
     shares: dict[int, float]
 
 
@@ -201,17 +200,18 @@ def _recorded(retriever: RankedHops, query: Query) -> list[_Step]:
         return []
     options = {part.name: getattr(search.prior, part.name) for part in fields(search.prior)}
     recorder = _Recorder(**options)
-    for _ in replace(search, prior=recorder).walk([query], combiner=retriever.make_combiner(1)):
+    combiner = retriever.make_combiner(1, allowed_counts=[len(retriever.corpus)])
+    for _ in replace(search, prior=recorder).walk([query], combiner=combiner):
         pass
     return recorder.steps
 
 
-def _naming(corpus: Corpus, steps: Sequence[_Step], number: int, hits: Sequence[Hit]) -> Naming:
+def _naming(corpus: Corpus, steps: Sequence[_Step], number: int, hits: Sequence[Hit]) -> GoldNames:
     """Which names lead to a passage in the steps of a search that ranks ``hits``."""
     passage = corpus[number]
-    known = Naming(tuple(names_of(passage.title)))
+    known = GoldNames(tuple(names_of(passage.title)))
 
-    def links(names: Iterable[tuple[LinkNaming, Sequence[int | None]]]) -> tuple[Link, ...]:
+    def links(names: Iterable[tuple[Naming, Sequence[int | None]]]) -> tuple[Link, ...]:
         return tuple(
             Link(as_titled(passage.title, name.words), None if n is None else corpus.ids([n])[0])
             for name, holders in names
@@ -237,7 +237,7 @@ def _naming(corpus: Corpus, steps: Sequence[_Step], number: int, hits: Sequence[
     )
 
 
-def why_named(naming: Naming) -> str:
+def why_named(naming: GoldNames) -> str:
     """One sentence that says which names lead to the passage, or that a link is missing."""
     if not naming.names:
         return "NO LINK: it has no title by which a text could name it."

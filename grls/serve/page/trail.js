@@ -67,7 +67,7 @@ export function drawTrail(box, { question, chain, past, hits, links, running, do
   chain.forEach((id, n) => picture.append(draw("path", { class: "trail-thread", pathLength: 1, d: curve(at(n), MIDDLE, at(n + 1), MIDDLE) })));
   chain.forEach((id, n) => {
     const led = naming(chain, n, links) || link(question, chain, n, hits);
-    if (led) picture.append(draw("text", { class: "trail-link", x: at(n) + STEP / 2, y: MIDDLE - 12 }, short(led, EDGE), draw("title", null, led)));
+    if (led) picture.append(draw("text", { class: "trail-link", x: at(n) + STEP / 2, y: MIDDLE - 18 }, short(led, EDGE), draw("title", null, led)));
   });
   if (ends) picture.append(draw("path", { class: running ? "trail-next" : "trail-thread", pathLength: 1, d: curve(at(chain.length), MIDDLE, at(chain.length + 1), MIDDLE) }));
   picture.append(node(at(0), "?", "question", () => choose(-1)), label(question, at(0) - 14, MIDDLE + 34));
@@ -100,12 +100,12 @@ function flag(x) {
 }
 
 /** The name that led to a passage: `names …`, after the node that holds it if that is not the one before. */
-function naming(chain, place, links) {
+function naming(chain, place, links, question = "?") {
   const before = place ? chain[place - 1] : null;
   const led = links[place] ?? [];
   const best = led.find((one) => one.passage === before) ?? led[0];
   if (!best) return "";
-  const holder = best.passage === before ? "" : `${best.passage === null ? "?" : chain.indexOf(best.passage) + 1} `;
+  const holder = best.passage === before ? "" : `${best.passage === null ? question : chain.indexOf(best.passage) + 1} `;
   return `${holder}names ${best.words}`;
 }
 
@@ -136,7 +136,7 @@ function branches(chain, past) {
 }
 
 function spoken(question, chain, hits, links, done) {
-  const led = (n) => (links[n]?.length ? `${naming(chain, n, links)}. ` : "");
+  const led = (n) => (links[n]?.length ? `${naming(chain, n, links, "the question")}. ` : "");
   const steps = chain.map((id, n) => `${led(n)}${n + 1}: ${short(hits.get(id)?.title || hits.get(id)?.text || id, 80)}`);
   return shown(`The chain of evidence. Question: ${question}. ${steps.join(". ")}${done ? ". DONE" : ""}`);
 }

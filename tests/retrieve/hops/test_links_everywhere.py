@@ -209,3 +209,8 @@ def test_a_passage_is_found_by_its_name_with_every_retriever(kind: str, place: P
     without = of_hits(searcher.hops(max=2, done=False, links=False).search(QUESTION, k=3))
     assert "man" not in without
     assert not any(without.values())
+
+
+def test_a_ranking_that_is_read_again_keeps_its_links(place: Path) -> None:
+    searcher = grls.load(place / "true", device="cpu").rescored(place / "encoder", weight=0.01)
+    assert of_hits(searcher.search(QUESTION, k=3))["man"] == [LINK]
