@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grls.data.inputs.tables import json_value
-from grls.data.types import Hit
+from grls.data.types import Hit, hop_and_links
 from grls.runs.trec import falling
 
 
@@ -17,8 +17,8 @@ def parted(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def metadata_of_hit(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit with its title as ``title``, if it has one, and in a chain its hop as ``hop``."""
-    return titled(hit.metadata, hit.title) | ({} if hit.hop is None else {"hop": hit.hop})
+    """The metadata of a hit with its ``title``, its ``hop`` in a chain and its ``links``, if it has them."""
+    return titled(hit.metadata, hit.title) | hop_and_links(hit)
 
 
 def titled(metadata: Mapping[str, Any], title: str) -> dict[str, Any]:

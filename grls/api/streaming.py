@@ -17,11 +17,25 @@ from grls.retrieve.hits import returns_chain
 
 
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
-    """The hits, by id, with text, title and metadata of their passages, which are read once."""
+    """The hits, by id, with text, title and metadata of their passages, which are read once.
+
+    The words of links are then those of the titles.
+    """
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
     read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
-    return [[FullHit.of(hit, *read[hit.id]) for hit in hits] for hits in rankings]
+
+    def full(hit: Hit) -> Hit:
+        passage, metadata = read[hit.id]
+        full_hit = FullHit.of(hit._replace(text=passage.text, title=passage.title), metadata)
+        if not hit.links:
+            return full_hit
+        from grls.data.links import as_written
+
+        links = [link._replace(words=as_written(passage, link.words)) for link in hit.links]
+        return FullHit.of(full_hit, links=links)
+
+    return [list(map(full, hits)) for hits in rankings]
 
 
 class StreamedHop(NamedTuple):
@@ -108,7 +122,7 @@ def _in_hops(retriever: Retriever) -> bool:
 def _hop(state: SoFar, chain: Chain, corpus: Corpus, numbered: bool) -> StreamedHop:
     hits: Sequence[Hit] = chain.hits
     if numbered:
-        hits = [FullHit.in_hop(hit.id, hit.score, hop) for hop, hit in enumerate(hits, 1)]
+        hits = [FullHit.of(hit, hop=hop) for hop, hit in enumerate(hits, 1)]
     hits = tuple(with_texts([hits], corpus)[0])
     hit = hits[state.hop - 1] if len(hits) >= state.hop else None
     return StreamedHop(state.hop, hit, hits, chain.score, chain.done, state.last)

@@ -164,7 +164,7 @@ def explain(
         for row in queries:
             if not (order := gold_passages(row, qrels)):
                 continue
-            golds = standings(opened, row, order, depth)
+            golds = standings(opened, row, order, depth, links=False)
             print(line_of(golds))
             ranks += [standing.rank for standing in golds]
             records.append(rank_record(golds))

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from grls.data.evidence import part_around
+from grls.data.types import Hit, hop_and_links
 from grls.errors import ConfigError, DataError
 from grls.io.option_errors import json_line, visible
 from grls.models.option_names import Precision
@@ -16,7 +17,6 @@ from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
     from grls.api.searcher import Searcher
-    from grls.data.types import Hit
 
 INPUT = "-"
 """The QUERY that stands for the lines of standard input."""
@@ -106,8 +106,8 @@ class _Form(NamedTuple):
 
     def record(self, hit: Hit) -> dict[str, object]:
         """A hit as a JSON object."""
-        hop = {} if hit.hop is None else {"hop": hit.hop}
-        return hit._asdict() | hop | ({"metadata": dict(hit.metadata)} if self.metadata else {})
+        metadata = {"metadata": dict(hit.metadata)} if self.metadata else {}
+        return hit._asdict() | hop_and_links(hit) | metadata
 
     def shown(self, query: str, rank: int, hit: Hit, width: int, of_score: str = "") -> str:
         """A hit for the terminal, with the words after its score and the lines nearest to the query."""
@@ -116,6 +116,8 @@ class _Form(NamedTuple):
         columns = max(40, get_terminal_size((100, 24)).columns)
         room = columns - len(_INDENT)
         rows = wrap(part_around(query, hit.text, _LINES * room), room, max_lines=_LINES, placeholder=" …")
+        if hit.links:
+            rows.append(f"by {', '.join(map(str, hit.links))}")
         if self.metadata and hit.metadata:
             rows.append(json_line(dict(hit.metadata)))
         return "\n".join([head, *(f"{_INDENT}{row}" for row in rows)])

@@ -39,6 +39,7 @@ from ahocorasick_rs import AhoCorasick, MatchKind
 
 from grls.data.corpus_table import BATCH, cache_folder, read_passages
 from grls.data.inputs.tables import short_repr
+from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
 from grls.io.files import atomic_folder, read_json, sha256, write_json
@@ -156,6 +157,12 @@ class Links:
             named.append(Naming(words, np.array([to], dtype=np.int32), weight))
         return named
 
+    def names(self, number: int) -> list[str]:
+        """The names of a passage, in lower case."""
+        places = np.flatnonzero(self._table["bearers"] == number)
+        names = np.searchsorted(self._table["bearers_starts"], places, side="right") - 1
+        return [self._naming(name).words for name in names.tolist()]
+
     def _naming(self, name: int) -> Naming:
         weight = max(int(self._table["counts"][name]), 1) ** -_FALL
         words = self._row("names", name)[:-1].tobytes().decode()
@@ -231,6 +238,12 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
         "given_starts": given_starts,
         "given_counts": np.bincount(given, minlength=len(corpus)).astype(np.int32),
     }
+
+
+def as_written(passage: Passage, words: str) -> str:
+    """The words of a name as the title or the text of its passage writes them."""
+    names = _names(passage.title or _subject(passage.text))
+    return next((name for name in names if plain_words(name) == words), words)
 
 
 def _names(title: str) -> list[str]:

@@ -7,7 +7,7 @@ text, and a passage is never identified by decoding a text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 ScoreMode = Literal["renormalized", "full"]
@@ -102,6 +102,21 @@ NO_METADATA = PassageMetadata()
 """The metadata of a passage that has none, or whose metadata are not of interest."""
 
 
+class Link(NamedTuple):
+    """A name that led ranked hops to a passage (:mod:`grls.data.links`).
+
+    Attributes:
+        words: The name, as the title of the passage writes it; inside the library in lower case.
+        passage: Id of the passage whose text holds the name; None: the question holds it.
+    """
+
+    words: str
+    passage: str | None
+
+    def __str__(self) -> str:
+        return f'"{self.words}" in {"the question" if self.passage is None else self.passage}'
+
+
 class Hit(NamedTuple):
     """One retrieved passage.
 
@@ -129,37 +144,50 @@ class Hit(NamedTuple):
         hop: int | None = getattr(self, "_hop", None)
         return hop
 
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The names that led ranked hops to the passage, in the likeliest chain that ends with it."""
+        links: tuple[Link, ...] = getattr(self, "_links", ())
+        return links
+
+
+def hop_and_links(hit: Hit) -> dict[str, Any]:
+    """The ``hop`` and the ``links`` of a hit that has them, for JSON."""
+    hop = {} if hit.hop is None else {"hop": hit.hop}
+    return hop | ({"links": [link._asdict() for link in hit.links]} if hit.links else {})
+
 
 class FullHit(Hit):
-    """A hit with text, title and metadata, and in a chain its hop: what users get.
+    """A hit with text, title and metadata, in a chain its hop, and the links to it: what users get.
 
-    Metadata and hop are no fields of the tuple, so files of hits are the same with and without them.
+    These are no fields of the tuple, so files of hits are the same with and without them.
     """
 
     _metadata: Mapping[str, Any]
     _hop: int | None
+    _links: tuple[Link, ...]
 
     @classmethod
-    def of(cls, hit: Hit, passage: Passage, metadata: Mapping[str, Any]) -> FullHit:
-        """A hit with what its passage holds."""
-        full = cls(hit.id, hit.score, passage.text, passage.title)
-        full._metadata, full._hop = metadata, hit.hop
+    def of(
+        cls,
+        hit: Hit,
+        metadata: Mapping[str, Any] | None = None,
+        hop: int | None = None,
+        links: Sequence[Link] | None = None,
+    ) -> FullHit:
+        """A hit with what is known of it now; of None it keeps what it has."""
+        full = cls(*hit)
+        full._metadata = hit.metadata if metadata is None else metadata
+        full._hop = hit.hop if hop is None else hop
+        full._links = hit.links if links is None else tuple(links)
         return full
 
-    @classmethod
-    def in_hop(cls, passage: str, score: float, hop: int) -> FullHit:
-        """A hit of a chain, before its text is read."""
-        hit = cls(passage, score)
-        hit._hop = hop
-        return hit
-
     def _replace(self, **fields: Any) -> FullHit:
-        replaced: FullHit = super()._replace(**fields)
-        replaced._metadata, replaced._hop = self.metadata, self.hop
-        return replaced
+        return FullHit.of(super()._replace(**fields), self.metadata, self.hop, self.links)
 
     def __repr__(self) -> str:
         known = self._asdict() | ({} if self.hop is None else {"hop": self.hop})
+        known |= {"links": self.links} if self.links else {}
         fields = [f"{name}={value!r}" for name, value in known.items()]
         return f"Hit({', '.join(fields)}, metadata={self.metadata!r})"
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.types import IN_CHAINS, Query
+from grls.data.filters import Filter
+from grls.data.links import Naming, as_written
+from grls.data.types import IN_CHAINS, Hit, Link, Query
 from grls.errors import ConfigError, Option
 from grls.explain.explain import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
@@ -17,7 +19,9 @@ from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.options import stored_options
 
 _SHOWN = 5
@@ -40,6 +44,28 @@ class Above(NamedTuple):
     ahead: float | None
 
 
+class GoldNames(NamedTuple):
+    """How ranked hops are led to a gold passage by its names.
+
+    Attributes:
+        names: Its names.
+        links: The names in the question and in passages of a chain; where ``chain`` is None, those in ranked
+            passages, from which no chain goes on. Empty: neither the question nor a ranked passage names it.
+        chain: Ids of the passages of that chain, of those from which the search goes on: after them the
+            passage is likeliest.
+        probability: That of the chain.
+        share: The part of the probability of its next hop that goes to the passage.
+        ahead: The first passages with a larger share, each with it.
+    """
+
+    names: tuple[str, ...]
+    links: tuple[Link, ...] = ()
+    chain: tuple[str, ...] | None = None
+    probability: float = 0.0
+    share: float = 0.0
+    ahead: tuple[tuple[str, float], ...] = ()
+
+
 class GoldStanding(NamedTuple):
     """Where a gold passage stands in the ranking of a query.
 
@@ -56,6 +82,7 @@ class GoldStanding(NamedTuple):
         words: For a retriever that matches words, the words of the query with what each adds to the score of
             the passage: 0 for a word that it does not hold. None for other retrievers.
         removed: Whether the passage was removed from the retriever, so that no search returns it.
+        naming: Of ranked hops with links, which names lead to it; None: of other searches.
     """
 
     query: Query
@@ -70,10 +97,21 @@ class GoldStanding(NamedTuple):
     above: tuple[Above, ...]
     words: dict[str, float] | None
     removed: bool = False
+    naming: GoldNames | None = None
 
 
-def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives; ``depth``: passages ranked."""
+def standings(
+    retriever: Retriever, query: Query, gold: Sequence[str], depth: int, links: bool = True
+) -> list[GoldStanding]:
+    """Where each gold passage stands in the ranking that a search gives.
+
+    Args:
+        retriever: The retriever.
+        query: The query.
+        gold: Ids of the gold passages.
+        depth: Passages ranked.
+        links: Also say which names lead to it, where ranked hops have links; these search once more.
+    """
     numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
     ranks = {hit.id: rank for rank, hit in enumerate(hits, 1)}
@@ -88,6 +126,8 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     first = [hit.id for hit in hits[:_SHOWN]]
     passages = retriever.corpus.passages(passage_numbers(retriever.corpus, first)) if first else []
     texts = {passage.id: passage.titled for passage in passages}
+    by_hops = retriever if links and isinstance(retriever, RankedHops) else None
+    steps = _recorded(by_hops, query) if by_hops else []
     standings = []
     for name, number in zip(gold, numbers, strict=True):
         own_rank = ranks.get(name)
@@ -112,15 +152,114 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
                 above=tuple(above),
                 words=words,
                 removed=number in removed,
+                naming=_naming(by_hops, steps, number, hits) if by_hops and steps else None,
             )
         )
     return standings
 
 
+class _Step(NamedTuple):
+    """A hop of a chain: its probability, the names before it, and the shares of what may come next."""
+
+    chain: tuple[int, ...]
+    probability: float
+    names: Sequence[tuple[Naming, Sequence[int | None]]]
+    shares: dict[int, float]
+
+
+@dataclass(frozen=True)
+class _Recorder(LinkPrior):
+    """Keeps the hops that it weighs."""
+
+    steps: list[_Step] = field(default_factory=list)
+
+    def weighed(
+        self, query: str, passages: Sequence[int], hits: Sequence[Hit], allow: Filter | None
+    ) -> list[Hit]:
+        weighed = super().weighed(query, passages, hits, allow)
+        logits = np.array([hit.score for hit in weighed], dtype=np.float64) / self.temperature
+        shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist() if weighed else []
+        numbers = passage_numbers(self.retriever.corpus, [hit.id for hit in weighed])
+        way = next((step for step in self.steps if [*step.chain] == [*passages[:-1]]), None)
+        self.steps.append(
+            _Step(
+                chain=tuple(passages),
+                probability=1.0 if way is None else way.probability * way.shares[passages[-1]],
+                names=self.names(query, passages),
+                shares=dict(zip(numbers, shares, strict=True)),
+            )
+        )
+        return weighed
+
+
+def _recorded(retriever: RankedHops, query: Query) -> list[_Step]:
+    """The hops of a search that are weighed by links; none without links."""
+    search = retriever.hop_search
+    if search.prior is None:
+        return []
+    options = {part.name: getattr(search.prior, part.name) for part in fields(search.prior)}
+    recorder = _Recorder(**options)
+    combiner = retriever.make_combiner(1, allowed_counts=[len(retriever.corpus)])
+    for _ in replace(search, prior=recorder).walk([query], combiner=combiner):
+        pass
+    return recorder.steps
+
+
+def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Sequence[Hit]) -> GoldNames:
+    """Which names lead to a passage in the steps of a search that ranks ``hits``."""
+    corpus = retriever.corpus
+    passage, of_corpus = corpus[number], corpus.links(retriever.hops.names)
+    known = GoldNames(tuple(as_written(passage, words) for words in of_corpus.names(number)))
+
+    def links(names: Iterable[tuple[Naming, Sequence[int | None]]]) -> tuple[Link, ...]:
+        return tuple(
+            Link(as_written(passage, name.words), None if n is None else corpus.ids([n])[0])
+            for name, holders in names
+            if number in name.passages
+            for n in holders
+        )
+
+    naming = [(step, linked) for step in steps if number not in step.chain and (linked := links(step.names))]
+    if not naming:
+        ranked = passage_numbers(corpus, [hit.id for hit in hits])
+        return known._replace(links=links((name, [n]) for n in ranked for name in of_corpus.of(n)))
+    step, linked = max(
+        naming, key=lambda pair: (pair[0].probability * pair[0].shares.get(number, 0.0), pair[0].probability)
+    )
+    share = step.shares.get(number, 0.0)
+    ahead = sorted((n for n, other in step.shares.items() if other > share), key=lambda n: -step.shares[n])
+    return known._replace(
+        links=linked,
+        chain=tuple(corpus.ids(list(step.chain))),
+        probability=step.probability,
+        share=share,
+        ahead=tuple((corpus.ids([n])[0], step.shares[n]) for n in ahead[:_SHOWN]),
+    )
+
+
+def why_named(naming: GoldNames) -> str:
+    """One sentence that says which names lead to the passage, or that a link is missing."""
+    if not naming.names:
+        return "NO LINK: it has no title, and begins with no name."
+    names = ", ".join(f'"{name}"' for name in naming.names)
+    if not naming.links:
+        return f"NO LINK: neither the question nor a passage that was ranked names it ({names})."
+    by = ", ".join(map(str, naming.links[:_SHOWN]))
+    if naming.chain is None:
+        more = f"larger {Option('hops.max')} or {Option('hops.chains')} may"
+        return f"NOT FOLLOWED: it is named by {by}, and no kept chain goes on from there ({more})."
+    after = "in the first hop"
+    if naming.chain:
+        after = f"after {' > '.join(naming.chain)} (probability {_figure(naming.probability)})"
+    others = ", ".join(f"{name} {share:.1%}" for name, share in naming.ahead)
+    place = f"OUTWEIGHED by {others}" if others else "the largest"
+    return f"NAMED by {by}: {after} its share of the hop is {naming.share:.1%}, {place}."
+
+
 def standing_parts(s: GoldStanding) -> list[Part]:
     """The report of a standing, in parts."""
     query, passage = ("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text))
-    parts = [facts_part(query, passage, _search("search", s)), text_part(why_there(s))]
+    parts = [facts_part(query, passage, _search("search", s)), _why(s)]
     if s.words is not None:
         words = s.words
         common = sorted((word for word in words if words[word]), key=lambda word: -words[word])
@@ -165,7 +304,11 @@ def why_there(s: GoldStanding) -> str:
 
 def in_ranking(s: GoldStanding) -> list[Part]:
     """Where a passage stands in a ranking by hops, for the end of an explanation of a hop."""
-    return [facts_part(_search("ranking", s)), text_part(why_there(s))]
+    return [facts_part(_search("ranking", s)), _why(s)]
+
+
+def _why(s: GoldStanding) -> Part:
+    return text_part(why_there(s), *([] if s.naming is None or s.removed else [why_named(s.naming)]))
 
 
 def _figure(value: float | None, signed: bool = False) -> str:

@@ -20,7 +20,7 @@ def numbered_hits(chain: Chain) -> list[Hit]:
     """
     scores = falling(list(accumulate(hit.score for hit in chain.hits)))
     hops = enumerate(zip(chain.hits, scores, strict=True), 1)
-    return [FullHit.in_hop(hit.id, score, hop) for hop, (hit, score) in hops]
+    return [FullHit.of(hit._replace(score=score), hop=hop) for hop, (hit, score) in hops]
 
 
 def search_hits(

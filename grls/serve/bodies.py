@@ -96,12 +96,20 @@ class HitBody(Body):
     text: str
 
 
+class LinkBody(Body):
+    """A name that led to a passage."""
+
+    words: str = Field(description="The name, as the title of the passage writes it.")
+    passage: str | None = Field(None, description="Id of the passage that holds it; null: the question.")
+
+
 class FoundHitBody(HitBody):
     """A passage of a ranking, or of a chain."""
 
     hop: int | None = Field(
         None, description="The hop that found it, from 1 (fixed and dynamic hops); null: this is a ranking."
     )
+    links: list[LinkBody] = Field([], description="The names that led to it (ranked hops).")
     metadata: dict[str, Any] | None = Field(
         None, description="Its metadata, which filters compare; null: the request does not ask for them."
     )
@@ -129,6 +137,7 @@ class HopBody(Body):
     hit: HitBody | None = Field(description="The passage that it adds; null: none.")
     chain: list[str] = Field(description="Ids of the passages of the best chain so far.")
     scores: list[Score] = Field(description="The score of each of these passages in its hop.")
+    links: list[list[LinkBody]] = Field(description="The names that led to each of them (ranked hops).")
     score: Score = Field(description="The score of that chain.")
     done: bool = Field(description="DONE ended the chain.")
     last: bool = Field(description="No further hop follows.")

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from grls.api.streaming import StreamedHop
 from grls.data.filters import Filter
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Query, hop_and_links
 from grls.data.where import filter_word
 from grls.errors import ConfigError, GrlsError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps, no_beam, single_steps
@@ -89,7 +89,7 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
     """A ranking or chain, as it is sent; metadata are read only where the request asks for them."""
     bodies = [
-        FoundHitBody(**hit._asdict(), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
+        FoundHitBody(**hit._asdict(), **hop_and_links(hit), metadata=dict(hit.metadata) if metadata else None)
         for hit in hits
     ]
     return ResultBody(query=query, hits=bodies)
@@ -115,7 +115,11 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
         hop = first
         try:
             while hop is not None:
-                chain = {"chain": [hit.id for hit in hop.chain], "scores": [hit.score for hit in hop.chain]}
+                chain = {
+                    "chain": [hit.id for hit in hop.chain],
+                    "scores": [hit.score for hit in hop.chain],
+                    "links": [hit.links for hit in hop.chain],
+                }
                 yield server_event("hop", HopBody.of(hop._asdict() | chain).model_dump())
                 hop = await anext(hops, None)
             yield server_event("end", {"retriever": version.name, "version": version.number})

@@ -1,5 +1,7 @@
 """Explanations of searches of every kind: one face, and facts that agree with the search."""
 
+import math
+import re
 import shutil
 from pathlib import Path
 
@@ -130,3 +132,73 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     raises(ConfigError, "gold names no passage", searcher.explain, TEXT, [])
     raises(ConfigError, "depth must be", searcher.explain, TEXT, "r0", depth=0)
     raises(DataError, "'zzz' is not in", load(kinds / "generative").explain, TEXT, "zzz")
+
+
+FILMS = [
+    {"id": "film", "title": "Blue Moon Rising", "text": "A film of 1942 by Anna Kalb, in Florence Town."},
+    {"id": "woman", "title": "Anna Kalb", "text": "Born in Florence Town and in Siena (old), a director."},
+    {"id": "town", "title": "Florence Town", "text": "A place on the Arno."},
+    {"id": "other", "title": "Florence Town", "text": "A place in Alabama."},
+    {"id": "siena", "title": "Siena", "text": "Its hills are red."},
+    {"id": "bare", "title": "", "text": "where a director was born."},
+    {"id": "alone", "title": "Green Sea", "text": "A film without director."},
+]
+WHERE = "Where was the director of Blue Moon Rising born?"
+
+
+@pytest.mark.parametrize(
+    ("gold", "hops", "said"),
+    [
+        ("film", 2, 'NAMED by "Blue Moon Rising" in the question: in the first hop its share of the hop is '),
+        ("town", 2, 'NAMED by "Florence Town" in film: after film (probability '),
+        ("siena", 3, 'NAMED by "Siena" in woman: after film > woman (probability '),
+        ("siena", 1, 'NOT FOLLOWED: it is named by "Siena" in woman, and no kept chain goes on from there ('),
+        ("bare", 2, "NO LINK: it has no title, and begins with no name."),
+        ("alone", 2, 'NO LINK: neither the question nor a passage that was ranked names it ("Green Sea").'),
+    ],
+)
+def test_a_missing_link_is_the_step_of_loss(gold: str, hops: int, said: str) -> None:
+    searcher = grls.BM25(FILMS).hops(max=hops)
+    (explained,) = searcher.explain(WHERE, gold=gold)
+    assert said in str(explained)
+    (without,) = grls.BM25(FILMS).hops(max=hops, links=False).explain(WHERE, gold=gold)
+    assert not re.search("NAMED|LINK|FOLLOWED", str(without))
+
+
+def test_what_outweighs_a_named_passage_has_the_larger_share() -> None:
+    """After the film, its director has more of the hop than the two passages that share one name."""
+    searcher = grls.BM25(FILMS).hops(max=2)
+    (explained,) = searcher.explain(WHERE, gold="town")
+    naming = explained.details.naming
+    retriever = searcher.retriever.retriever
+    prior = searcher.retriever.hop_search.prior
+    (first,) = retriever.retrieve([WHERE], 20)
+    (again,) = retriever.retrieve([f"{WHERE} Blue Moon Rising {FILMS[0]['text']}"], 21)
+    hits = {
+        hops: {hit.id: math.exp(hit.score / prior.temperature) for hit in weighed}
+        for hops, weighed in {
+            0: prior.weighed(WHERE, [], first, None),
+            1: prior.weighed(WHERE, [0], [hit for hit in again if hit.id != "film"], None),
+        }.items()
+    }
+    assert naming.probability == pytest.approx(hits[0]["film"] / sum(hits[0].values()))
+    shares = {name: value / sum(hits[1].values()) for name, value in hits[1].items()}
+    assert naming.share == pytest.approx(shares["town"])
+    larger = {name: share for name, share in shares.items() if share > shares["town"]}
+    assert dict(naming.ahead) == pytest.approx(larger)
+    assert next(iter(naming.ahead))[0] == "woman"
+    assert f"its share of the hop is {naming.share:.1%}, OUTWEIGHED by woman " in str(explained)
+    assert naming.names == ("Florence Town",)
+
+
+def test_a_name_that_goes_to_another_passage_gives_no_share() -> None:
+    """A passage that shares its name with a hit is named, and not proposed."""
+    text = "Moon Rising tells of a director and of his old house in Siena."
+    crowd = [{"id": f"p{n}", "title": "", "text": text} for n in range(30)]
+    near = {"id": "near", "title": "Siena", "text": "Moon Rising."}
+    far = {"id": "far", "title": "Siena", "text": "Its hills are red. " * 50}
+    searcher = grls.BM25([far, near, *crowd]).hops(max=1)
+    (explained,) = searcher.explain("Siena Moon Rising?", gold="far")
+    naming = explained.details.naming
+    assert (naming.links, naming.chain, naming.share) == ((("Siena", None),), (), 0.0)
+    assert naming.ahead[0][0] == "near"

@@ -136,3 +136,18 @@ def test_ranked_hops_end_with_their_ranking(place: Path, capsys: Capsys) -> None
     assert [hit["id"] for hit in lines[-1]["hits"]] == [hit.id for hit in hits]
     shown = printed(capsys, *asked).partition("this ranking is the answer, not the chain.\n")[2]
     assert [line.split()[2] for line in shown.splitlines() if line[2:3].isdigit()] == [h.id for h in hits]
+
+
+def test_a_passage_that_was_found_by_a_name_says_so(place: Path, capsys: Capsys) -> None:
+    passages = [
+        {"id": "film", "title": "Blue Moon Rising", "text": "A film by anna kalb."},
+        {"id": "woman", "title": "Anna Kalb (director)", "text": "A director."},
+    ]
+    grls.BM25(passages).save(place / "films")
+    asked = (str(place / "films"), "who made Blue Moon Rising?", "--hops.steps=ranked")
+    lines = printed(capsys, *asked).splitlines()
+    assert lines[1:3] == ["     A film by anna kalb.", '     by "Blue Moon Rising" in the question']
+    assert lines[4:] == ["     A director.", '     by "Anna Kalb" in film']
+    streamed = printed(capsys, *asked, "--stream=true").splitlines()
+    assert streamed.count('     by "Anna Kalb" in film') == 2
+    assert " in film" not in printed(capsys, *asked, "--hops.links=false")

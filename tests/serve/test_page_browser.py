@@ -475,3 +475,23 @@ def test_long_words_are_broken(narrow: Any) -> None:
             narrow.wait_for_selector(f"{dialog}[open]")
             fits(narrow)
             narrow.keyboard.press("Escape")
+
+
+def test_an_edge_says_which_name_led_to_a_passage(page: Any, tmp_path: Path) -> None:
+    passages = [
+        {"id": "film", "title": "Blue Moon Rising", "text": "A film by Anna Kalb."},
+        {"id": "woman", "title": "Anna Kalb", "text": "A director."},
+        {"id": "other", "title": "Red Sun", "text": "A film."},
+    ]
+    grls.BM25(passages).hops(output=tmp_path / "hops")
+    with behind_socket(serving_of({"hops": tmp_path / "hops"})) as address:
+        page.goto(address)
+        ask(page, "who directed Blue Moon Rising?")
+        edges = page.locator(".trail-link title").all_text_contents()
+        assert edges == ["names Blue Moon Rising", "names Anna Kalb"]
+        assert "names Anna Kalb. 2: Anna Kalb" in page.get_attribute("svg.trail", "aria-label")
+        page.click(".card-head >> nth=1")
+        assert "“Anna Kalb” in film" in page.text_content(".card-more >> nth=1")
+        ask(page, "is Blue Moon Rising older, Blue Moon Rising or Red Sun?")
+        edges = page.locator(".trail-link title").all_text_contents()
+        assert edges == ["names Red Sun", "? names Blue Moon Rising"]

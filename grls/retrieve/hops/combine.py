@@ -40,7 +40,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from grls.data.types import Chain, Hit
+from grls.data.types import Chain, FullHit, Hit
 from grls.retrieve.base import HopHits
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import Choice
@@ -183,6 +183,7 @@ class Marginal:
             if count <= _FEW:
                 self._limits[query] = max(self.chains, math.comb(count, count // 2)), 0.0
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
+        self._last: list[dict[str, LiveChain]] = [{} for _ in range(self.queries)]
         self._best: list[list[LiveChain]] = [[] for _ in range(self.queries)]
         self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
 
@@ -210,11 +211,14 @@ class Marginal:
                     every = np.logaddexp(every, weighed.end_score / self.temperature)
                 shares = np.exp(logits - every)
             sets.total += chain.total * float(shares.sum())
-            mass = self.mass[chain.query]
+            mass, last = self.mass[chain.query], self._last[chain.query]
             for hit, share, log_share in zip(hits, shares.tolist(), among.tolist(), strict=False):
-                so_far, among_so_far = (*chain.hits, Hit(hit.id, share)), (*chain.among, log_share)
+                scored = hit._replace(score=share) if hit.links else Hit(hit.id, share)
+                so_far, among_so_far = (*chain.hits, scored), (*chain.among, log_share)
                 one = LiveChain(chain.query, so_far, chain.total * share, False, chain.first, among_so_far)
                 mass[hit.id] = mass.get(hit.id, 0.0) + one.total
+                if hit.id not in last or one.total > last[hit.id].total:
+                    last[hit.id] = one
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
         live = {query: sets.likeliest(*self._limits[query], self.per_first) for query, sets in going.items()}
@@ -249,9 +253,15 @@ class Marginal:
                 ]
 
     def rankings(self, k: int) -> list[list[Hit]]:
-        """At most k passages of each query, the likeliest first."""
-        found = zip(self.mass, self._beyond, strict=True)
-        return [after_hops(mass, beyond, k, self.distinct) for mass, beyond in found]
+        """At most k passages of each query, the likeliest first, with the links to them."""
+        rankings = []
+        for mass, beyond, last in zip(self.mass, self._beyond, self._last, strict=True):
+            hits = after_hops(mass, beyond, k, self.distinct)
+            linked = {name: chain.hits[-1].links for name, chain in last.items() if chain.hits[-1].links}
+            rankings.append(
+                [FullHit.of(hit, links=linked[hit.id]) if hit.id in linked else hit for hit in hits]
+            )
+        return rankings
 
 
 class Sets:

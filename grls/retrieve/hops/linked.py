@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from grls.data.filters import Filter
 from grls.data.links import Naming
-from grls.data.types import Hit
+from grls.data.types import FullHit, Hit, Link
 from grls.retrieve.base import DecodesPassages, Retriever
 
 _MOST_NAMES = 100
@@ -52,27 +52,27 @@ class LinkPrior:
     def weighed(
         self, query: str, passages: Sequence[int], hits: Sequence[Hit], allow: Filter | None
     ) -> list[Hit]:
-        """The hits that may come after passages, with those that are named; best first.
+        """The hits that may come after passages, with those that are named and their links; best first.
 
         Scores divided by the temperature have the same log-sum-exp as before.
         """
         corpus = self.retriever.corpus
-        links = corpus.links(self.fields)
-        every = [*links.in_text(query), *(name for n in passages for name in links.of(n))]
-        different = {(name.words, name.passages.tobytes()): name for name in every}
-        names = sorted(different.values(), key=lambda name: -name.weight)
+        names = self.names(query, passages)
         known = corpus.numbers([hit.id for hit in hits])
         if not names or None in known:  # the search says which passage is not in the corpus
             return list(hits)
         numbers = np.array(known, dtype=np.int64)
         logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
         borne = []  # weight of a name, its bearers, the logarithms of their parts
-        for name in names[:_MOST_NAMES]:
+        led: dict[int, list[tuple[str, int | None]]] = {}
+        for name, holders in names:
             among = np.isin(numbers, name.passages)
             bearers = numbers[among] if among.any() else self._proposed(name, passages, allow)
             own = logits[among] if among.any() else np.zeros(len(bearers))
             if len(bearers):
                 borne.append((name.weight, bearers.tolist(), (own - np.logaddexp.reduce(own)).tolist()))
+            for bearer in bearers.tolist():
+                led.setdefault(bearer, []).extend((name.words, holder) for holder in holders)
         share = (self.linked if passages else self.named) * borne[0][0] if borne else 0.0
         if not share:
             return list(hits)
@@ -88,9 +88,23 @@ class LinkPrior:
             for number, part in zip(bearers, parts, strict=True):
                 named = math.log(share * weight / whole) + part
                 mixed[number] = float(np.logaddexp(mixed.get(number, -math.inf), named))
-        scores = zip(corpus.ids([*mixed]), mixed.values(), strict=True)
-        weighed = [Hit(name, self.temperature * (log + total)) for name, log in scores if log > -math.inf]
+        ids = dict(zip([*mixed, *passages], corpus.ids([*mixed, *passages]), strict=True))
+        weighed = []
+        for number, log in mixed.items():
+            if log > -math.inf:
+                hit = Hit(ids[number], self.temperature * (log + total))
+                links = [Link(words, None if n is None else ids[n]) for words, n in led.get(number, ())]
+                weighed.append(FullHit.of(hit, links=links) if links else hit)
         return sorted(weighed, key=lambda hit: -hit.score)
+
+    def names(self, query: str, passages: Sequence[int]) -> list[tuple[Naming, list[int | None]]]:
+        """The rarest names in the question and in passages, each with where it is (None: the question)."""
+        links = self.retriever.corpus.links(self.fields)
+        named: dict[tuple[str, bytes], tuple[Naming, list[int | None]]] = {}
+        for holder in (None, *passages):
+            for name in links.in_text(query) if holder is None else links.of(holder):
+                named.setdefault((name.words, name.passages.tobytes()), (name, []))[1].append(holder)
+        return sorted(named.values(), key=lambda one: -one[0].weight)[:_MOST_NAMES]
 
     def _proposed(self, name: Naming, passages: Sequence[int], allow: Filter | None) -> npt.NDArray[Any]:
         """The numbers of passages of a name that no hit bears, if they may be found."""

@@ -411,7 +411,9 @@ def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | Non
     if not count:
         return list(hits)
     pairs = zip(hits, logits, strict=False)
-    ranked = [Hit(hit.id, logit if weight is None else hit.score + weight * logit) for hit, logit in pairs]
+    ranked = [
+        hit._replace(score=logit if weight is None else hit.score + weight * logit) for hit, logit in pairs
+    ]
     ranked.sort(key=lambda hit: -hit.score)
     low, last = ranked[-1].score, hits[count - 1].score
-    return ranked + [Hit(hit.id, min(low, low + (hit.score - last))) for hit in hits[count:]]
+    return ranked + [hit._replace(score=min(low, low + (hit.score - last))) for hit in hits[count:]]

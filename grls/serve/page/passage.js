@@ -64,6 +64,7 @@ function fill(body, hit, about) {
   const data = el("dl", { class: "data" }, el("dt", null, "Id"), el("dd", null, el("code", null, hit.id)));
   const add = (name, ...value) => data.append(el("dt", null, name), el("dd", null, ...value));
   add(about.hop ? "Hop" : "Rank", about.hop ? `${about.hop}${about.evidence.length ? `, after ${several(about.evidence.length, "passage")}` : ", from the question alone"}` : about.place);
+  if (hit.links?.length) add("Found by", hit.links.map(({ words, passage }) => `“${words}” in ${passage ?? "the question"}`).join(", "));
   add(about.hop ? "Score in this hop" : "Score", hit.score === null ? "none" : String(hit.score));
   const slot = el("div", { class: "metadata", "aria-live": "polite" }, el("p", { class: "quiet" }, "Metadata …"));
   const said = el("div", { class: "why" });

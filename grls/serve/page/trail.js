@@ -10,6 +10,9 @@ const BRANCH = 46;
 /** The widest label. */
 const LABEL = 170;
 
+/** Characters of the label of an edge. */
+const EDGE = 24;
+
 /** A line from one point to another that leaves and arrives level. */
 const curve = (x1, y1, x2, y2) => `M${x1} ${y1} C${x1 + STEP * 0.45} ${y1} ${x2 - STEP * 0.45} ${y2} ${x2} ${y2}`;
 
@@ -36,9 +39,10 @@ function label(text, x, y, width = 22) {
  *
  * @param box Where it is drawn.
  * @param trail `question`; `chain`: ids of the best chain; `past`: chains that were best before; `hits`: id ->
- *   passage; `running`; `done`; `choose(place)`: called with the place of a passage that is clicked.
+ *   passage; `links`: the names that led to each passage of the chain; `running`; `done`; `choose(place)`:
+ *   called with the place of a passage that is clicked.
  */
-export function drawTrail(box, { question, chain, past, hits, running, done, choose }) {
+export function drawTrail(box, { question, chain, past, hits, links, running, done, choose }) {
   const columns = Math.max(chain.length, ...past.map((one) => one.length), 0);
   const ends = running || done ? 1 : 0;
   const lost = branches(chain, past);
@@ -49,7 +53,7 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
   const height = MIDDLE + 62 + rows * BRANCH;
   const picture = draw("svg", {
     class: "trail", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-    "aria-label": spoken(question, chain, hits, done),
+    "aria-label": spoken(question, chain, hits, links, done),
   });
   for (const one of lost) {
     const y = MIDDLE + BRANCH * one.row + 26;
@@ -62,8 +66,8 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
   }
   chain.forEach((id, n) => picture.append(draw("path", { class: "trail-thread", pathLength: 1, d: curve(at(n), MIDDLE, at(n + 1), MIDDLE) })));
   chain.forEach((id, n) => {
-    const common = link(question, chain, n, hits);
-    if (common) picture.append(draw("text", { class: "trail-link", x: at(n) + STEP / 2, y: MIDDLE - 12 }, common));
+    const led = naming(chain, n, links) || link(question, chain, n, hits);
+    if (led) picture.append(draw("text", { class: "trail-link", x: at(n) + STEP / 2, y: MIDDLE - 18 }, short(led, EDGE), draw("title", null, led)));
   });
   if (ends) picture.append(draw("path", { class: running ? "trail-next" : "trail-thread", pathLength: 1, d: curve(at(chain.length), MIDDLE, at(chain.length + 1), MIDDLE) }));
   picture.append(node(at(0), "?", "question", () => choose(-1)), label(question, at(0) - 14, MIDDLE + 34));
@@ -95,6 +99,16 @@ function flag(x) {
   );
 }
 
+/** The name that led to a passage: `names …`, after the node that holds it if that is not the one before. */
+function naming(chain, place, links, question = "?") {
+  const before = place ? chain[place - 1] : null;
+  const led = links[place] ?? [];
+  const best = led.find((one) => one.passage === before) ?? led[0];
+  if (!best) return "";
+  const holder = best.passage === before ? "" : `${best.passage === null ? question : chain.indexOf(best.passage) + 1} `;
+  return `${holder}names ${best.words}`;
+}
+
 /** Words that lead from what is before to a passage. */
 function link(question, chain, place, hits) {
   const text = (id) => `${hits.get(id)?.title ?? ""} ${hits.get(id)?.text ?? ""}`;
@@ -102,8 +116,7 @@ function link(question, chain, place, hits) {
   const held = chain.map((id) => words(text(id)));
   const common = inCommon(before, text(chain[place]));
   const rare = common.filter((word) => held.filter((one) => one.has(word)).length <= Math.max(2, chain.length / 2));
-  const most = (rare.length ? rare : common).sort((a, b) => b.length - a.length).slice(0, 2).join(" · ");
-  return most && short(most, 20);
+  return (rare.length ? rare : common).sort((a, b) => b.length - a.length).slice(0, 2).join(" · ");
 }
 
 /** The passages that only earlier chains held, each with its hop and a row below the thread. */
@@ -122,7 +135,8 @@ function branches(chain, past) {
   return [...found.values()];
 }
 
-function spoken(question, chain, hits, done) {
-  const steps = chain.map((id, n) => `${n + 1}: ${short(hits.get(id)?.title || hits.get(id)?.text || id, 80)}`);
+function spoken(question, chain, hits, links, done) {
+  const led = (n) => (links[n]?.length ? `${naming(chain, n, links, "the question")}. ` : "");
+  const steps = chain.map((id, n) => `${led(n)}${n + 1}: ${short(hits.get(id)?.title || hits.get(id)?.text || id, 80)}`);
   return shown(`The chain of evidence. Question: ${question}. ${steps.join(". ")}${done ? ". DONE" : ""}`);
 }

@@ -27,6 +27,7 @@ export class Answer {
     Object.assign(this, { letter, info, ask, acts });
     this.chain = [];
     this.past = [];
+    this.links = [];
     this.hits = new Map();
     this.ranking = [];
     this.done = false;
@@ -173,6 +174,7 @@ export class Answer {
     this.done = hop.done;
     if (hop.hit) this.hits.set(hop.hit.id, hop.hit);
     this.scores = hop.scores ?? [];
+    this.links = hop.links ?? [];
     // A later hop may prefer another chain, whose first passages were not sent.
     await Promise.all(this.chain.filter((id) => !this.hits.has(id)).map((id) => this.fetched(id, signal)));
   }
@@ -217,7 +219,7 @@ export class Answer {
   draw() {
     this.trail.hidden = this.way.hidden = !this.running && !this.chain.length;
     drawTrail(this.trail, {
-      question: this.ask.question, chain: this.chain, past: this.past, hits: this.hits,
+      question: this.ask.question, chain: this.chain, past: this.past, hits: this.hits, links: this.links,
       running: this.running && !this.walked, done: this.done && !this.running, choose: (place) => this.focusCard(place),
     });
     this.fade();

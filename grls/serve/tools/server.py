@@ -26,10 +26,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
+from grls.data.types import hop_and_links
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
-from grls.serve.bodies import Body, Filtered, HopsBody, QueryText, Score
+from grls.serve.bodies import Body, Filtered, HopsBody, LinkBody, QueryText, Score
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import listed, plain_faults, problem_for
@@ -326,6 +327,7 @@ class FoundPassage(Body):
     text: str = Field(description="Its text, or the part nearest to the query.")
     score: Score = Field(None, description="Higher is better; missing where it is no finite number.")
     hop: int | None = Field(None, description="The hop that found it, from 1, in a chain.")
+    links: list[LinkBody] | None = Field(None, description="The names that led to it, in ranked hops.")
     metadata: dict[str, Any] | None = None
 
 
@@ -384,7 +386,7 @@ async def answer_call(
             url=_url(serving, hit.metadata),
             text=part_around(call.query, hit.text, _SHOWN),
             score=hit.score,
-            hop=hit.hop,
+            **hop_and_links(hit),
             metadata=dict(hit.metadata) if call.metadata else None,
         )
         for hit in hits

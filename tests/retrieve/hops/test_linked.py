@@ -66,7 +66,7 @@ def test_the_unlikeliest_hit_stays_a_hit() -> None:
 
 
 def test_frequent_names_have_a_smaller_part() -> None:
-    passages = [*FILMS, *({"id": f"p{n}", "title": "", "text": "Of Florence."} for n in range(15))]
+    passages = [*FILMS, *({"id": f"p{n}", "title": f"p{n}", "text": "Of Florence."} for n in range(15))]
     corpus = Corpus.from_passages([Passage(one["id"], one["text"], one["title"]) for one in passages])
     hits = [Hit("other", 0.0)]
     found = LinkPrior(BM25Retriever(corpus), 2.0, named=0.5, linked=0.8).weighed(
