@@ -57,7 +57,7 @@ _RULE = 1
 _KEPT, _MANIFEST = 8, "links.json"
 """So many tables are kept: those that were made last."""
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
-_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
 _PARTICLES = (
     "a|à|al|and|at|av|da|das|de|del|den|der|des|di|do|dos|du|e|el|en|et|for|in|la|le|les|of|on|the|to|und|van|"
@@ -248,7 +248,7 @@ def _names(title: str) -> list[str]:
 def _subject(text: str) -> str:
     """The name that a text without a title begins with, if it does."""
     found = _SUBJECT.search(text, 0, _BEGINNING)
-    return found[0] if found else ""
+    return _ARTICLE.sub("", found[0]) if found else ""
 
 
 class _Writing:
