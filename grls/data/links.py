@@ -1,7 +1,8 @@
 """Which passages of a corpus name which.
 
 A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
-comma, and an article before it. A passage without a title is named by the first words in capitals. A name of
+comma, and an article before it. A passage without a title is named by the first words in capitals, by a
+single word if no such passage has it in small letters. A name of
 several words counts in any letter case, a name of one word only as it is written. In scripts without spaces
 each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first
 and longest counts: ``New York City``, not ``New York``.
@@ -57,7 +58,7 @@ _RULE = 1
 _KEPT, _MANIFEST = 8, "links.json"
 """So many tables are kept: those that were made last."""
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
-_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
 _PARTICLES = (
     "a|à|al|and|at|av|da|das|de|del|den|der|des|di|do|dos|du|e|el|en|et|for|in|la|le|les|of|on|the|to|und|van|"
@@ -199,11 +200,13 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     numbers: dict[str, int] = {}
     forms: dict[str, set[str]] = {}
     borne, bearers = array("i"), array("i")
+    untitled = (passage.text for passage in corpus if not passage.title)
+    common = {word for text in untitled for word in _WORDS.findall(text) if word.islower()}
     for number, (passage, further) in enumerate(zip(corpus, _further(corpus, fields), strict=True)):
         own = dict[str, None]()
         for name in chain.from_iterable(map(_names, (passage.title or _subject(passage.text), *further))):
             flat = plain_words(name)
-            if len(flat.replace(" ", "").encode()) >= _LEAST:
+            if len(flat.replace(" ", "").encode()) >= _LEAST and (passage.title or flat not in common):
                 own[flat] = None
                 if " " not in flat:
                     forms.setdefault(flat, set()).add(name.strip())
@@ -258,7 +261,7 @@ def _names(title: str) -> list[str]:
 def _subject(text: str) -> str:
     """The name that a text without a title begins with, if it does."""
     found = _SUBJECT.search(text, 0, _BEGINNING)
-    return found[0] if found else ""
+    return _ARTICLE.sub("", found[0]) if found else ""
 
 
 class _Writing:

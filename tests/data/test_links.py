@@ -87,6 +87,12 @@ def test_a_passage_without_a_title_is_named_by_its_first_words(text: str, subjec
     assert named(links, text) == ([] if subject is None else [(subject, [0])])
 
 
+def test_a_first_word_that_others_write_in_small_letters_is_no_name() -> None:
+    texts = ["Earth is round", "Rome is old", "The Sun is hot", "the earth turns around the sun"]
+    links = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)]).links()
+    assert named(links, "Earth, Rome and the Sun") == [("rome", [1])]
+
+
 def test_a_corpus_without_names_has_no_links() -> None:
     corpus = Corpus.from_passages([Passage("a", "one two three"), Passage("b", "four")])
     assert not corpus.links()
