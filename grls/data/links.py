@@ -30,20 +30,18 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from ahocorasick_rs import AhoCorasick, MatchKind
 
-from grls.data.corpus_table import BATCH, cache_folder, read_passages
+from grls.data.corpus_table import BATCH, PassageTable, cache_folder, read_passages
 from grls.data.inputs.tables import short_repr
+from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
 from grls.io.files import atomic_folder, read_json, sha256, write_json
-
-if TYPE_CHECKING:
-    from grls.data.corpus import Corpus
 
 GIVEN = "links"
 """The metadata field with the ids of the passages that a passage links to."""
@@ -66,6 +64,31 @@ _ROWS = ("names", "forms", "bearers", "held", "given")
 _COLUMNS = (*_ROWS, *(f"{name}_starts" for name in _ROWS), "counts", "given_counts")
 
 Table = dict[str, npt.NDArray[Any]]
+
+
+class Corpus(Protocol):
+    """What is read of a corpus; :mod:`grls.data.corpus` imports this module."""
+
+    table: PassageTable
+    source: str
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Passage]: ...
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]: ...
+
+    def ids(self, numbers: Sequence[int]) -> list[str]: ...
+
+    def numbers(self, ids: Sequence[str]) -> list[int | None]: ...
+
+    def metadata(self) -> Iterator[dict[str, Any]]: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def metadata_fingerprint(self) -> str: ...
 
 
 class Naming(NamedTuple):
@@ -172,7 +195,7 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     """The table of the links of a corpus: N names, P passages.
 
     Returns:
-        Rows of four kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
+        Rows of five kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
         with a space behind it, ascending), ``bearers`` ``[N]`` (numbers of passages), ``forms`` ``[N]`` (as
         titles write a name of one word, each with the byte 255 behind it), ``held`` ``[P]`` (numbers of
         names), ``given`` ``[P]`` (numbers of passages). And ``counts`` ``[N]`` and ``given_counts`` ``[P]``:
@@ -248,10 +271,8 @@ class _Writing:
     def _writes(self, form: str) -> bool:
         if form.isalnum():
             return form in self._words
-        words = _WORDS.findall(form)
-        if not self._words.issuperset(words):
-            return False
-        return words == [form] or bool(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", self._text))
+        bounded = rf"(?<!\w){re.escape(form)}(?!\w)"
+        return self._words.issuperset(_WORDS.findall(form)) and bool(re.search(bounded, self._text))
 
 
 def _spaced(words: str) -> str:
