@@ -66,7 +66,7 @@ _COLUMNS = (*_ROWS, *(f"{name}_starts" for name in _ROWS), "counts", "given_coun
 Table = dict[str, npt.NDArray[Any]]
 
 
-class Corpus(Protocol):
+class LinkedCorpus(Protocol):
     """What is read of a corpus; :mod:`grls.data.corpus` imports this module."""
 
     table: PassageTable
@@ -113,14 +113,14 @@ class Links:
         table: Its table (:func:`find_links`).
     """
 
-    def __init__(self, corpus: Corpus, table: Table):
+    def __init__(self, corpus: LinkedCorpus, table: Table):
         self._corpus = corpus
         self._table = table
         self._names = range(len(table["counts"]))
         self._longest = int(np.diff(table["names_starts"]).max(initial=0))
 
     @classmethod
-    def of_corpus(cls, corpus: Corpus, fields: Sequence[str] = ()) -> Links:
+    def of_corpus(cls, corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Links:
         """The links of a corpus; the table of a large one is kept.
 
         Args:
@@ -191,7 +191,7 @@ class Links:
         return None
 
 
-def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
+def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     """The table of the links of a corpus: N names, P passages.
 
     Returns:
@@ -285,7 +285,7 @@ def _rows(column: str, rows: Sequence[bytes]) -> Table:
     return {column: np.frombuffer(b"".join(rows), dtype=np.uint8), f"{column}_starts": starts}
 
 
-def _further(corpus: Corpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
+def _further(corpus: LinkedCorpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
     """The texts of metadata fields, for each passage."""
     if not fields:
         yield from repeat((), len(corpus))
@@ -306,7 +306,7 @@ def _further(corpus: Corpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
         )
 
 
-def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _given(corpus: LinkedCorpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The numbers of the passages that each passage links to, and the starts of the rows."""
     given, ends = array("i"), array("q", [0])
     metadata = corpus.metadata()
@@ -327,7 +327,7 @@ def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]
     return np.asarray(given, dtype=np.int32), np.asarray(ends, dtype=np.int64)
 
 
-def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
+def _listed(value: Any, corpus: LinkedCorpus, number: int, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         kind = "a list of ids" if field == GIVEN else "a text or a list of texts"
         problem = f"expected metadata.{field} to be {kind}, got {short_repr(value)}"
@@ -335,7 +335,7 @@ def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
     return value
 
 
-def _fault(corpus: Corpus, number: int, problem: str) -> DataError:
+def _fault(corpus: LinkedCorpus, number: int, problem: str) -> DataError:
     """The error of the metadata of a passage, with its line."""
     (name,) = corpus.ids([number])
     file = Path(corpus.source)
