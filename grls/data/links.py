@@ -25,7 +25,7 @@ import shutil
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice, repeat
@@ -154,8 +154,7 @@ class Links:
                 found[name] = None
             start = flat.index(b" ", start) + 1 if name is None else start + len(self._row("names", name))
         writing = _Writing(text)
-        held = [name for name in found if writing.holds(self._row("forms", name).tobytes())]
-        return [self._naming(name) for name in held]
+        return [self._naming(name) for name in found if writing.holds(self._forms(name))]
 
     def of(self, number: int) -> list[Naming]:
         """The names in the text of a passage, but for its own, and its links."""
@@ -172,6 +171,9 @@ class Links:
         weight = max(int(self._table["counts"][name]), 1) ** -_FALL
         words = self._row("names", name)[:-1].tobytes().decode()
         return Naming(words, self._row("bearers", name), weight)
+
+    def _forms(self, name: int) -> list[str]:
+        return [form.decode() for form in self._row("forms", name).tobytes().split(b"\xff")[:-1]]
 
     def _row(self, column: str, number: int) -> npt.NDArray[Any]:
         start, end = self._table[f"{column}_starts"][number : number + 2]
@@ -219,7 +221,7 @@ def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     ranks[[numbers[name] for name in names]] = np.arange(len(names))
     of_names = ranks[np.asarray(borne, dtype=np.int32)]
     del numbers, borne
-    written = [b"".join(form.encode() + b"\xff" for form in sorted(forms.get(name, ()))) for name in names]
+    written: list[Collection[str]] = [forms.get(name, ()) for name in names]
     held, ends = array("i"), array("q", [0])
     finder = AhoCorasick([_spaced(name) for name in names], matchkind=MatchKind.LeftmostLongest)
     for passage in corpus if names else ():
@@ -233,7 +235,7 @@ def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     given, given_starts = _given(corpus)
     return {
         **_rows("names", [f"{name} ".encode() for name in names]),
-        **_rows("forms", written),
+        **_rows("forms", [b"".join(form.encode() + b"\xff" for form in sorted(own)) for own in written]),
         "bearers": np.asarray(bearers, dtype=np.int32)[np.argsort(of_names, kind="stable")],
         "bearers_starts": np.cumsum([0, *np.bincount(of_names, minlength=len(names))], dtype=np.int64),
         "held": in_texts,
@@ -264,13 +266,14 @@ class _Writing:
     def _words(self) -> set[str]:
         return set(_WORDS.findall(self._text))
 
-    def holds(self, forms: bytes) -> bool:
+    def holds(self, forms: Collection[str]) -> bool:
         """Whether it holds one of the forms of a name; a name without forms counts in any letter case."""
-        return not forms or any(self._writes(form.decode()) for form in forms.split(b"\xff")[:-1])
+        if not forms or not self._words.isdisjoint(forms):
+            return True
+        return any(self._writes(form) for form in forms if not form.isalnum())
 
     def _writes(self, form: str) -> bool:
-        if form.isalnum():
-            return form in self._words
+        """Whether it holds a form with signs, such as ``Oklahoma!``."""
         bounded = rf"(?<!\w){re.escape(form)}(?!\w)"
         return self._words.issuperset(_WORDS.findall(form)) and bool(re.search(bounded, self._text))
 
