@@ -26,27 +26,24 @@ import shutil
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import regex
 from ahocorasick_rs import AhoCorasick, MatchKind
 
-from grls.data.corpus_table import BATCH, cache_folder, read_passages
+from grls.data.corpus_table import BATCH, PassageTable, cache_folder, read_passages
 from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
 from grls.io.files import atomic_folder, read_json, sha256, write_json
-
-if TYPE_CHECKING:
-    from grls.data.corpus import Corpus
 
 GIVEN = "links"
 """The metadata field with the ids of the passages that a passage links to."""
@@ -81,6 +78,31 @@ _COLUMNS = (*_ROWS, *(f"{name}_starts" for name in _ROWS), "counts", "given_coun
 Table = dict[str, npt.NDArray[Any]]
 
 
+class LinkedCorpus(Protocol):
+    """What is read of a corpus; :mod:`grls.data.corpus` imports this module."""
+
+    table: PassageTable
+    source: str
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Passage]: ...
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]: ...
+
+    def ids(self, numbers: Sequence[int]) -> list[str]: ...
+
+    def numbers(self, ids: Sequence[str]) -> list[int | None]: ...
+
+    def metadata(self) -> Iterator[dict[str, Any]]: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def metadata_fingerprint(self) -> str: ...
+
+
 class Naming(NamedTuple):
     """A name in a text, or a link.
 
@@ -103,14 +125,14 @@ class Links:
         table: Its table (:func:`find_links`).
     """
 
-    def __init__(self, corpus: Corpus, table: Table):
+    def __init__(self, corpus: LinkedCorpus, table: Table):
         self._corpus = corpus
         self._table = table
         self._names = range(len(table["counts"]))
         self._longest = int(np.diff(table["names_starts"]).max(initial=0))
 
     @classmethod
-    def of_corpus(cls, corpus: Corpus, fields: Sequence[str] = ()) -> Links:
+    def of_corpus(cls, corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Links:
         """The links of a corpus; the table of a large one is kept.
 
         Args:
@@ -144,8 +166,7 @@ class Links:
                 found[name] = None
             start = flat.index(b" ", start) + 1 if name is None else start + len(self._row("names", name))
         writing = _Writing(text)
-        held = [name for name in found if writing.holds(self._row("forms", name).tobytes())]
-        return [self._naming(name) for name in held]
+        return [self._naming(name) for name in found if writing.holds(self._forms(name))]
 
     def of(self, number: int) -> list[Naming]:
         """The names in the text of a passage, but for its own, and its links."""
@@ -169,6 +190,9 @@ class Links:
         words = self._row("names", name)[:-1].tobytes().decode()
         return Naming(words, self._row("bearers", name), weight)
 
+    def _forms(self, name: int) -> list[str]:
+        return [form.decode() for form in self._row("forms", name).tobytes().split(b"\xff")[:-1]]
+
     def _row(self, column: str, number: int) -> npt.NDArray[Any]:
         start, end = self._table[f"{column}_starts"][number : number + 2]
         return self._table[column][start:end]
@@ -187,11 +211,11 @@ class Links:
         return None
 
 
-def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
+def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     """The table of the links of a corpus: N names, P passages.
 
     Returns:
-        Rows of four kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
+        Rows of five kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
         with a space behind it, ascending), ``bearers`` ``[N]`` (numbers of passages), ``forms`` ``[N]`` (as
         titles write a name of one word, each with the byte 255 behind it), ``held`` ``[P]`` (numbers of
         names), ``given`` ``[P]`` (numbers of passages). And ``counts`` ``[N]`` and ``given_counts`` ``[P]``:
@@ -217,7 +241,7 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     ranks[[numbers[name] for name in names]] = np.arange(len(names))
     of_names = ranks[np.asarray(borne, dtype=np.int32)]
     del numbers, borne
-    written = [b"".join(form.encode() + b"\xff" for form in sorted(forms.get(name, ()))) for name in names]
+    written: list[Collection[str]] = [forms.get(name, ()) for name in names]
     held, ends = array("i"), array("q", [0])
     finder = AhoCorasick([_spaced(name) for name in names], matchkind=MatchKind.LeftmostLongest)
     for passage in corpus if names else ():
@@ -231,7 +255,7 @@ def find_links(corpus: Corpus, fields: Sequence[str] = ()) -> Table:
     given, given_starts = _given(corpus)
     return {
         **_rows("names", [f"{name} ".encode() for name in names]),
-        **_rows("forms", written),
+        **_rows("forms", [b"".join(form.encode() + b"\xff" for form in sorted(own)) for own in written]),
         "bearers": np.asarray(bearers, dtype=np.int32)[np.argsort(of_names, kind="stable")],
         "bearers_starts": np.cumsum([0, *np.bincount(of_names, minlength=len(names))], dtype=np.int64),
         "held": in_texts,
@@ -274,17 +298,16 @@ class _Writing:
     def _words(self) -> set[str]:
         return set(_WORDS.findall(self._text))
 
-    def holds(self, forms: bytes) -> bool:
+    def holds(self, forms: Collection[str]) -> bool:
         """Whether it holds one of the forms of a name; a name without forms counts in any letter case."""
-        return not forms or any(self._writes(form.decode()) for form in forms.split(b"\xff")[:-1])
+        if not forms or not self._words.isdisjoint(forms):
+            return True
+        return any(self._writes(form) for form in forms if not form.isalnum())
 
     def _writes(self, form: str) -> bool:
-        if form.isalnum():
-            return form in self._words
-        words = _WORDS.findall(form)
-        if not self._words.issuperset(words):
-            return False
-        return words == [form] or bool(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", self._text))
+        """Whether it holds a form with signs, such as ``Oklahoma!``."""
+        bounded = rf"(?<!\w){re.escape(form)}(?!\w)"
+        return self._words.issuperset(_WORDS.findall(form)) and bool(re.search(bounded, self._text))
 
 
 def _spaced(words: str) -> str:
@@ -297,7 +320,7 @@ def _rows(column: str, rows: Sequence[bytes]) -> Table:
     return {column: np.frombuffer(b"".join(rows), dtype=np.uint8), f"{column}_starts": starts}
 
 
-def _further(corpus: Corpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
+def _further(corpus: LinkedCorpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
     """The texts of metadata fields, for each passage."""
     if not fields:
         yield from repeat((), len(corpus))
@@ -318,7 +341,7 @@ def _further(corpus: Corpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
         )
 
 
-def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _given(corpus: LinkedCorpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The numbers of the passages that each passage links to, and the starts of the rows."""
     given, ends = array("i"), array("q", [0])
     metadata = corpus.metadata()
@@ -339,7 +362,7 @@ def _given(corpus: Corpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]
     return np.asarray(given, dtype=np.int32), np.asarray(ends, dtype=np.int64)
 
 
-def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
+def _listed(value: Any, corpus: LinkedCorpus, number: int, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         kind = "a list of ids" if field == GIVEN else "a text or a list of texts"
         problem = f"expected metadata.{field} to be {kind}, got {short_repr(value)}"
@@ -347,7 +370,7 @@ def _listed(value: Any, corpus: Corpus, number: int, field: str) -> list[str]:
     return value
 
 
-def _fault(corpus: Corpus, number: int, problem: str) -> DataError:
+def _fault(corpus: LinkedCorpus, number: int, problem: str) -> DataError:
     """The error of the metadata of a passage, with its line."""
     (name,) = corpus.ids([number])
     file = Path(corpus.source)

@@ -39,6 +39,7 @@ def named(links: Links, text: str) -> list[tuple[str, list[int]]]:
         ("Alien", "an alien came out", False),
         ("Alien (film)", "the film Alien came out", True),
         ("Alien (film)", "the alien film", True),
+        ("Alien (!)", "the film Alien", True),
         ("The Godfather", "who directed Godfather?", True),
         ("Boston, Lincolnshire", "near Boston in the fens", True),
         ("Maybe It's Love (1935 film)", "of Maybe It's Love (1935 film)", True),
@@ -244,6 +245,9 @@ def test_a_table_is_of_one_corpus_and_its_fields(kept: Path, monkeypatch: pytest
     monkeypatch.setattr(grls.data.links, "_KEPT", 2)
     linked(alias="Naples").links()
     assert len([*kept.iterdir()]) == 2
+    other = Corpus.from_passages([Passage("a", "by Roma", "Naples"), Passage("b", "x", "Roma"), corpus[2]],
+                                 metadata=[{"alias": "Naples"}, {}, {}])  # fmt: skip
+    assert [name.words for name in other.links().of(0)] == ["roma"]
 
 
 def test_links_are_given_by_ids() -> None:

@@ -360,7 +360,7 @@ def test_what_ranked_hops_cannot_do_is_refused() -> None:
     raises(ConfigError, "have no branch and no repeat", HopOptions, "ranked", branch=2)
     raises(
         ConfigError,
-        "temperature, evidence, done, links, named, linked and onward",
+        "temperature, evidence, done, links, named, linked, names and onward",
         HopOptions,
         "fixed",
         temperature=0.5,
