@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -79,6 +80,12 @@ class Links:
     def __bool__(self) -> bool:
         """Whether any passage has a name."""
         return bool(self._names)
+
+    @cached_property
+    def share(self) -> float:
+        """The share of passages whose texts name others, from 0 to 1."""
+        size = len(self._starts) - 1
+        return sum(bool(self.of(number)) for number in range(size)) / max(size, 1)
 
     def in_text(self, text: str) -> list[Naming]:
         """The names in a text, each once."""

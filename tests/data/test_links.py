@@ -96,3 +96,10 @@ def test_a_passage_may_hold_very_many_names() -> None:
     found = links.of(len(titles))
     assert np.concatenate([naming.passages for naming in found]).tolist() == list(range(len(titles)))
     assert all(re.fullmatch(r"aa\d+ bb\d+", naming.words) for naming in found)
+
+
+def test_the_share_of_passages_that_name_others() -> None:
+    texts = {0: "Blue Moon is by Mario Soffici.", 1: "Mario Soffici was born in Florence.", 2: "A town."}
+    assert links_of("Blue Moon", "Mario Soffici", "Florence", "", texts=texts).share == 0.5
+    assert links_of("Blue Moon", texts={0: "Blue Moon is a film."}).share == 0.0
+    assert links_of().share == 0.0
