@@ -337,9 +337,9 @@ class FitStages:
             """Fuse, of the systems of each model, and of those without one, the one that finds most."""
             systems = self.candidates.systems
             if self.facts.unlabelled:  # nothing tells which are better: the last is kept
-                for names in ((BM25, "base"), ("bm25-hops", "base-hops")):
-                    if systems.keys() >= {*names}:
-                        self.candidates.fuse(names)
+                for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
+                    if systems.keys() >= {*pair}:
+                        self.candidates.fuse(pair)
                 return None
             best = []
             for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):

@@ -7,8 +7,8 @@ of the best one's (of the paired difference, query by query; Breiman et al. 1984
 hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
 best setting of several hops, and tried with every number of hops.
 
-The shares of links come before that: of those within one standard error of the best recall the nearest to
-what the folder has. What hops have found is remembered, and links come after it.
+The shares of links come before that, with two hops: of those within one standard error of the best recall
+the nearest to what the folder has. What hops have found is remembered, and links come after it.
 
 For chains the bias on DONE and the choice of a chain are tried together. Of the settings within one standard
 error of the best set F1 the nearest to what the folder has is taken.
@@ -158,9 +158,9 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
             for done in dones:
                 temperature = hops.temperature if factor == 1 else factor * usual.temperature
                 options = replace(hops, temperature=temperature, done=done)
-                tried += _searched(tuning, usual.retriever, options)
+                tried += _searched(tuning, usual.retriever, options, sorted(set(grid.hops)))
                 if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
-                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED))
+                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED), [2])
                 bar.update()
     several = [setting for setting in tried if setting.hops > 1]
     if grid.onward and several:
@@ -194,12 +194,13 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
 def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
     """The hops with the shares of links that the queries choose."""
     grid, own = tuning.grid, (hops.named, hops.linked)
-    linked = grid.linked if max(grid.hops) > 1 else ()
+    counts = sorted({1, min(2, max(grid.hops))})
+    linked = grid.linked if counts[-1] > 1 else ()
     shares = product(dict.fromkeys((own[0], *grid.named)), dict.fromkeys((own[1], *linked)))
     tried = []
     for first, later in shares:
         options = replace(hops, named=first, linked=later)
-        found = _searched(tuning, retriever, options, f", named {first:g}, linked {later:g}")
+        found = _searched(tuning, retriever, options, counts, f", named {first:g}, linked {later:g}")
         tried.append((first, later, max(found, key=TriedHops.rank)))
     named, later = chosen_shares(tried, own)
     return replace(hops, named=named, linked=later)
@@ -224,9 +225,10 @@ def _as_good(setting: TriedHops, best: TriedHops) -> bool:
     return best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
 
 
-def _searched(tuning: Tuning, retriever: Any, hops: HopOptions, note: str = "") -> list[TriedHops]:
-    """Search once with the most hops; the rankings after each number of them that is tried."""
-    counts = sorted(set(tuning.grid.hops)) if hops.onward is None else [2]
+def _searched(
+    tuning: Tuning, retriever: Any, hops: HopOptions, counts: Sequence[int], note: str = ""
+) -> list[TriedHops]:
+    """Search once with the most hops; the rankings after each number of them."""
     hops = replace(hops, max=counts[-1])
 
     def measure() -> list[Any]:
