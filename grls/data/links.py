@@ -157,6 +157,13 @@ class Links:
         """Whether any passage has a name, or a link."""
         return bool(self._names) or bool(len(self._table["given"]))
 
+    @cached_property
+    def share(self) -> float:
+        """The share of passages that name others, or link to them, from 0 to 1; of some two thousand."""
+        size = len(self._table["given_counts"])
+        numbers = range(0, size, max(1, size // 2000))
+        return sum(bool(self.of(number)) for number in numbers) / max(len(numbers), 1)
+
     def in_text(self, text: str) -> list[Naming]:
         """The names in a text, each once."""
         flat, start, found = plain_words(text).encode() + b" ", 0, dict[int, None]()

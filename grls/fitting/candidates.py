@@ -82,6 +82,7 @@ class System:
         cost: Seconds of a query, in batches and without loading.
         weights: The weights of a fusion.
         more: What it contains, beside the parts: names of systems that it may not be worse than.
+        links: Whether its hops follow links.
     """
 
     name: str
@@ -92,6 +93,7 @@ class System:
     cost: float = 0.0
     weights: tuple[float, ...] = ()
     more: tuple[str, ...] = ()
+    links: bool = False
 
     def __post_init__(self) -> None:
         for name in ("parts", "models", "weights", "more"):  # lists in JSON
@@ -302,7 +304,8 @@ class FitCandidates:
                 continue
             models = tuple(dict.fromkeys(model for system in systems for model in system.models))
             place = "-".join(("fusion", *(part.folder for part in systems)))
-            system = System(" + ".join(parts), place, parts, models, weights=weights)
+            links = any(system.links for system in systems)
+            system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
             folder = self.folder(place)
             content = {"members": [self.named(name, folder) for name in parts],
                        **recorded(fusion), "depth": self.options.depth}  # fmt: skip

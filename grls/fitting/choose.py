@@ -115,7 +115,8 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
 
 
 def choose_unmeasured(candidates: Sequence[Candidate]) -> Choice:
-    """Choose by rule: the fusion of most retrievers, or else the first candidate."""
-    chosen = max(candidates, key=lambda candidate: len(candidate.members))
+    """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one."""
+    last = max(reversed(candidates), key=lambda candidate: len(candidate.members))
+    chosen = last if last.members else candidates[0]
     why = "by rule, since no labelled question tells which is best: give questions with their passages"
     return Choice(chosen, chosen, why)

@@ -49,6 +49,7 @@ class Fitted:
         done: What each stage did, with its seconds.
         skipped: The stages that were not done.
         more: How they can be done, for people; empty: more time would do none.
+        links: The candidates whose hops follow links.
     """
 
     output: Path
@@ -62,6 +63,7 @@ class Fitted:
     done: Sequence[tuple[str, float]] = ()
     skipped: Sequence[Skipped] = ()
     more: str = ""
+    links: Sequence[str] = ()
 
     @property
     def gain(self) -> str:
@@ -84,12 +86,13 @@ class Fitted:
     def text(self) -> str:
         """The table for people, in percent."""
         heads = list(dict.fromkeys(name for measures in self.metrics.values() for name in measures))
-        rows = [["", *heads, "ms a query"]]
+        rows = [["", *heads, "ms a query", "links"]]
         for name, measures in self.metrics.items():
             values = [measures.get(head) for head in heads]
             cells = ["-" if value is None else f"{100 * value:.1f}" for value in values]
             mark = "* " if name == self.kept else "  "
-            rows.append([mark + name, *cells, milliseconds(self.query_seconds[name])])
+            links = "yes" if name in self.links else "no"
+            rows.append([mark + name, *cells, milliseconds(self.query_seconds[name]), links])
         lines = [
             f"queries: {sizes_line(self.queries)}",
             *aligned(rows, {0}),
@@ -134,7 +137,7 @@ def write_outcome(
     costs = {name: round(system.cost, 6) for name, system in candidates.systems.items()}
     fitted = Fitted(
         stages.output, choice.chosen.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
-        costs, done, skipped, more,
+        costs, done, skipped, more, [name for name, system in candidates.systems.items() if system.links],
     )  # fmt: skip
     _write_page(fitted, stages, Path(data.name).absolute().name, gold, names)
     system = candidates.systems[fitted.kept]
@@ -151,6 +154,7 @@ def write_outcome(
         "weights": {name: system.weights for name, system in candidates.systems.items() if system.weights},
         "metrics": metrics,
         "query_seconds": costs,
+        "links": fitted.links,
         "data": {
             "name": data.name,
             "fingerprint": data.fingerprint,

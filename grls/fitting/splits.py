@@ -61,6 +61,7 @@ _CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
 LEAST_QUERIES = 8  # fewer queries to learn from train no model: a batch would hold no other query's passages
 _SAMPLE = 2000  # passages whose words are counted, evenly spread over the corpus
 _ASKS = 0.3  # the share of queries with several gold passages from which a data set asks for hops
+_LINKED = 0.1  # the share of passages that name others from which links are expected to gain
 _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
 
@@ -121,6 +122,8 @@ class DataFacts:
         most_gold: Largest number of gold passages of a training query.
         several: Share of training queries with several gold passages.
         cut: Splits whose queries are cut out of passages.
+        links: Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every
+            question has one gold passage.
     """
 
     passages: int
@@ -131,6 +134,7 @@ class DataFacts:
     most_gold: int
     several: float
     cut: tuple[str, ...] = ()
+    links: float = 0.0
 
     @property
     def tune(self) -> str:
@@ -139,13 +143,19 @@ class DataFacts:
 
     @property
     def hops(self) -> bool:
-        """Whether the data ask for hops."""
-        return self.several >= _ASKS
+        """Whether the data ask for hops; without questions, whether passages have links."""
+        return self.linked if self.unlabelled else self.several >= _ASKS
+
+    @property
+    def linked(self) -> bool:
+        """Whether passages name each other, so that hops that follow names need no training."""
+        return self.links >= _LINKED
 
     @property
     def most_hops(self) -> int:
         """Number of hops that find nearly all gold passages of a query."""
-        return max(1, min(self.most_gold, round(2 * self.gold), 4)) if self.hops else 1
+        most = 2 if self.unlabelled else max(1, min(self.most_gold, round(2 * self.gold), 4))
+        return most if self.hops else 1
 
     @property
     def unlabelled(self) -> bool:
@@ -174,8 +184,9 @@ class DataFacts:
         several = f"{self.several:.0%} with several" if self.several else "one each"
         several += f" (hops are tried from {_ASKS:.0%} on)" if self.several and not self.hops else ""
         language, sizes = self.language or "language unknown", sizes_line(self.queries, self.cut)
+        links = f", {self.links:.0%} of them with links" if self.links else ""
         return [
-            f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language})",
+            f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language}){links}",
             f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
         ]
 
@@ -335,6 +346,7 @@ def data_facts(data: SplitData) -> DataFacts:
     pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage
     qrels = data.qrels[DEV if pseudo else TRAIN]
     gold = [len(gold_passages(queries[name], qrels)) for name in qrels]
+    several = fmean(size > 1 for size in gold)
     sample = spread(data.corpus, _SAMPLE)
     return DataFacts(
         passages=len(data.corpus),
@@ -343,6 +355,7 @@ def data_facts(data: SplitData) -> DataFacts:
         queries=data.counts(),
         gold=fmean(gold),
         most_gold=max(gold),
-        several=fmean(size > 1 for size in gold),
+        several=several,
         cut=data.pseudo,
+        links=data.corpus.links().share if several >= _ASKS or DEV in data.pseudo else 0.0,
     )

@@ -4,8 +4,9 @@
 stage          candidate
 =============  =========================================================================================
 bm25           ``bm25``
+bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages, or where
+               passages name each other and there are no questions; without such links after ``base``
 base           ``base``: the bi-encoder as it is, before any training
-bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages
 base-hops      ``base-hops``
 dense          ``dense``: the bi-encoder, trained
 dense-hops     ``dense-hops``
@@ -49,8 +50,9 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.spec import read_spec, recorded, relative, update_spec
+from grls.retrieve.spec import MANIFEST, read_spec, recorded, relative, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
@@ -135,10 +137,11 @@ class FitStages:
             run = partial(self._embedded, "base", encoder.name)
             begin = partial(run, late=True)
             stages.append(Stage("base", work, run, (), self._embedding, share=lambda _: 0.35, begin=begin))
-        if facts.hops:
-            stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
+        if facts.hops:  # with links they gain most for their time
+            place = 1 if facts.linked else len(stages)
+            stages.insert(place, self._hops_stage(BM25, "BM25", 0.1))
         if facts.hops and encoder is not None:
-            stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3))
+            stages.append(self._hops_stage("base", f"{encoder.title} as it is", 0.3))
         if encoder is not None:
             stages.append(self._fusion_stage(1, "base"))
         if encoder is not None and facts.untaught is None:
@@ -154,7 +157,7 @@ class FitStages:
             follows, begin = self._dense_follows, partial(self._dense, late=True)
             stages.append(Stage("dense", work, self._dense, ("base",), least, follows, share, begin=begin))
             if facts.hops:
-                stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
+                stages.append(self._hops_stage("dense", "the trained bi-encoder", 0.4))
             stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and facts.untaught is None:
             work = f"fine-tune {writer.title} to write spans, and index them"
@@ -257,8 +260,8 @@ class FitStages:
                 break
             self.candidates.rank(system, found)
 
-    def _hops_stage(self, of: str, work: str, share: float) -> Stage:
-        name, most = f"{of}-hops", self.facts.most_hops
+    def _hops_stage(self, of: str, what: str, share: float) -> Stage:
+        name, most, facts = f"{of}-hops", self.facts.most_hops, self.facts
 
         def seconds(queries: int = 0) -> float:
             """Seconds to tune hops on queries and to rank them: by hops that were measured, or a step."""
@@ -268,19 +271,33 @@ class FitStages:
             return (_SETTINGS + 1) * (once or self._rank_seconds(of, queries, self._inputs))
 
         def run(allowance: float | None) -> str | None:
-            folder = self.candidates.member(name)
-            hops = recorded(HopOptions(steps="ranked", max=most))
-            content = {"retriever": relative(self.candidates.member(of), folder), "hops": hops}
-            tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
-            tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-            found = self._tuned(folder, "hops", content, tried, seconds, allowance)
-            if (read_spec(folder).get("hops") or {}).get("max") == 1:
+            folder, found = self.candidates.member(name), None
+            hops = HopOptions(steps="ranked", max=None if facts.unlabelled else most)
+            content = {"retriever": relative(self.candidates.member(of), folder), "hops": recorded(hops)}
+            if facts.unlabelled:  # cut sentences have one passage each, and would choose one hop
+                create(folder, "hops", content, Opening(self.options.device))
+            else:
+                tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
+                tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
+                found = self._tuned(folder, "hops", content, tried, seconds, allowance)
+            links = self._has_links(folder)
+            if not links and read_spec(folder)["hops"].get("max") == 1:
                 return f"one hop is best, which is {of}"
             models = self.candidates.systems[of].models
-            self._ranked(System(name, folder.name, models=models, more=(of,)), allowance, found)
+            system = System(name, folder.name, models=models, more=(of,), links=links)
+            self._ranked(system, allowance, found)
             return None
 
-        return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=of in (BM25, "base"))
+        work = f"{what}, ranked by hops{' with links' if facts.linked else ''}"
+        aside = of in (BM25, "base") and not facts.linked
+        return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=aside)
+
+    def _has_links(self, folder: Path) -> bool:
+        """Whether the hops of a folder follow links."""
+        hops = stored_hops(read_spec(folder), folder / MANIFEST)
+        if hops is None or hops.steps != "ranked" or not self.facts.links:
+            return False
+        return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
 
     def _tuned(
         self,
@@ -318,9 +335,15 @@ class FitStages:
     def _fusion_stage(self, number: int, need: str) -> Stage:
         def run(_: float | None) -> str | None:
             """Fuse, of the systems of each model, and of those without one, the one that finds most."""
+            systems = self.candidates.systems
+            if self.facts.unlabelled:  # nothing tells which are better: the last is kept
+                for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
+                    if systems.keys() >= {*pair}:
+                        self.candidates.fuse(pair)
+                return None
             best = []
             for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):
-                names = [name for name in group if name in self.candidates.systems]
+                names = [name for name in group if name in systems]
                 if names:
                     same = self.candidates.compared(*names)
                     best.append(max(same, key=lambda candidate: (candidate.value, candidate.order)).name)
@@ -546,7 +569,9 @@ class FitStages:
         found = self._tuned(folder, "hybrid", content, tried, self._hybrid_seconds, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
-        self._ranked(System("hybrid", folder.name, models=names, more=tuple(priors)), allowance, found)
+        links = self._has_links(folder)
+        system = System("hybrid", folder.name, models=names, more=tuple(priors), links=links)
+        self._ranked(system, allowance, found)
 
     @property
     def _low_memory(self) -> bool:

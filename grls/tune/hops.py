@@ -7,14 +7,19 @@ of the best one's (of the paired difference, query by query; Breiman et al. 1984
 hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
 best setting of several hops, and tried with every number of hops.
 
+The shares of links come before that, with two hops: of those within one standard error of the best recall
+the nearest to what the folder has. What hops have found is remembered, and links come after it.
+
 For chains the bias on DONE and the choice of a chain are tried together. Of the settings within one standard
 error of the best set F1 the nearest to what the folder has is taken.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,20 +144,23 @@ class TriedHops(NamedTuple):
 
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
-    """Find number of hops, temperature and use of DONE; before is the single step."""
+    """Find shares of links, number of hops, temperature and use of DONE; before is the single step."""
     hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
     grid = tuning.grid
+    links = usual.hop_search.prior is not None
+    if links:
+        hops = _with_shares(tuning, usual.retriever, hops)
     dones = (True, False) if usual.ends else (hops.done,)
     with Progress(len(grid.hop_temperatures) * len(dones), "tune with", "searches", shown=None) as bar:
         for factor in grid.hop_temperatures:
             for done in dones:
                 temperature = hops.temperature if factor == 1 else factor * usual.temperature
                 options = replace(hops, temperature=temperature, done=done)
-                tried += _searched(tuning, usual.retriever, options)
+                tried += _searched(tuning, usual.retriever, options, sorted(set(grid.hops)))
                 if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
-                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED))
+                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED), [2])
                 bar.update()
     several = [setting for setting in tried if setting.hops > 1]
     if grid.onward and several:
@@ -167,6 +175,8 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     until_done = best.done and usual.ends and best.hops > 1 and best.onward is None
     words += ", until DONE" if until_done else _UNLABELLED if best.onward == UNLABELLED else ""
     words += "" if best.onward in (None, UNLABELLED) else ", with an onward model"
+    words += f", named {hops.named:g}" if links else ""
+    words += f", linked {hops.linked:g}" if links and best.hops > 1 else ""
     return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, best.recall, words)
 
 
@@ -176,18 +186,49 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
     Among equals complete recall decides, then what was tried first.
     """
     best = max(tried, key=TriedHops.rank)
-    near = [
-        setting
-        for setting in tried
-        if best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
-    ]
+    near = [setting for setting in tried if _as_good(setting, best)]
     fewest = min(setting.hops for setting in near)
     return max((setting for setting in near if setting.hops == fewest), key=TriedHops.rank)
 
 
-def _searched(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:
-    """Search once with the most hops; the rankings after each number of them that is tried."""
-    counts = sorted(set(tuning.grid.hops)) if hops.onward is None else [2]
+def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
+    """The hops with the shares of links that the queries choose."""
+    grid, own = tuning.grid, (hops.named, hops.linked)
+    counts = sorted({1, min(2, max(grid.hops))})
+    linked = grid.linked if counts[-1] > 1 else ()
+    shares = product(dict.fromkeys((own[0], *grid.named)), dict.fromkeys((own[1], *linked)))
+    tried = []
+    for first, later in shares:
+        options = replace(hops, named=first, linked=later)
+        found = _searched(tuning, retriever, options, counts, f", named {first:g}, linked {later:g}")
+        tried.append((first, later, max(found, key=TriedHops.rank)))
+    named, later = chosen_shares(tried, own)
+    return replace(hops, named=named, linked=later)
+
+
+def chosen_shares(
+    tried: Sequence[tuple[float, float, TriedHops]], own: tuple[float, float]
+) -> tuple[float, float]:
+    """Of the shares (of the first hop, of later ones) within one standard error of the best recall the
+    nearest to the folder's own.
+
+    Of equally near ones the higher recall decides, then what was tried first.
+    """
+    best = max((setting for *_, setting in tried), key=TriedHops.rank)
+    near = [pair for pair in tried if _as_good(pair[2], best)]
+    named, linked, _ = min(near, key=lambda pair: (round(math.dist(pair[:2], own), 9), -pair[2].recall))
+    return named, linked
+
+
+def _as_good(setting: TriedHops, best: TriedHops) -> bool:
+    """Whether a setting is within one standard error of the best one."""
+    return best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
+
+
+def _searched(
+    tuning: Tuning, retriever: Any, hops: HopOptions, counts: Sequence[int], note: str = ""
+) -> list[TriedHops]:
+    """Search once with the most hops; the rankings after each number of them."""
     hops = replace(hops, max=counts[-1])
 
     def measure() -> list[Any]:
@@ -196,7 +237,7 @@ def _searched(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHop
         return [_quality(tuning, rankings[count - 1]) for count in counts]
 
     qualities = tuning.journal.measured(_setting(tuning, hops, counts), measure)
-    note = "" if hops.onward is None else _UNLABELLED
+    note += "" if hops.onward is None else _UNLABELLED
     return _tried(tuning, hops, counts, qualities, note if hops.done else f"{note}, without DONE")
 
 

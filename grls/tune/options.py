@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grls.errors import ConfigError, Option, at_least
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import list_texts, rare
 from grls.retrieve.hops.options import Choice
 
@@ -53,6 +53,10 @@ class TuneOptions:
         hops: Numbers of hops of a ranking by hops; 1 is a single step. Where DONE ends none, two hops are
             tried with the weight 0.4 of the second, too, which they have without tuning.
         hop_temperatures: Factors of the usual temperature of a hop's scores, with each number of hops.
+        named: Shares of the first hop for what the question names (`--hops.named`), where passages have
+            names; each with each of ``linked``. Of those within one standard error of the best the nearest
+            to the folder's are taken, before anything else of the hops is tuned.
+        linked: Shares of later hops for what the question or the chain names (`--hops.linked`).
         onward: Learn an onward model for a ranking by hops: with what probability one more hop finds a gold
             passage, by its scores. It is taken where it finds more, cross-validated.
         choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
@@ -70,6 +74,8 @@ class TuneOptions:
     done_biases: tuple[float, ...] | None = None
     hops: tuple[int, ...] = (1, 2, 3, 4)
     hop_temperatures: tuple[float, ...] = rare((1.0, 0.5, 2.0))
+    named: tuple[float, ...] = rare((0.0, 0.3, 0.5, 0.7))
+    linked: tuple[float, ...] = rare((0.0, 0.5, 0.9))
     onward: bool = rare(True)
     choose: tuple[Choice, ...] | None = rare(None)
 
@@ -79,6 +85,9 @@ class TuneOptions:
             values = getattr(self, name) or ()
             if not all(0 < value < math.inf for value in values):
                 raise ConfigError(f"{Option(f'grid.{name}')} must be above 0, got {list(values)}.")
+        for name in ("named", "linked"):
+            for share in getattr(self, name):
+                bounded("[0, 1]", "grid.", **{name: share})
         list_texts(self, "choose")
         for name, remedy in _NEVER_EMPTY.items():
             values = getattr(self, name)

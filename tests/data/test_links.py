@@ -314,3 +314,10 @@ def test_what_is_removed_is_no_longer_linked_to() -> None:
     replaced, _ = Changes(Corpus.from_passages([Passage("b", "new", "Ann Lee")]), ["b"]).over(corpus)
     assert [one.passages.tolist() for one in replaced.links().of(0)] == [[2], [2], [1]]
     assert list(linked(other=1).without_links({"b"}).metadata()) == [{"other": 1}, {}, {}]
+
+
+def test_the_share_of_passages_that_name_others() -> None:
+    texts = {0: "Blue Moon is by Mario Soffici.", 1: "Mario Soffici was born in Florence.", 2: "A town."}
+    assert links_of("Blue Moon", "Mario Soffici", "Florence", "", texts=texts).share == 0.5
+    assert links_of("Blue Moon", texts={0: "Blue Moon is a film."}).share == 0.0
+    assert links_of().share == 0.0

@@ -79,6 +79,10 @@ def test_without_labelled_questions_the_fusion_is_kept() -> None:
     assert choose_unmeasured([words, base]).chosen.name == "bm25"
     fused = candidate("bm25 + base", [0.5] * 9, 3, "bm25", "base")
     assert choose_unmeasured([words, base, fused]).chosen.name == "bm25 + base"
+    hops = candidate("bm25-hops", [0.0] * 9, 3, "bm25")
+    assert choose_unmeasured([words, hops]).chosen.name == "bm25-hops"
+    linked = candidate("bm25-hops + base-hops", [0.0] * 9, 9, "bm25-hops", "base-hops")
+    assert choose_unmeasured([words, hops, base, fused, linked]).chosen.name == linked.name
 
 
 def test_candidates_are_compared_on_the_queries_that_all_have_ranked() -> None:

@@ -16,7 +16,7 @@ from small_data import passages, tiny_bert
 import grls
 from grls.cli import main
 from grls.data.dataset import write_dataset
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
 from grls.fitting.candidates import FitCandidates, System
@@ -110,8 +110,9 @@ def test_the_table_says_what_a_query_costs(place: Path, whole: Fitted) -> None:
         parts = [whole.query_seconds[part] for part in name.split(" + ")]
         assert whole.query_seconds[name] == pytest.approx(sum(parts), abs=1e-5)
     head, *rows = whole.text().splitlines()[1:-1]
-    assert head.endswith("  ms a query")
-    assert [row.split()[-1] for row in rows] == [milliseconds(took) for took in whole.query_seconds.values()]
+    assert head.endswith("  ms a query  links")
+    shown = [[milliseconds(took), "no"] for took in whole.query_seconds.values()]
+    assert [row.split()[-2:] for row in rows] == shown
 
 
 def test_milliseconds() -> None:
@@ -609,6 +610,54 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
     alone = fitted(data, tmp_path / "alone", options)
     assert (alone.kept, alone.queries, alone.gain) == ("bm25 + base", {"cut sentences": 2}, "")
     assert "data, 2 cut sentences" in page_text(tmp_path / "alone" / "report.html")
+
+
+PLACES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin") * 3
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """Films whose passages name their directors, whose passages say where they were born."""
+    films = [Passage(f"f{n}", f"A film by Person{n} Smith.", f"Film Nr{n}") for n in range(24)]
+    people = [Passage(f"p{n}", f"Born in {town}.", f"Person{n} Smith") for n, town in enumerate(PLACES)]
+    asked = [Query(f"q{n}", f"Where was the director of Film Nr{n} born?") for n in range(24)]
+    gold = {f"q{n}": {f"f{n}": 1, f"p{n}": 1} for n in range(24)}
+    splits = {"train": asked[:12], "dev": asked[12:]}
+    qrels = {name: {query.id: gold[query.id] for query in part} for name, part in splits.items()}
+    write_dataset(tmp_path / "linked", [*films, *people], asked, qrels)
+    return tmp_path / "linked"
+
+
+def test_where_passages_name_each_other_hops_with_links_come_first(
+    linked: Path, options: FitOptions, tmp_path: Path
+) -> None:
+    plan = plan_dataset(str(linked), tmp_path / "plan", options)
+    assert "48 passages of 6 words (en), 50% of them with links" in plan
+    first = "bm25: BM25\n  bm25-hops: BM25, ranked by hops with links\n  base: "
+    assert first in plan
+    ended = fitted(linked, tmp_path / "out")
+    assert (ended.kept, [*ended.metrics], ended.links) == ("bm25-hops", ["bm25", "bm25-hops"], ["bm25-hops"])
+    assert ended.metrics["bm25-hops"]["dev R@2"] == 1.0 > ended.metrics["bm25"]["dev R@2"]
+    assert [row.split()[-1] for row in ended.text().splitlines()[1:4]] == ["links", "no", "yes"]
+    assert json.loads((tmp_path / "out" / "fit.json").read_text())["links"] == ["bm25-hops"]
+
+
+def test_without_questions_hops_with_links_are_kept_whatever_cut_sentences_say(
+    linked: Path, options: FitOptions, tmp_path: Path
+) -> None:
+    """A cut sentence has one passage, so that tuning on such would choose one hop."""
+    shutil.rmtree(linked / "qrels")
+    (linked / "queries.jsonl").unlink()
+    words = fitted(linked, tmp_path / "words")
+    assert (words.kept, [*words.metrics]) == ("bm25-hops", ["bm25", "bm25-hops"])
+    ended = fitted(linked, tmp_path / "out", options)
+    assert ended.kept == "bm25-hops + base-hops"
+    fused = ["bm25 + base", "bm25-hops + base-hops"]
+    assert [*ended.metrics] == ["bm25", "bm25-hops", "base", "base-hops", *fused]
+    assert ended.links == ["bm25-hops", "base-hops", "bm25-hops + base-hops"]
+    for name in ("bm25-hops", "base-hops"):
+        assert read_spec(tmp_path / "out" / "members" / name)["hops"] == {"steps": "ranked"}
+    assert fitted(linked, tmp_path / "out", options, keep="bm25 + base").kept == "bm25 + base"
 
 
 def late(monkeypatch: pytest.MonkeyPatch, stage: str, by: float) -> None:

@@ -23,7 +23,15 @@ from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
-from grls.tune.hops import TriedEnd, TriedHops, chosen_end, chosen_hops, cross_validated, learn_onward
+from grls.tune.hops import (
+    TriedEnd,
+    TriedHops,
+    chosen_end,
+    chosen_hops,
+    chosen_shares,
+    cross_validated,
+    learn_onward,
+)
 from grls.tune.options import TuneOptions
 from grls.tune.priors import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
 from grls.tune.run import tune_folder
@@ -50,6 +58,14 @@ def test_of_as_few_hops_the_best_and_then_the_complete_ones() -> None:
     assert chosen_hops([first, second, tried(3, [1.0, 1.0] * 4)]) is second
     better = tried(2, [1.0, 1.0] * 4, 0.5)
     assert chosen_hops([second, better]) is better
+
+
+def test_flat_shares_stay_and_of_better_ones_the_nearest_is_taken() -> None:
+    own, poor, good = (0.5, 0.9), tried(2, [0.0] * 6), tried(2, [1.0] * 6)
+    lucky = tried(2, [1.0] * 5 + [0.0])
+    assert chosen_shares([(0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, lucky)], own) == own
+    assert chosen_shares([(0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, poor)], own) == (0.3, 0.9)
+    assert chosen_shares([(0.7, 0.9, lucky), (0.3, 0.9, good), (0.5, 0.9, poor)], own) == (0.3, 0.9)
 
 
 @pytest.fixture
@@ -91,6 +107,25 @@ def test_a_folder_learns_how_many_hops_it_takes(
     found = opened.retrieve([Query("q", "Where was the director of Film3 born?")], 2)[0]
     assert {hit.id for hit in found} == {"f3", "p3"}
     assert "recall@2" in capsys.readouterr().out
+
+
+def test_other_shares_search_only_for_new_chains(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+    retrieve = BM25Retriever.retrieve
+
+    def counting(self: BM25Retriever, queries: Sequence[Query], *more: object, **options: object) -> object:
+        searched.extend(query.text for query in queries)
+        return retrieve(self, queries, *more, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BM25Retriever, "retrieve", counting)
+    BM25Retriever(Corpus.read(data)).save_pretrained(tmp_path / "bm25")
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}})
+    dev, grid = DevQueries.read(str(data), "dev"), TuneOptions(k=2, hops=(1, 2), hop_temperatures=(1.0,))
+    tune_folder(tmp_path / "hops", dev, grid, Opening(), "x")
+    assert searched
+    assert len(searched) == len(set(searched))
 
 
 def test_a_stored_temperature_is_tried_and_done_may_come_back(data: Path, tmp_path: Path) -> None:
@@ -256,6 +291,20 @@ def test_a_folder_learns_which_questions_take_one_more_hop(
     ranked = RankedHops(Mixed(), HopOptions(**spec | {"onward": tuple(spec["onward"])}))  # type: ignore[arg-type]
     found = ranked.retrieve(QUERIES, 2)
     assert [{hit.id for hit in hits} for hits in found] == [set(own) for own in GOLD]
+
+
+def test_names_that_mislead_lose_their_shares(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question names a wrong passage."""
+    titled = [passage._replace(title=f"Number {passage.id} of all") for passage in Mixed.corpus]
+    monkeypatch.setattr(Mixed, "corpus", Corpus.from_passages(titled))
+    asked = [Query(query.id, f"What is number z{query.id} of all?") for query in QUERIES]
+    dev, grid = replace(DEV, queries=asked, corpus=Mixed.corpus), replace(GRID, onward=False)
+    (own,) = tune_folder(folder, dev, replace(grid, named=(), linked=()), Opening(), "x")
+    assert own.words == "a single step, named 0.5"
+    (chosen,) = tune_folder(folder, dev, grid, Opening(), "x")
+    assert own.after < chosen.after == pytest.approx(0.75)
+    assert chosen.words == "a single step, named 0.3"  # the nearest that finds as much as 0
+    assert json.loads((folder / "grls.json").read_text())["hops"]["named"] == 0.3
 
 
 def test_what_the_queries_cannot_tell_is_not_learned(

@@ -30,7 +30,9 @@ from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.hops.finders import found_after
+from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.judge import open_judge
+from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
 from grls.train.biencoder.options import PairOptions as PairOptions
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 NO_KEY = -1
 """Fills up the gold keys of an example; no text has this key."""
 
+_LINKED = 10
+"""Number of passages that hard negatives are drawn from where links find them, gold ones included."""
 _FILLER = 1000
 """Number of random passages that fill up a short ranking; enough of them are not gold."""
 
@@ -320,6 +324,9 @@ class TeacherScores:
 class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
+    Ranked hops that follow links give what links and their retriever find together: few passages, so that
+    most of them are named.
+
     Args:
         negatives: A retriever folder, or ``bm25``.
         words: The most words of a passage's text in the evidence; 0: all.
@@ -355,7 +362,13 @@ class RetrieverMiner:
                 f"no training query shares a word with {self.retriever.corpus.source}, so {self._name} finds "
                 f"no hard negatives: {self._remedy}."
             )
-        return [[hit.id for hit in ranking.hits] for ranking in rankings]
+        found = [ranking.hits for ranking in rankings]
+        if isinstance(self.retriever, RankedHops) and (prior := self.retriever.hop_search.prior):
+            corpus = self.retriever.corpus
+            for number, (query, passages) in enumerate(zip(queries, evidence, strict=True)):
+                numbers = evidence_numbers(corpus, passages)
+                found[number] = prior.weighed(query.text, numbers, found[number], None)[:_LINKED]
+        return [[hit.id for hit in hits] for hits in found]
 
     def fingerprint(self) -> str:
         """The fingerprint of the rankings; a resumed run must have the same."""

@@ -17,6 +17,8 @@ from grls.data.types import Passage, Query
 from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.registry import create
 from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, RetrieverMiner
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
@@ -270,3 +272,19 @@ def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:
     alone, after = mine([query, query], [[], [Passage("e", "reeds reeds herons herons live")]], 2)
     assert alone[0] == "a"
     assert after[0] == "b"
+
+
+def test_hops_with_links_mine_what_the_evidence_names(tmp_path: Path) -> None:
+    film = Passage("film", "A film by Mario Soffici.", "Blue Moon")
+    born = [
+        Passage(f"b{n}", f"Where the director of film {n} was born.", f"Birth {n} of all") for n in range(20)
+    ]
+    corpus = Corpus.from_passages([film, *born, Passage("man", "A man.", "Mario Soffici")])
+    corpus.write(tmp_path / "corpus.jsonl")
+    BM25Retriever(Corpus.read(tmp_path / "corpus.jsonl")).save_pretrained(tmp_path / "bm25")
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": {"steps": "ranked"}})
+    query = Query("q", "where was the director of the film born ?")
+    for folder, first, count in (("bm25", "film", 22), ("hops", "man", 10)):
+        mine = RetrieverMiner(str(tmp_path / folder), corpus, 0, USUAL)
+        (found,) = mine([query], [[film]], 22)
+        assert (found[0], len(found)) == (first, count)
