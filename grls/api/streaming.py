@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
+from grls.data.links import as_written
 from grls.data.types import Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar, WalksHops
 from grls.retrieve.hits import returns_chain
@@ -24,18 +25,18 @@ def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[H
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
     read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
-
-    def full(hit: Hit) -> Hit:
-        passage, metadata = read[hit.id]
-        full_hit = FullHit.of(hit._replace(text=passage.text, title=passage.title), metadata)
-        if not hit.links:
-            return full_hit
-        from grls.data.links import as_written
-
-        links = [link._replace(words=as_written(passage, link.words)) for link in hit.links]
-        return FullHit.of(full_hit, links=links)
-
-    return [list(map(full, hits)) for hits in rankings]
+    return [
+        [
+            FullHit.of(
+                hit._replace(text=passage.text, title=passage.title),
+                metadata,
+                links=[link._replace(words=as_written(passage, link.words)) for link in hit.links],
+            )
+            for hit in hits
+            for passage, metadata in [read[hit.id]]
+        ]
+        for hits in rankings
+    ]
 
 
 class StreamedHop(NamedTuple):

@@ -102,7 +102,7 @@ NO_METADATA = PassageMetadata()
 """The metadata of a passage that has none, or whose metadata are not of interest."""
 
 
-class Link(NamedTuple):
+class NameLink(NamedTuple):
     """A name that led ranked hops to a passage (:mod:`grls.data.links`).
 
     Attributes:
@@ -145,9 +145,9 @@ class Hit(NamedTuple):
         return hop
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[NameLink, ...]:
         """The names that led ranked hops to the passage, in the likeliest chain that ends with it."""
-        links: tuple[Link, ...] = getattr(self, "_links", ())
+        links: tuple[NameLink, ...] = getattr(self, "_links", ())
         return links
 
 
@@ -165,7 +165,7 @@ class FullHit(Hit):
 
     _metadata: Mapping[str, Any]
     _hop: int | None
-    _links: tuple[Link, ...]
+    _links: tuple[NameLink, ...]
 
     @classmethod
     def of(
@@ -173,7 +173,7 @@ class FullHit(Hit):
         hit: Hit,
         metadata: Mapping[str, Any] | None = None,
         hop: int | None = None,
-        links: Sequence[Link] | None = None,
+        links: Sequence[NameLink] | None = None,
     ) -> FullHit:
         """A hit with what is known of it now; of None it keeps what it has."""
         full = cls(*hit)

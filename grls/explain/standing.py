@@ -10,7 +10,7 @@ import numpy as np
 
 from grls.data.filters import Filter
 from grls.data.links import Naming, as_written
-from grls.data.types import IN_CHAINS, Hit, Link, Query
+from grls.data.types import IN_CHAINS, Hit, NameLink, Query
 from grls.errors import ConfigError, Option
 from grls.explain.explain import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
@@ -59,7 +59,7 @@ class GoldNames(NamedTuple):
     """
 
     names: tuple[str, ...]
-    links: tuple[Link, ...] = ()
+    links: tuple[NameLink, ...] = ()
     chain: tuple[str, ...] | None = None
     probability: float = 0.0
     share: float = 0.0
@@ -211,9 +211,9 @@ def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Se
     passage, of_corpus = corpus[number], corpus.links(retriever.hops.names)
     known = GoldNames(tuple(as_written(passage, words) for words in of_corpus.names(number)))
 
-    def links(names: Iterable[tuple[Naming, Sequence[int | None]]]) -> tuple[Link, ...]:
+    def links(names: Iterable[tuple[Naming, Sequence[int | None]]]) -> tuple[NameLink, ...]:
         return tuple(
-            Link(as_written(passage, name.words), None if n is None else corpus.ids([n])[0])
+            NameLink(as_written(passage, name.words), None if n is None else corpus.ids([n])[0])
             for name, holders in names
             if number in name.passages
             for n in holders

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from grls.data.filters import Filter
 from grls.data.links import Naming
-from grls.data.types import FullHit, Hit, Link
+from grls.data.types import FullHit, Hit, NameLink
 from grls.retrieve.base import DecodesPassages, Retriever
 
 _MOST_NAMES = 100
@@ -93,7 +93,7 @@ class LinkPrior:
         for number, log in mixed.items():
             if log > -math.inf:
                 hit = Hit(ids[number], self.temperature * (log + total))
-                links = [Link(words, None if n is None else ids[n]) for words, n in led.get(number, ())]
+                links = [NameLink(words, None if n is None else ids[n]) for words, n in led.get(number, ())]
                 weighed.append(FullHit.of(hit, links=links) if links else hit)
         return sorted(weighed, key=lambda hit: -hit.score)
 

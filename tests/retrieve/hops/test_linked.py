@@ -11,12 +11,14 @@ from small_data import small_retriever, write_jsonl, write_small
 import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage
+from grls.data.types import FullHit, Hit, NameLink, Passage
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.hops.combine import Marginal
 from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hops.stop import Weighed
 
 FILMS = [
     {"id": "film", "title": "Blue Moon Rising", "text": "A film of 1942 by Mario Soffici."},
@@ -114,6 +116,20 @@ def test_options_are_of_ranked_hops() -> None:
         HopOptions("fixed", names=("alias",))
     with pytest.raises(ConfigError, match="names: expected a text or a list of texts, got 3"):
         HopOptions("ranked", names=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, ()), (0.9, (NameLink("bob", "a"),))])
+def test_links_are_those_of_the_likeliest_chain(share: float, expected: tuple[NameLink, ...]) -> None:
+    """Alone the passage has 0.4, after the other one 0.6 times its share."""
+    named = FullHit.of(Hit("b", math.log(share)), links=[NameLink("bob", "a")])
+    combiner = Marginal(1, 5, 1.0)
+    first = combiner.go_on(
+        [(*combiner.begin(), [Hit("a", math.log(0.6)), Hit("b", math.log(0.4))], Weighed())]
+    )
+    combiner.go_on([(first[0], [named, Hit("c", math.log(1 - share))], Weighed())])
+    combiner.go_on([(first[1], [Hit("a", 0.0)], Weighed())])
+    found = {hit.id: hit.links for hit in combiner.rankings(3)[0]}
+    assert found == {"a": (), "b": expected, "c": ()}
 
 
 @pytest.mark.parametrize("gone", [False, True])
