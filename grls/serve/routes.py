@@ -194,7 +194,6 @@ async def show_retrievers(request: Request) -> RetrieversBody:
 
 
 async def describe_retrievers(state: Serving) -> RetrieversBody:
-    """The retrievers of a server, and the limits of requests."""
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
