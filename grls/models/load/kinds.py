@@ -1,7 +1,7 @@
 """Selects the adapter of a model: sequence-to-sequence or causal.
 
-A model is tried before it decodes: some small inputs must get the logits of its own forward pass. That takes
-as long as a search. So the folder of a retriever holds what its model was tried with (:func:`tried_with`),
+A model is tried before it decodes: some small inputs must get the logits of its own forward pass. That
+takes as long as a search. So a retriever folder holds what its model was tried with (:func:`tried_with`),
 and a model that is opened with the same is not tried again.
 """
 
