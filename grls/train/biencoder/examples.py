@@ -1,11 +1,11 @@
-"""Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong passages.
+"""Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong
+passages.
 
-An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
-the passages that must not be negatives: other gold passages of the query, and the query itself where it is
-a passage. Hard negatives of a hop are drawn from a ranking of passages for the query with the evidence of
-that hop. Where the evidence varies from epoch to epoch, each passage that may come first has a ranking of its
-own for the second hop; those of later hops have the evidence in the order of the file. The module knows
-nothing of vectors or retrievers.
+An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. It also names the
+passages that must not be negatives. Hard negatives of a hop are drawn from a ranking for the query with
+the evidence of that hop. Where the evidence varies from epoch to epoch, each passage that may come first
+has a ranking of its own for the second hop; those of later hops have the evidence in the order of the
+file.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Pair(NamedTuple):
         query: Query and evidence so far, as text.
         passages: Texts: the right passage, then the hard negatives.
         keys: A number for each of ``passages``; equal texts have equal numbers.
-        gold: Numbers of the texts that are no negatives of the query: right at any hop, or its own; filled up
-            with ``NO_KEY`` to the same length for all examples.
+        gold: Numbers of the texts that are no negatives of the query: right at any hop, or its own; filled
+            up with ``NO_KEY`` to one length.
         scores: The teacher's scores of ``passages``; empty without a teacher.
     """
 
@@ -71,11 +71,9 @@ class Pair(NamedTuple):
 
 
 class _Mined(NamedTuple):
-    """The query and the hop of a ranking of passages, from which hard negatives are drawn.
+    """The query (by number) and the hop of a ranking, from which hard negatives are drawn.
 
-    Attributes:
-        query: Index of the query.
-        first: The evidence of the second hop; empty: the evidence is that of the file.
+    ``first``: the evidence of the second hop; empty: that of the file.
     """
 
     query: int
@@ -86,15 +84,15 @@ class _Mined(NamedTuple):
 class BiEncoderExamples:
     """The pairs of all training queries.
 
-    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one; the passages
-    of all proofs are gold.
+    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one; the
+    passages of all proofs are gold.
 
     Args:
         query_text: Makes one text of a query and its evidence so far.
-        miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
-            passages are left out, and a short ranking is filled up at random; None: all are random.
-        teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
-            scored for the query, in place of the miner's.
+        miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. A
+            short ranking is filled up at random; None: all are random.
+        teacher: Scores pairs of query and passage; hard negatives are drawn from what it has scored, in
+            place of the miner's.
     """
 
     def __init__(
@@ -158,7 +156,6 @@ class BiEncoderExamples:
         return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Pair:
-        """Example ``number`` as it is in ``epoch``."""
         query, hop = self.hops[number]
         seed = f"{self.options.seed}-{epoch}-{query}"  # of the order, the same for all hops of the query
         chain = drawn_chain(self.chains[query], self._shuffles(query), seed)
@@ -195,12 +192,11 @@ class BiEncoderExamples:
         return self.options.shuffle or free_order(self.queries[query])
 
     def _key(self, passage: str) -> int:
-        """The number of a passage's text; passages of equal text have the same number."""
+        """The number of a passage's text; equal texts have the same number."""
         text = passage_text(self._passages[passage])
         return self._numbers.setdefault(text, len(self._numbers))
 
     def _add(self, corpus: Corpus, passages: Iterable[str]) -> None:
-        """Read passages of the corpus that were not read before."""
         new = [p for p in dict.fromkeys(passages) if p not in self._passages]
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
@@ -252,12 +248,7 @@ class BiEncoderExamples:
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """Scores of pairs of query and passage, by a model that is slower and better; a :data:`Miner`, too.
-
-    Attributes:
-        file: The file that they were read from.
-        scores: Query id -> passage id -> score.
-    """
+    """Scores of pairs by a slower and better model: query id -> passage id -> score; a :data:`Miner`, too."""
 
     file: Path
     scores: Mapping[str, Mapping[str, float]]
@@ -299,14 +290,12 @@ class TeacherScores:
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
     ) -> list[list[str]]:
-        """The k passages with the highest scores of each query."""
         return [
             sorted(self.scores[query.id], key=lambda passage: -self.scores[query.id][passage])[:k]
             for query in queries
         ]
 
     def of(self, query: str, passages: Sequence[str]) -> tuple[float, ...]:
-        """The scores of passages for a query."""
         for passage in passages:
             if passage not in self.scores[query]:
                 raise DataError(
@@ -320,11 +309,8 @@ class TeacherScores:
 class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
-    Args:
-        negatives: A retriever folder, or ``bm25``.
-        words: The most words of a passage's text in the evidence; 0: all.
-        option: The name of the option, for errors.
-        remedy: What to do if it finds nothing, for the error.
+    ``negatives`` is a retriever folder, or ``bm25``; ``words`` the most words of a passage in the
+    evidence (0: all). ``option`` and ``remedy`` are for errors.
     """
 
     def __init__(
@@ -344,7 +330,6 @@ class RetrieverMiner:
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
     ) -> list[list[str]]:
-        """At most k ids for each query."""
         excerpts = [
             [excerpt(query.text, passage, self._words) for passage in passages]
             for query, passages in zip(queries, evidence, strict=True)
@@ -358,5 +343,4 @@ class RetrieverMiner:
         return [[hit.id for hit in ranking.hits] for ranking in rankings]
 
     def fingerprint(self) -> str:
-        """The fingerprint of the rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)

@@ -1,8 +1,4 @@
-"""LightningDataModules of the two stages.
-
-They read a data set folder, take the tokenizer from the LightningModule, and hold the constraint index. The
-validation callback retrieves ``dev_inputs``.
-"""
+"""LightningDataModules of the two stages. They hold the constraint index."""
 
 from __future__ import annotations
 
@@ -73,8 +69,8 @@ class Mixture:
     """The examples of a stage with other examples mixed in, so that the model forgets less.
 
     Each kind of example is an endless stream: all of its examples in a random order, then all again in
-    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no example
-    comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
+    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no
+    example comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
@@ -128,7 +124,6 @@ class Mixture:
         return self.lengths_in(0)
 
     def lengths_in(self, epoch: int) -> Sequence[int]:
-        """The lengths of the examples in an epoch."""
         lengths: list[int] = []
         for member, count in enumerate(self.counts(epoch)):
             turns, rows = np.divmod(np.arange(count) + self._start(epoch)[member], len(self.members[member]))
@@ -176,13 +171,9 @@ _NOTHING = Mix()
 
 
 class DevInput(NamedTuple):
-    """One input of the dev retrieval.
+    """One input of the dev retrieval (token ids), with the ids of its gold passages.
 
-    Attributes:
-        source: Model input, token ids.
-        gold: Ids of the gold passages.
-        query: The query, which priors read; None: the stage has no queries.
-        evidence: Numbers of the passages of the evidence, in order; they are not retrieved again.
+    ``query`` is for priors. ``evidence``: numbers of passages in order, which are not retrieved again.
     """
 
     source: list[int]
@@ -231,7 +222,6 @@ class StageData(FitData):
         self.truncate_queries = truncate_queries
 
     def read(self, module: Any) -> None:
-        """Read the data set, index the corpus and make the examples."""
         self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
         self.corpus = Corpus.read(self.data)
         self.spans = self.make_spans()
@@ -241,7 +231,6 @@ class StageData(FitData):
         self.collator = self.collate(module)
 
     def collate(self, module: Any) -> Any:
-        """Make the collator."""
         if isinstance(module, RetrieveChains):
             raise ConfigError(
                 f"RetrieveChains does not train on {type(self).__name__}: set {Option('data')} "
@@ -333,7 +322,7 @@ class MemoriseData(StageData):
         return [file for file in (self.reading.neighbours,) if file is not None]
 
     def dev_inputs(self) -> list[DevInput]:
-        """The model inputs of the sampled passages; the gold passage of each is the passage itself.
+        """The model inputs of the sampled passages, each its own gold passage.
 
         Empty under target ``rest``: the model does not write whole passages, so it cannot retrieve them.
         """
@@ -394,7 +383,6 @@ class RetrieveData(StageData):
         return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
 
     def _mixed(self, main: Examples) -> Examples:
-        """The examples with others mixed in, if any are."""
         mix, parts = self.mix, list[tuple[Examples, Shares]]()
         if mix.pseudo is not None:
             queries = read_queries(mix.pseudo)
@@ -417,7 +405,6 @@ class RetrieveData(StageData):
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
-        """The files of the mix."""
         memorise = self.mix.memorise
         files = self.mix.pseudo, None if memorise is None else memorise.neighbours
         return [file for file in files if file is not None]
@@ -453,8 +440,6 @@ class RetrieveData(StageData):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A subset of examples, by their numbers."""
-
     all: Examples
     numbers: Sequence[int]
 
