@@ -102,5 +102,4 @@ class FinishedRun:
         return self._description
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """The first k passages of each query; none for a query that the run does not hold."""
         return [self._rankings.get(query.id, [])[:k] for query in queries]

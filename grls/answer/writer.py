@@ -335,7 +335,6 @@ class Questions:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the corpus and of all queries: a run depends on them."""
         return {"corpus": self.corpus.fingerprint, "queries": fingerprint_queries(self.every)}
 
     def info(
@@ -357,7 +356,6 @@ class Questions:
 
 
 def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
-    """Everything of a language model that its output depends on."""
     return {
         "model": Path(model).name,
         "weights": model_fingerprint(loaded),

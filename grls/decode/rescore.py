@@ -105,7 +105,6 @@ def _pieces(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def _odds(model: StepRows, rows: int, tokens: tuple[int, int]) -> Floats:
-    """``[R]`` log-odds at each row."""
     every = np.repeat(np.arange(rows), 2)
     logits = model.logits(every, np.tile(np.array(tokens, dtype=np.int64), rows)).reshape(rows, 2)
     odds: Floats = (logits[:, 0] - logits[:, 1]).astype(np.float64)

@@ -122,6 +122,5 @@ class SlotRun(BeamRun):
             self.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Turn the results (score, state) of decided queries into passages."""
         for query, pairs in zip(queries.tolist(), results, strict=True):
             self.hits[query] = self.passages_of(query, pairs, self.k_of_query[query])

@@ -76,7 +76,6 @@ class PassageScore(NamedTuple):
 
     @property
     def complete(self) -> float:
-        """The log-probability (nats) of the whole passage."""
         return sum((t.log_probability for t in self.tokens), 0.0)
 
 

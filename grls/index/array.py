@@ -178,7 +178,6 @@ def node_arrays(
 
 
 def first_tokens(rows: Rows, part: BranchingNodes) -> Array:
-    """The token of each edge, from the first row of its child."""
     tokens: Array = rows.tokens[rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)]
     return tokens
 
@@ -292,7 +291,6 @@ def is_entry(entry: Any) -> bool:
 def refuse_other_origin(
     manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None
 ) -> None:
-    """Refuse an index of another tokenizer or corpus, by their fingerprints; None: any."""
     for name, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest.get(name) != expected:
             raise MismatchError(f"{folder}: the index was built with another {name}; {REBUILD}")

@@ -193,7 +193,6 @@ class RangedRows(SortedRows):
 
 
 def _by_part(part: Ints) -> dict[int, Ints]:
-    """Part -> the positions at which its number occurs."""
     return {p: np.flatnonzero(part == p) for p in np.unique(part).tolist()}
 
 

@@ -135,7 +135,6 @@ class Offsets:
 
 
 def packable(longest: int) -> bool:
-    """Whether distances within a block fit 16 bits."""
     return longest * (_BLOCK - 1) <= np.iinfo(np.uint16).max
 
 

@@ -50,7 +50,6 @@ class UnionRows(SortedRows):
         return rows - self.new_before[added], added
 
     def merged(self, base_rows: Ints) -> Ints:
-        """The numbers of base rows in the merged order."""
         return base_rows + np.searchsorted(self.before_new, base_rows, side="right")
 
     def _is_new(self, rows: Ints) -> tuple[Array, Ints, Ints]:

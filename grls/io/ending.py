@@ -291,7 +291,6 @@ def missing(error: ImportError) -> str | None:
 
 
 def lacking_extras() -> list[str]:
-    """The extras that are not installed, or not as a whole."""
     return [extra for extra in EXTRAS if _lacking(extra)]
 
 

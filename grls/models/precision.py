@@ -118,7 +118,6 @@ def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
 
 
 def packs(precision: str) -> bool:
-    """Whether this build of PyTorch can store weights in a precision."""
     try:
         _packed(nn.Linear(2, 2), precision)
     except (AttributeError, ImportError, RuntimeError):

@@ -51,7 +51,6 @@ def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
 
 
 def spells_special(tokenizer: Any, texts: Sequence[str]) -> bool:
-    """Whether the tokenizer reads a special token in one of the texts."""
     barred = special_ids(tokenizer)
     rows = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=False)["input_ids"]
     return any(not barred.isdisjoint(row) for row in rows)

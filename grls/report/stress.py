@@ -37,7 +37,6 @@ DRAWS = 3
 def _values(
     retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int, own: Set[str]
 ) -> dict[str, float]:
-    """Query -> its value, for judged queries."""
     results = retrieve_results(retriever, queries, k, [None] * len(queries), own) if queries else []
     rankings = {result.query_id: [hit.id for hit in result.hits] for result in results}
     judged = {q.id: qrels[q.id] for q in queries}

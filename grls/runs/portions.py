@@ -39,7 +39,7 @@ ENDINGS = (".trec", ".jsonl")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The manifest of a run: data, retriever, options and files.
+    """The manifest of a run: data, retriever, options and files. A text is empty where it is unknown.
 
     Args:
         system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
@@ -47,25 +47,22 @@ class RunInfo:
         name: What reports call the run.
         steps: ``single``, ``ranked`` (a ranking by hops), ``fixed`` (a number of hops) or ``dynamic`` (hops
             until DONE).
-        corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
-        queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
-        data: The data set folder as the option named it; empty where unknown.
+        corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`).
+        queries: Fingerprint of the queries (:func:`fingerprint_queries`).
+        data: The data set folder as the option named it.
         split: Which queries; None for all.
         score_mode: What the scores mean.
-        stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``); none where it is
-            used untrained.
+        stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``).
         members: Names of the runs or retrievers of an ensemble.
         seconds: Wall-clock seconds of the retrieval, loading left out.
         options: The options that matter, for the record.
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
-        retriever: Fingerprint of the retriever and its filters; empty where unknown.
-        member_retrievers: As ``retriever``, of the ``members`` of an ensemble; empty where unknown.
+        retriever: Fingerprint of the retriever and its filters.
+        member_retrievers: As ``retriever``, of the ``members`` of an ensemble.
         limit: How many first queries of the split; None for all.
-        computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
-            None where unknown.
+        computed_tokens: Tokens that language models read and wrote for all queries; None where unknown.
         index_seconds: Seconds that the index took; None where unknown.
-        search: The search that decoded and its device, ``fast on cpu``; empty where unknown, or where nothing
-            is decoded.
+        search: The search that decoded and its device, ``fast on cpu``; empty where nothing is decoded.
     """
 
     system: str

@@ -66,7 +66,6 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{0,5})?")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -201,7 +200,6 @@ SHORTEST = 16
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
-    """The hashes of the keys in a file, one a line."""
     lines = named_lines(Path(file), "an API key a line")
     for line, key in lines:
         if len(key.strip()) < SHORTEST:
@@ -391,5 +389,4 @@ class Metrics:
         yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions)
 
     def text(self) -> bytes:
-        """All counts in the text form of Prometheus."""
         return bytes(generate_latest(self._registry))

@@ -216,7 +216,6 @@ class Worker:
         self._watch(queries)
 
     def withdraw(self, job: Job) -> None:
-        """Cancel a job; if it waits, it leaves the queue at once."""
         job.future.cancel()
         with self._changed:
             if job in self._waiting:
@@ -508,7 +507,6 @@ class JoiningJobs:
         return list(self._results)
 
     def gone(self, owner: _Owner) -> bool:
-        """Whether the request of a retrieval is cancelled, or has failed."""
         return owner.job.future.done()
 
     def answer(self, owner: _Owner, result: Any) -> None:

@@ -32,7 +32,6 @@ class TrainingStage(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that precede those of the command line."""
         return [f"--model={self.model}", f"--data={self.data}", *self.options]
 
 
@@ -185,7 +184,6 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 @cache
 def _class(module: str, name: str) -> _Class | None:
-    """A class by its name in a module, defined there or imported."""
     for node in _body(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _Class(module, node)

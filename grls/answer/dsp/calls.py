@@ -43,7 +43,6 @@ def recorded_calls() -> Iterator[Trace]:
 
 
 def note(kind: str, **fields: Any) -> None:
-    """Note a step, if a trace is recorded."""
     trace = _current.get()
     if trace is not None:
         trace.append({"kind": kind, **fields})

@@ -146,7 +146,6 @@ def lm_named(
 
 
 def adapter_named(template: str, attempts: int) -> Patience:
-    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
     inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
     return Patience(inner, attempts)
 

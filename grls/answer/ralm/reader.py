@@ -308,7 +308,6 @@ _RETRIEVED = 256
 
 
 def refuse_long_window(model: Any, window: int, name: str) -> None:
-    """Refuse (ConfigError) a window that a model has no positions for."""
     positions = positions_in(model.config)
     if positions is not None and window > positions:
         raise ConfigError(

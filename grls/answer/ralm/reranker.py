@@ -197,7 +197,6 @@ def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], 
 
 
 def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
-    """Number of a passage -> its text as an encoder reads it."""
     passages = corpus.passages(numbers)
     return {
         number: f"{passage.title} {passage.text}".strip()

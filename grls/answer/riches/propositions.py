@@ -126,7 +126,6 @@ class PropositionPrompt(NamedTuple):
         return "-" if self.examples and not self.chat else ""
 
     def shortened(self, text: str) -> str:
-        """An output up to the end of its propositions."""
         for stop in _STOPS if self.lead else ():
             text = text.split(stop)[0]
         return text
@@ -510,7 +509,6 @@ class OpenedPropositions(NamedTuple):
     def write(
         self, batches: Iterable[list[int]], file: PropositionFile, report: Callable[[int], object]
     ) -> None:
-        """Write batches to a file, which skips complete passages."""
         for numbers in batches:
             missing = set(self.corpus.ids(numbers)) - file.passages
             if missing:

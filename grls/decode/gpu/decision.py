@@ -102,7 +102,6 @@ class Count:
             self._loaded = scope.subsets
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that :meth:`remaining` reads."""
         return [self._hidden, self._subsets, self._held]
 
     def _stored(self, room: Tensor, values: Ints, padding: int) -> Tensor:

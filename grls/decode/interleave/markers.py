@@ -49,7 +49,6 @@ class Markers:
         return True
 
     def opens(self, tokens: Sequence[int]) -> bool:
-        """Whether a key begins after these tokens."""
         return any(tuple(tokens[-len(sequence) :]) == sequence for sequence in self.opening)
 
 

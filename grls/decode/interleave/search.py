@@ -389,7 +389,6 @@ def _normalizer(logits: Tensor) -> Floats:
 
 
 def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
-    """Logits of (row, token) pairs, ``[A]``."""
     pairs = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
     values: Floats = logits[tuple(pairs)].double().cpu().numpy()
     return values

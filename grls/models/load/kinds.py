@@ -39,7 +39,6 @@ def tried_with(folder: Path) -> dict[str, str]:
 
 
 def plain_generator(model: Any, tried: bool = False) -> Seq2SeqGenerator | CausalGenerator:
-    """The model for the plain search; ``tried``: it has passed its trial."""
     return CausalGenerator(model, tried) if is_causal(model) else Seq2SeqGenerator(model, tried)
 
 

@@ -274,7 +274,6 @@ def refuse_incomplete(
 
 
 def _named(keys: list[str]) -> str:
-    """The names of the first weights, and how many more there are."""
     more = len(keys) - _SHOWN
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

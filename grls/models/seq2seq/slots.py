@@ -212,7 +212,6 @@ def encoded(states: Tensor) -> BaseModelOutput:
 
 
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees:
-    """Trees of a model; its decoder is tested (:func:`~grls.models.sessions.memory.planted`)."""
     return planted(generator.model, lambda: Seq2SeqTrees(generator))
 
 

@@ -341,7 +341,6 @@ class SlotMemory(HeadRows, ABC):
         self._capacity = capacity
 
     def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
-        """Zeros for keys or values of a layer, ``[S, capacity, width]``."""
         return like.new_zeros((self._slots, capacity, width))
 
     def _new_room(self, like: Tensor, width: int) -> KeysValues:

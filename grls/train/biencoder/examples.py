@@ -177,7 +177,6 @@ class BiEncoderExamples:
         )
 
     def passages(self) -> list[str]:
-        """The texts of all training passages, each passage once, without DONE."""
         gold = [passage for chains in self.chains for chain in chains for passage in chain]
         wrong = [passage for negatives in self._negatives.values() for passage in negatives]
         return [passage_text(self._passages[passage]) for passage in dict.fromkeys([*gold, *wrong])]
@@ -192,7 +191,6 @@ class BiEncoderExamples:
         return self.options.shuffle or free_order(self.queries[query])
 
     def _key(self, passage: str) -> int:
-        """The number of a passage's text; equal texts have the same number."""
         text = passage_text(self._passages[passage])
         return self._numbers.setdefault(text, len(self._numbers))
 

@@ -217,7 +217,6 @@ class Teaching:
     def _spans(
         self, rng: random.Random, hop: HopExample, weights: Mapping[int, float], count: int
     ) -> list[int]:
-        """Spans drawn from a distribution over passages."""
         assert self.spans is not None
         spans, masses = self.spans.spread(hop.query, weights, hop.evidence)
         return rng.choices(spans.tolist(), masses.tolist(), k=count)

@@ -166,7 +166,6 @@ def kept_checkpoint(trainer: L.Trainer) -> Path | None:
 
 
 def last_checkpoint(output: str | Path) -> Path:
-    """The checkpoint from which ``--resume`` resumes a run with this output folder."""
     return Path(output) / "checkpoints" / "last.ckpt"
 
 

@@ -74,9 +74,7 @@ class TrainingClock:
         return self._now() - self._begun
 
     def start(self, step: int, of: int | None) -> None:
-        """The first step begins, after ``step`` steps of the run that is resumed, ``of`` all (None:
-        unknown).
-        """
+        """The first step begins, after ``step`` steps of a resumed run; ``of``: all steps, if known."""
         self._before = self._step = step
         self._of = of
         self._steps_begun = self._now()

@@ -171,7 +171,6 @@ class FitData(L.LightningDataModule):
 
     @property
     def examples_a_batch(self) -> int:
-        """Examples of a batch of all processes together."""
         together = 1 if self.trainer is None else int(self.trainer.world_size)
         return self.global_batch_size or self.batch_size * together
 
@@ -254,7 +253,6 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         return -(-len(self.lengths) // self.batch_size)
 
     def resume(self, epoch: int, batches: int) -> None:
-        """Start the next pass in ``epoch``, after its first ``batches`` batches."""
         self.epoch, self.skip = epoch, batches
 
     def __iter__(self) -> Iterator[list[Draw]]:

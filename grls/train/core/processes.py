@@ -48,7 +48,6 @@ def launched() -> tuple[int, int] | None:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes files and prints."""
     if processes() > 1:
         return distributed.get_rank() == 0
     return launched() is None or int(os.environ["RANK"]) == 0

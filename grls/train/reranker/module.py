@@ -67,7 +67,6 @@ class RerankHops(Sequence[RerankExample]):
         return (self[number] for number in range(len(self)))
 
     def __getitem__(self, number: int) -> RerankExample:  # type: ignore[override]
-        """The example, with the texts of its passages, the right one first."""
         epoch, hop = divmod(number, len(self))
         pair = self._pairs.draw(hop, epoch)
         scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
@@ -86,7 +85,6 @@ class _Shares(torch.utils.data.BatchSampler):
     """The share of this process in each batch; the whole batch where it is too small for all processes."""
 
     def copies(self, batch: int) -> int:
-        """How often each example of a batch is there."""
         return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -265,7 +265,6 @@ class StageData(FitData):
         """The inputs of single-step retrieval on dev; empty where the stage writes no whole passages."""
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:
-        """The queries of hop-by-hop retrieval on dev."""
         raise ConfigError(f"{type(self).__name__} has no dev queries: measure single-step recall instead.")
 
 
@@ -318,7 +317,6 @@ class MemoriseData(StageData):
         return examples, Chosen(examples, self._sample)
 
     def other_files(self) -> list[str]:
-        """The file of neighbours."""
         return [file for file in (self.reading.neighbours,) if file is not None]
 
     def dev_inputs(self) -> list[DevInput]:
