@@ -120,7 +120,6 @@ def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[
 
 
 def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
-    """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
     numbers = {passage: number for number, passage in enumerate(reading.read)}
     pieces: list[dict[str, Any]] = []
     groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]

@@ -66,7 +66,6 @@ def description_of(source: Retriever | FinishedRun | None) -> Description:
 
 
 def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[str, Any]:
-    """Everything that retrieved passages depend on, as JSON values."""
     if retriever is None:
         return {"retriever": None}
     return {

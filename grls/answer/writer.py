@@ -81,11 +81,10 @@ _LIKELY = 1024
 
 
 def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is
-    ``top_p``.
+    """Logits ``[1, V]`` with minus infinity outside of the nucleus, the likeliest tokens of ``top_p``.
 
-    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary. Here only
-    the likeliest tokens are sorted, if they hold the nucleus.
+    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary. Here only the
+    likeliest tokens are sorted, if they hold the nucleus.
     """
     probabilities, tokens = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
     before = probabilities.cumsum(-1) - probabilities
@@ -159,8 +158,7 @@ def room_of(model: Any, new_tokens: int) -> float:
 
 @dataclass(eq=False, repr=False)
 class TextWriter:
-    """Writes continuations; a causal model or an encoder-decoder, which reads the prompt with its
-    encoder.
+    """Writes continuations by a causal model, or by an encoder-decoder, whose encoder reads the prompt.
 
     A continuation ends before the first stop string that follows more than white space. ``spent`` counts
     prompts, calls and tokens so far.

@@ -1,14 +1,12 @@
-"""The frontier of a search: the prefixes at which it stopped, and the probability of all rows that
-follows.
+"""The frontier of a search: the prefixes at which it stopped. It estimates the probability of every row.
 
-Legend: Q queries, A candidates, L prefixes in the frontier of a query, R rows of the index, n requested
-rows.
+Legend: Q queries, A candidates, L prefixes in the frontier of a query, R rows of the index, n requested rows.
 
-The prefixes that a beam search drops and those that it finishes divide the whole index, and the
-probability of a prefix is that of all rows under it; so they sum to one (with ``renormalized`` scores).
-Spread evenly over the rows of a prefix, it is an estimate for every row: exact for finished prefixes,
-small for prefixes that were dropped early. A ranking of passages by many rows each
-(:mod:`grls.retrieve.generative.span_scores`) uses all of them.
+The prefixes that a beam search drops and those that it finishes divide the whole index, and the probability
+of a prefix is that of all rows under it; so they sum to one (with ``renormalized`` scores). Spread evenly
+over the rows of a prefix, it is an estimate for every row: exact for finished prefixes, small for prefixes
+that were dropped early. A ranking of passages by many rows each (:mod:`grls.retrieve.generative.span_scores`)
+uses all of them.
 """
 
 from __future__ import annotations

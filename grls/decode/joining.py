@@ -77,7 +77,6 @@ class JoinedRun(SlotRun):
         self._open: set[int] = set()  # slots whose queries have no result yet
 
     def run(self) -> list[list[ScoredPassage]]:
-        """Search until no query is left; results go to the source."""
         while True:
             busy = np.flatnonzero(self.queries >= 0)
             gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]

@@ -60,8 +60,7 @@ class Evidence(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The answer of a query (empty: none was written), its evidence in order, and passage ids, best
-    first.
+    """The answer of a query (empty: none), its evidence in order, and passage ids, best first.
 
     ``ended`` is false if a length limit cut the answer.
     """

@@ -64,7 +64,6 @@ class Rule(NamedTuple):
         return not all(self.subjects) or not self.subjects
 
     def of(self, subject: str) -> tuple[tuple[Fact, ...], Fact]:
-        """The premises and the conclusion with ``subject`` for the variable."""
         names = self.subjects or ("",) * (len(self.premises) + 1)
         *facts, conclusion = (
             Fact(name or subject, predicate)

@@ -96,7 +96,6 @@ def facts_of(part: RangePart) -> Facts:
 
 
 def answer(part: RangePart, question: str, arrays: Arrays) -> list[Array]:
-    """The answer of a part to a question with its arrays."""
     segment, rows = part.segment, part.segment.rows
     match question:
         case "allowed":  # tokens, states and offsets, and the spans of these states
@@ -496,7 +495,6 @@ def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
-    """The head and the arrays of a message; its error is raised."""
     line, _, body = message.partition(b"\n")
     head = json.loads(line)
     if "error" in head:

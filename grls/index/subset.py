@@ -39,7 +39,6 @@ class NumberSet:
         self.ranks = (np.cumsum(counts) - counts).astype(np.uint32 if limit < 1 << 32 else np.int64)
 
     def between(self, low: int, high: int) -> Ints:
-        """The members from ``low`` to below ``high``, ascending."""
         if self.sparse:
             first, last = np.searchsorted(self.list, [low, high])
             return self.list[first:last]

@@ -207,12 +207,11 @@ def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array
 
 
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
-    """One segment with the passages that ``keep [N]`` marks, equal to a segment that is built from
-    scratch.
+    """One segment with the passages that ``keep [N]`` marks, equal to one that is built from scratch.
 
     Nothing is sorted again: the merge copies rows and compares neighbours, in memory. In the form
-    ``prefixes``, tokens may take fewer bytes than from scratch, since the unstored rest may hold larger
-    token ids.
+    ``prefixes``, tokens may take fewer bytes than from scratch, since the unstored rest may hold larger token
+    ids.
     """
     backend: type[Segment]
     starts: Ints  # [R] the start of each row in the concatenated tokens of the segments

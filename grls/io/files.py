@@ -304,9 +304,7 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 @contextmanager
 def temporary(path: str | Path) -> Iterator[Path]:
-    """Yield a new empty folder in the folder of ``path``; it is removed when the block ends, but not by a
-    forked process.
-    """
+    """Yield a new empty folder beside ``path``; it is removed when the block ends, but not by a fork."""
     final = _through(Path(path).absolute())
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -163,7 +163,6 @@ def _takes(kind: str, value: str) -> bool:
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
-    """The error of an unknown option, with the options that may be meant."""
     names = [name for name in options if not name.endswith(".help")]
     last = wrong.rpartition(".")[2]
     ends = [(name, name.rpartition(".")[2]) for name in names]
@@ -214,7 +213,6 @@ def plain_error(message: str, command: str = "grls train", types: Mapping[str, s
 
 
 def _plain_reason(reason: str, path: list[str], owner: str, command: str, types: Mapping[str, str]) -> str:
-    """One reason, with the whole name of the option."""
     name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
         bases = getattr(locate(owner), "__mro__", ())

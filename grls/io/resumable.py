@@ -118,7 +118,6 @@ class GrowingFile:
         self.close()
 
     def _read(self, ends_group: Callable[[Record], bool] | None) -> None:
-        """Read the records, and cut off an incomplete end."""
         position = complete = count = 0
         group: list[Record] = []
         with self.path.open("rb") as stream:

@@ -1,5 +1,4 @@
-"""A cross-encoder: reads a query and a passage together and returns one number, the relevance of the
-passage.
+"""A cross-encoder: reads a query and a passage together and returns one number, their relevance.
 
 A thin layer on sentence-transformers' ``CrossEncoder``. The number is the logit, before any activation.
 """
@@ -89,7 +88,6 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``."""
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)

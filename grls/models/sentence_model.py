@@ -273,21 +273,16 @@ def cuts(reader: Any) -> bool:
 
 
 class FirstDecoderOutput(InputModule):
-    """Embeds a text by the decoder's output for its start token: ``[B, d]`` for B texts of at most L
-    tokens.
+    """Embeds a text by the decoder's output for its start token: ``[B, d]`` for B texts of at most L tokens.
 
     ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of
     "Generative Multi-hop Retrieval" (arXiv 2204.13596). The backbone does not change, so a bi-encoder has
     exactly the parameters of the generator it is compared with. (ST5 also projects and normalises; the
     baseline of the paper does not, and compares by inner product.)
 
-    In training, an untied output head (BERT decoders, T5 1.1) gets no gradient, so distributed training
-    must look for unused parameters.
-
-    Args:
-        backbone: Any transformers sequence-to-sequence model, including its output head.
-        tokenizer: Its tokenizer.
-        max_seq_length: The longest text in tokens, special tokens included; longer texts are cut.
+    In training, an untied output head (BERT decoders, T5 1.1) gets no gradient, so distributed training must
+    look for unused parameters. ``backbone`` is any transformers sequence-to-sequence model with its output
+    head. A text longer than ``max_seq_length`` tokens, special ones included, is cut.
     """
 
     tokenizer: Any

@@ -91,8 +91,6 @@ class Table(NamedTuple):
         return "\n\n".join(filter(None, (self.caption, "\n".join(lines), self.note)))
 
     def latex(self) -> str:
-        """In LaTeX, for the package booktabs."""
-
         def escaped(text: str) -> str:
             return re.sub(r"[\\&%$#_{}~^±†–−<>]", lambda sign: _LATEX[sign[0]], " ".join(text.split()))
 

@@ -75,7 +75,6 @@ def stress_table(
     queries: int,
     seed: int,
 ) -> Table:
-    """The table of :func:`losses`; a system has those of each of its seeds."""
     rows = []
     for name, seeds in systems.items():
         cells = [Cell(name), Cell(f"{100 * fmean(found['clean'][0] for found in seeds):.1f}")]
@@ -161,7 +160,6 @@ def grow(
 
 
 def growth_table(rows: Mapping[str, Sequence[tuple[Cell, ...]]], measure: str) -> Table:
-    """The table of :func:`grow`, for each retriever."""
     heads = (
         "retriever", "step", "passages", "queries, old", f"{measure}, old", "forgetting", "queries, new",
         f"{measure}, new", "seconds of update", "hits of removed",

@@ -113,7 +113,6 @@ class Answering:
             return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
     def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
-        """The records of questions that a program of demonstrate-search-predict answers together."""
         answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)

@@ -200,7 +200,6 @@ def listed(faults: Sequence[FaultBody]) -> str:
 
 
 def _inner(part: str | int, schema: Schema, document: Schema) -> Schema | None:
-    """The schema of a field or of an item, if there is such a part."""
     for option in _alternatives(schema, document):
         fields = option.get("properties", {})
         inner: Schema | None = option.get("items") if isinstance(part, int) else fields.get(part)

@@ -340,7 +340,6 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
 
 
 def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
-    """The answer, as it is sent, with the texts of at most ``most`` passages of a quote."""
     quoted = [quote["passages"][:most] for quote in record["quotes"]]
     corpus = key.version.searcher.corpus
     texts = find_passages(corpus, (passage for passages in quoted for passage in passages))

@@ -168,7 +168,6 @@ class Worker:
         return self._thread is None or self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """Let a job wait."""
         self._check()
         with self._changed:
             if self._closing:
@@ -438,7 +437,6 @@ class StreamJob(Job):
         deliver(self.future, None)
 
     def alone(self) -> None:
-        """Make all hops, or fail."""
         try:
             for hop in stream_hops(self._retriever, self._query, self._allow, RLock()):
                 if self.future.done():

@@ -1,11 +1,10 @@
-"""``grls train STAGE`` and ``train.py``: a LightningCLI with one output folder for everything a run
-writes.
+"""``grls train STAGE`` and ``train.py``: a LightningCLI with one output folder for all that a run writes.
 
     grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
 
-Under ``output``: ``checkpoints/``, ``logs/`` (CSV and TensorBoard, and ``config.yaml`` with all options)
-and ``model/`` (the best model, for the next stage). The callback ``checkpoint`` keeps the weights with
-the best dev score; ``last`` is for resuming (``--resume true``), and is written every epoch, or every
+Under ``output``: ``checkpoints/``, ``logs/`` (CSV and TensorBoard, and ``config.yaml`` with all options) and
+``model/`` (the best model, for the next stage). The callback ``checkpoint`` keeps the weights with the best
+dev score; ``last`` is for resuming (``--resume true``), and is written every epoch, or every
 ``--last.every_n_train_steps``. One callback for both would judge new weights by an old score.
 """
 
@@ -91,10 +90,7 @@ def whole_numbers_first(union: Any) -> Any:
 class TrainCLI(LightningCLI):
     """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model.
 
-    Args:
-        args: Those of Lightning.
-        called: The command as it is typed, for errors.
-        kwargs: Those of Lightning.
+    ``called``: the command as it is typed, for errors.
     """
 
     def __init__(self, *args: Any, called: str, **kwargs: Any):
@@ -108,11 +104,10 @@ class TrainCLI(LightningCLI):
             raise ConfigError(refusal) from error
 
     def _refusal(self, error: Exception) -> str | None:
-        """What is wrong with options of the trainer, where Lightning raised the error; None: another
-        error.
+        """What is wrong with the trainer's options, if that is why Lightning raised the error.
 
-        A callback of ``--trainer.callbacks`` may raise, or Lightning itself: then its code is the
-        innermost that is not of Python's library.
+        A callback of ``--trainer.callbacks`` may raise, or Lightning itself: then its code is the innermost
+        that is not of Python's library.
         """
         config = getattr(self, "config", {}).get("fit")
         if config is None or isinstance(error, GrlsError) or is_write_failure(error) or out_of_memory(error):

@@ -91,7 +91,6 @@ class Gathered(Generic[Request, Result]):
         return mine.result()
 
     def _settle(self, batch: Sequence[tuple[Request, Future[Result]]]) -> None:
-        """Compute a batch; the requests of a failed batch are computed one by one."""
         try:
             results = self._compute([request for request, _ in batch])
             for (_, future), result in zip(batch, results, strict=True):

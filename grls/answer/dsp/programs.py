@@ -1,5 +1,4 @@
-"""The three programs of arXiv 2212.14024: open-domain, multi-hop and conversational questions; its
-baselines.
+"""The three programs of arXiv 2212.14024 (open-domain, multi-hop, conversational), and its baselines.
 
 Each is a ``dspy.Module``: its predictors take demonstrations, and its prediction has ``answer``,
 ``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from). If
@@ -192,8 +191,7 @@ class _Retrieving(dspy.Module):
 
 
 class OpenQA(_Retrieving):
-    """Open-domain questions: retrieve for the question and for queries that the model writes, then
-    answer.
+    """Open-domain questions: retrieve for the question and for queries of the model, then answer.
 
     With 0 queries it retrieves for the question only. The retrieval says how many passages are read.
     """
@@ -247,11 +245,10 @@ class MultiHop(_Retrieving):
 
 
 class Conversational(_Retrieving):
-    """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer
-    it.
+    """The last question of a conversation: rewrite it to stand alone, retrieve for it, answer it.
 
-    The first question is not rewritten. ``fuse_question`` also retrieves for the question as it stands
-    (arXiv 2212.14024, section 4).
+    The first question is not rewritten. ``fuse_question`` also retrieves for the question as it stands (arXiv
+    2212.14024, section 4).
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):

@@ -77,11 +77,9 @@ class Retrieval(dspy.Module):
         return self._noted([query], passages)
 
     def fused(self, queries: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
-        """DSP's ``fused_retrieval``: the best k passages by the sum of probabilities over several
-        queries.
+        """DSP's ``fused_retrieval``: the best k passages by the sum of probabilities over queries.
 
-        An empty query is left out; a repeated query counts twice. A single query is retrieved for as it
-        is.
+        An empty query is left out; a repeated query counts twice. A single query is retrieved for as it is.
         """
         k = self.k if k is None else k
         queries = [query for query in queries if query.strip()]

@@ -1,5 +1,4 @@
-"""In-context retrieval-augmented language modelling (arXiv 2302.00083): perplexity behind retrieved
-texts.
+"""Retrieval-augmented language modelling in context (arXiv 2302.00083): perplexity behind documents.
 
 A frozen language model reads a text stride by stride. Before each stride stand the documents that a
 retriever found for the last tokens before it. The perplexity of the whole text is
@@ -219,14 +218,12 @@ class Chooser:
 
 @dataclass(frozen=True)
 class ZeroShot(Chooser):
-    """A language model as judge: the document under which the end of the prefix is most likely (equation
-    6).
+    """A language model as judge: the document behind which the end of the prefix is likeliest (equation 6).
 
     The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
-    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. If a window leaves
-    fewer than s' tokens beside the longest candidate, all candidates are judged by these; the paper's
-    window (1,024 tokens, documents of at most 256) never does. A longer candidate has less of the text
-    before them.
+    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. If a window leaves fewer
+    than s' tokens beside the longest candidate, all candidates are judged by these; the paper's window (1,024
+    tokens, documents of at most 256) never does. A longer candidate has less of the text before them.
 
     Args:
         scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
@@ -408,9 +405,7 @@ class InContextRalm:
         return () if self.corpus is None else tuple(self.corpus.ids(numbers))
 
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
-        """Score the strides of a text from number ``begin`` on, in blocks, so that a run can be kept as
-        it goes.
-        """
+        """Score the strides of a text from number ``begin`` on, in blocks, so that a run can be kept."""
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
         for n in range(0, len(todo), size):

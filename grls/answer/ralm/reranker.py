@@ -1,5 +1,4 @@
-"""The trained judge of documents: a bidirectional encoder that reads prefix and document (arXiv
-2302.00083).
+"""The trained judge of documents: an encoder that reads prefix and document (arXiv 2302.00083).
 
 ``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the
 candidates of a retriever ("Training LM-dedicated rerankers" there). Training:

@@ -151,11 +151,10 @@ _SHOWN = 5
 
 
 def without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages except those whose title or id stands in a file, such as the passages of the texts
-    read.
+    """All passages except those whose title or id stands in a file, such as those of the texts read.
 
-    Ids must match exactly. A warning counts lines that are no title and no id, and lists the first few:
-    they may be misspelled.
+    Ids must match exactly. A warning counts lines that are no title and no id, and lists the first few: they
+    may be misspelled.
     """
     named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
     titled: dict[str, list[str]] = {}

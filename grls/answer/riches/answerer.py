@@ -208,7 +208,6 @@ class Riches:
         return False
 
     def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
-        """The free texts before, between and after the quotes, without markers."""
         texts, end = [], 0
         opening = self.prompt.markers[0]
         for span in spans:

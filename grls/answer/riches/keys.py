@@ -114,7 +114,6 @@ class Keys:
     origin: KeyOrigin
 
     def save(self, folder: str | Path) -> None:
-        """Write the keys to a folder, atomically; earlier keys there are replaced."""
         with atomic_folder(folder, MANIFEST) as new:
             octets, starts = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
@@ -181,11 +180,10 @@ def build_keys(
     options: KeyOptions = USUAL_KEYS,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """The keys of a corpus with their index: opened in their folder, or made, and stored in the empty
-    folder.
+    """The keys of a corpus with their index: opened in their folder, or made, and stored there.
 
-    A key is written with a space before it, so that a word has the same tokens within and at the start of
-    a key. No key may hold one of ``markers``, which open and close a quote.
+    A key is written with a space before it, so that a word has the same tokens within and at the start of a
+    key. No key may hold one of ``markers``, which open and close a quote.
     """
     origin = _origin(corpus, tokenizer, options, markers)
     kind, propositions, folder = options.kind, options.propositions, options.folder

@@ -241,11 +241,10 @@ class Propositions(NamedTuple):
 
 
 class Propositionizer:
-    """Writes propositions, with examples in the prompt for a causal model unless ``prompt`` says
-    otherwise.
+    """Writes propositions; without ``prompt``, a causal model reads examples and others do not.
 
-    A causal model reads the prefix that all inputs share only once. A model that repeats a line is in a
-    loop, and is stopped. ``fallback``: take the sentences of a passage if the model wrote no proposition.
+    A causal model reads the prefix that all inputs share only once. A model that repeats a line is in a loop,
+    and is stopped. ``fallback``: take the sentences of a passage if the model wrote no proposition.
     """
 
     def __init__(
@@ -295,7 +294,6 @@ class Propositionizer:
 
     @torch.inference_mode()
     def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
-        """The output for each input, and whether it is complete."""
         if not rows:
             return
         with exclusive(self.model):

@@ -164,12 +164,10 @@ class Left:
 
 
 class NodeMasses(PriorMasses):
-    """The masses of the queries in flight, as a table on the device: by prior, slot and node of the
-    index.
+    """The masses of the queries in flight, as a table on the device, by prior, slot and node.
 
-    The masses of all nodes are summed up once a query, and a step looks them up. Tensors of ``old`` are
-    used again. Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is
-    negative.
+    The masses of all nodes are summed up once a query, and a step looks them up. Tensors of ``old`` are used
+    again. Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
     """
 
     def __init__(
@@ -297,7 +295,6 @@ class Board:
         self._weights = self._generator.addresses()
 
     def serve(self, scope: Scope, masses: NodeMasses | None, frontier: bool) -> None:
-        """Take the scope and the priors of the queries, and make a frontier if they are wanted."""
         if scope is not self._scope:
             self.count.read(scope)
             self._scope = scope

@@ -165,7 +165,6 @@ def is_text(tokenizer: Any, tokens: Iterable[int]) -> bool:
 
 
 def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
-    """The bytes that a token stands for; None if it stands for text."""
     if "ByT5" in kinds and len(name) == 1 and ord(name) < 256:
         return name.encode("latin-1")
     if "ByteLevel" in kinds and all(letter in _BYTES for letter in name):
@@ -175,7 +174,6 @@ def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
 
 
 def _decoders(tokenizer: Any) -> set[str]:
-    """The decoders of a tokenizer, by their names in its library."""
     if isinstance(tokenizer, ByT5Tokenizer):
         return {"ByT5"}
     backend = getattr(tokenizer, "backend_tokenizer", None)

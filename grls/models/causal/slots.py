@@ -60,9 +60,7 @@ PREFIX_BYTES = 1 << 28
 
 
 class Prefix(NamedTuple):
-    """An input that was read: keys and values of each layer, ``[n, h c]`` each, for its tokens from
-    ``start`` on.
-    """
+    """An input that was read: keys and values of each layer, ``[n, h c]``, from token ``start`` on."""
 
     start: int
     parts: list[Tensor]
@@ -118,9 +116,7 @@ class Prefixes:
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast searches, once tried by
-    :func:`plant_causal`.
-    """
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast searches; see :func:`plant_causal`."""
 
     def __init__(self, model: Any, prompt: Sequence[int] = (), tried: bool = False):
         super().__init__(model, Head(model, tried or None))

@@ -368,9 +368,7 @@ def read_weights(model: Any) -> None:
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder with weights in pickles alone, which may run code; notes large files, which stay
-    mapped.
-    """
+    """Refuse weights in pickles alone, which may run code; notes large files, which stay mapped."""
     folder = Path(source)
     files = list(folder.glob("*.safetensors"))
     if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:
@@ -567,7 +565,6 @@ def settings_in(folder: str | Path) -> Settings:
 
 
 def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    """Refuse a model's folder whose settings differ from those in a manifest."""
     if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest

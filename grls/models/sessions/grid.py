@@ -122,7 +122,6 @@ class GridMemory(SlotMemory):
         return room
 
     def look(self, room: Room) -> None:
-        """Take the parts of the memory that a step with this room reads."""
         first = self._entries_of(room.longest)
         used = slice(self._first - first, self._first + room.steps * self._beams)
         self._used = first + room.steps * self._beams

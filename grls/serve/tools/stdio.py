@@ -27,9 +27,7 @@ _ENVELOPE = ("protocolVersion", "clientInfo", "clientCapabilities")
 
 
 class LineClient(NamedTuple):
-    """A client at standard input and output: its first line, the answer that was sent, and the lines
-    after.
-    """
+    """A client at standard input and output: its first line, the answer sent to it, and further lines."""
 
     names: tuple[str, ...]
     lines: BinaryIO

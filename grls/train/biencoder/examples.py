@@ -1,11 +1,9 @@
-"""Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong
-passages.
+"""Training pairs of a bi-encoder: a query (with the evidence so far), its right and wrong passages.
 
-An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. It also names the
-passages that must not be negatives. Hard negatives of a hop are drawn from a ranking for the query with
-the evidence of that hop. Where the evidence varies from epoch to epoch, each passage that may come first
-has a ranking of its own for the second hop; those of later hops have the evidence in the order of the
-file.
+An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. It also names the passages
+that must not be negatives. Hard negatives of a hop are drawn from a ranking for the query with the evidence
+of that hop. Where the evidence varies from epoch to epoch, each passage that may come first has a ranking of
+its own for the second hop; those of later hops have the evidence in the order of the file.
 """
 
 from __future__ import annotations
@@ -235,7 +233,6 @@ class BiEncoderExamples:
             self._negatives[ranking] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
-        """The passages that are neither gold for the query nor its own, each text once."""
         wrong: dict[int, str] = {}
         for passage in passages:
             key = self._key(passage)

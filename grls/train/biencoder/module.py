@@ -57,10 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class BiEncoderModule(TrainingModule):
-    """A bi-encoder, which is trained in place, its loss, its optimizer and its measurement on dev.
-
-    ``steps``: optimizer steps of the whole training.
-    """
+    """A bi-encoder, which is trained in place for ``steps`` optimizer steps, and its measurement on dev."""
 
     def __init__(
         self,

@@ -176,8 +176,7 @@ class Rescore:
 
 
 class Proposals:
-    """Draws the passages to rescore: the best ones of retrievers for query and evidence, without known
-    ones.
+    """Draws the passages to rescore: the best ones of retrievers for each hop, without known ones.
 
     A draw is a function of the hop's seed.
     """
@@ -261,7 +260,6 @@ class Proposals:
         return [Read(number, *pair) for pair in dict.fromkeys(labelled)]
 
     def _passage(self, number: int) -> tuple[int, ...]:
-        """The tokens of a passage that are read; number N is DONE."""
         if number == len(self.corpus):
             return tuple(self._rescore_input.read(self.codec.done_sequence, self.codec))
         if number not in self._tokens:

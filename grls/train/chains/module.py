@@ -80,7 +80,6 @@ class RetrieveChains(GeneratorModule):
             self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         super().setup(stage)
         if self.loss != "allowed":
             raise ConfigError(
@@ -137,7 +136,6 @@ class RetrieveChains(GeneratorModule):
             self.model.train(training)
 
     def batch_loss(self, batch: Any) -> Tensor:
-        """The loss of a batch of chains, a scalar in float32; among several processes :func:`weighed`."""
         inputs: TreeBatch | HopBatch = batch.read
         states = self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
         scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)

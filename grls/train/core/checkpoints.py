@@ -109,7 +109,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a checkpoint; ``path`` holds the earlier one until the new one is complete."""
         with atomic_path(path) as temporary:
             try:
                 torch.save(checkpoint, temporary)
@@ -124,11 +123,8 @@ class BestCheckpoint(ModelCheckpoint):
     """Lightning's best checkpoint; among equal scores, the one with the lowest ``dev_loss``.
 
     Recall has few distinct values on a small dev set: the loss often keeps falling while recall stays at its
-    maximum. This works with ``save_top_k`` 1 only.
-
-    Args:
-        finer: The measure that decides among equal scores, and whether its ``min`` or ``max`` is better.
-        options: The options of Lightning's callback.
+    maximum. ``finer`` is the measure that decides among equal scores, and whether its ``min`` or ``max`` is
+    better. This works with ``save_top_k`` 1 only.
     """
 
     def __init__(self, *args: Any, finer: tuple[str, str] = ("dev_loss", "min"), **options: Any):

@@ -71,11 +71,10 @@ def only_training(output: str | Path) -> Iterator[None]:
 
 @contextmanager
 def leaving_no_group() -> Iterator[None]:
-    """The context of a training by Lightning: its variables of processes, and a group of one, end with
-    it.
+    """The context of a training by Lightning: its variables of processes, and its group of one, end with it.
 
-    Else the next training would read them: a bi-encoder's trainer would make a group of one, and a
-    training on two processes wait for ever.
+    Else the next training would read them: a bi-encoder's trainer would make a group of one, and a training
+    on two processes wait for ever.
     """
     before, variables = _has_group(), {name: os.environ.get(name) for name in _VARIABLES}
     try:
@@ -128,7 +127,6 @@ def summed(count: int, device: torch.device) -> int:
 
 
 def by_first(work: Callable[[], T]) -> T:
-    """Let the first process work, while the other processes wait for its result."""
     if processes() == 1:
         return work()
     outcome: list[Any] = [None, None]
@@ -148,8 +146,7 @@ def by_first(work: Callable[[], T]) -> T:
 
 
 def gathered(rows: Tensor) -> tuple[Tensor, int]:
-    """The rows of all processes, ``[C, …]``, with gradients to all of them, and the index of this one's
-    first.
+    """The rows of all processes, ``[C, …]``, with gradients to all, and the index of this one's first row.
 
     Processes may have different numbers of rows.
     """

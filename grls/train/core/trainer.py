@@ -158,12 +158,11 @@ def spoiled(weights: Mapping[str, Any]) -> str | None:
 
 
 class RefuseNaN(L.Callback):
-    """Ends a training at the step whose loss, gradient or weights are not finite, on all processes
-    together.
+    """Ends a training, on all processes, at the step whose loss, gradient or weights are not finite.
 
-    One such step spoils every weight, and the next checkpoint would replace the last good one. A gradient
-    is checked with the next loss, or before dev is measured or a checkpoint written, so that a GPU does
-    not wait. With scaled gradients (float16) an infinite gradient only skips a step.
+    One such step spoils every weight, and the next checkpoint would replace the last good one. A gradient is
+    checked with the next loss, or before dev is measured or a checkpoint written, so that a GPU does not
+    wait. With scaled gradients (float16) an infinite gradient only skips a step.
     """
 
     def __init__(self, remedy: str = GENERATOR):
@@ -249,7 +248,6 @@ class TimeLimit(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count an optimizer step; all processes end together."""
         if trainer.global_step == self._step:  # gradients are accumulated
             return
         self._step = trainer.global_step

@@ -44,7 +44,6 @@ class Interlace(GeneratorModule):
             self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         super().setup(stage)
         self.refuse_other_logits()
 

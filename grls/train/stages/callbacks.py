@@ -68,7 +68,6 @@ class ConstrainedRecall(L.Callback):
         )
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor a metric that is not measured, before training begins."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, StageData):
             return
@@ -147,8 +146,7 @@ def log_means(
 
 
 class SaveModel(L.Callback):
-    """Writes model and tokenizer of the best checkpoint as a folder for the next stage, at the end of
-    fit.
+    """Writes model and tokenizer of the best checkpoint as a folder for the next stage, at the end.
 
     Warns where training went on after the last measurement on dev: no best checkpoint has those steps.
     """

@@ -139,7 +139,6 @@ class Mixture:
         return self._starts[epoch]
 
     def _order(self, member: int, turn: int) -> Ints:
-        """The order of a stream's examples in its turn number ``turn``."""
         if (member, turn) not in self._orders:
             if len(self._orders) >= 8 * len(self.members):
                 self._orders.clear()

@@ -78,11 +78,10 @@ class PassageInput:
 
 
 class MemoriseExamples:
-    """Stage one: the model reads the front of a passage, or another input, and writes the rest or the
-    whole.
+    """Stage one: the model reads the front of a passage, or another input, and writes the rest or all.
 
-    A passage without a content word, or without a neighbour, is read by its front. The arguments are
-    options of :class:`grls.train.stages.data.MemoriseData`.
+    A passage without a content word, or without a neighbour, is read by its front. The arguments are options
+    of :class:`grls.train.stages.data.MemoriseData`.
     """
 
     def __init__(
@@ -148,7 +147,6 @@ class MemoriseExamples:
         return Example(self._source(number, epoch, row[:front]), target)
 
     def _source(self, number: int, epoch: int, front: list[int]) -> list[int]:
-        """The model input for passage ``number`` in ``epoch``; ``front`` is its front."""
         rng = random.Random(f"{self.seed}-{epoch}-{number}")
         kind = rng.choice(self.reading.kinds)
         tokens = front
@@ -196,8 +194,7 @@ def drawn_words(
     rng: random.Random,
     analyzer: Analyzer = _ENGLISH,
 ) -> list[str]:
-    """Draw content words of a passage without repetition, in proportion to weights; in the passage's
-    order.
+    """Draw content words of a passage without repetition, in proportion to weights; in its order.
 
     Each word gets the key u^(1/w), with u uniform and w its weight; the ``count`` largest keys win
     (Efraimidis and Spirakis, 2006).
