@@ -123,8 +123,11 @@ class BestCheckpoint(ModelCheckpoint):
     """Lightning's best checkpoint; among equal scores, the one with the lowest ``dev_loss``.
 
     Recall has few distinct values on a small dev set: the loss often keeps falling while recall stays at its
-    maximum. ``finer`` is the measure that decides among equal scores, and whether its ``min`` or ``max`` is
-    better. This works with ``save_top_k`` 1 only.
+    maximum. This works with ``save_top_k`` 1 only.
+
+    Args:
+        finer: The measure that decides among equal scores, and whether its ``min`` or ``max`` is better.
+        options: The options of Lightning's callback.
     """
 
     def __init__(self, *args: Any, finer: tuple[str, str] = ("dev_loss", "min"), **options: Any):
