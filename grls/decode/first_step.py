@@ -59,8 +59,7 @@ class FirstSteps:
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
-        B queries, numbers ``[B]`` in ``queries``, have just been loaded into the session, in ``slots
-        [B]``.
+        B queries with the numbers ``queries [B]`` have just been loaded into ``slots [B]`` of the session.
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)

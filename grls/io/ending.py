@@ -1,8 +1,8 @@
 """How a command ends (exit codes, the line of an error, signals), and what it needs and silences before that.
 
 An error of grls, a missing extra, too little memory or a file that cannot be written: one line and exit
-code 1; wrong arguments: 2. Ctrl-C: 130; SIGTERM and SIGHUP: the shell's code. Output that nobody reads (``|
-head``): 141. Any other error is a bug, and its whole traceback is shown.
+code 1; wrong arguments: 2. Ctrl-C: 130; SIGTERM and SIGHUP: the shell's code. Output that
+nobody reads (``| head``): 141. Any other error is a bug, and its whole traceback is shown.
 """
 
 from __future__ import annotations
