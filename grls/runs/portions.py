@@ -178,7 +178,7 @@ class Portions(NamedTuple):
 class KeptResults:
     """The results in files with a record a query, read anew whenever they are walked.
 
-    The last file may hold more records than there are queries. ``read``: None reads records of
+    A growing file may hold more records than there are queries. ``read``: None reads records of
     :func:`in_portions`.
     """
 

@@ -368,7 +368,7 @@ def read_weights(model: Any) -> None:
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse weights in pickles alone, which may run code; notes large files, which stay mapped."""
+    """Refuse a folder without safetensors, for pickles may run code; notes large files, which stay mapped."""
     folder = Path(source)
     files = list(folder.glob("*.safetensors"))
     if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:

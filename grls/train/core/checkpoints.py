@@ -208,12 +208,9 @@ def check_checkpoint(
 ) -> Any:
     """The content of a checkpoint to resume from; of a sharded one (a folder) without the shards.
 
-    Args:
-        path: A file, or one of Lightning's keywords (``last``, ``best``, …), whose file is checked where it
-            is in the folder ``output``; None if it is not there.
-        output: The output folder, for keywords.
-        shards: The run shards its weights, as ``option`` says.
-        option: The option that says so.
+    ``path`` is a file, or one of Lightning's keywords (``last``, ``best``, …): then its file in the folder
+    ``output`` is read, and None is returned if it is not there. ``shards``: the run shards its weights, as
+    ``option`` says.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
         here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")
