@@ -39,7 +39,7 @@ pair and head (1 GB for the 8 heads of t5-small: 32 inputs of 1,000 tokens, or o
 
 
 def alike(lengths: Ints, padding: float = 2.0) -> Iterator[Ints]:
-    """Groups of inputs to read together, as ascending numbers; padding may lengthen a group ``padding`` times.
+    """Groups of inputs to read together, as ascending numbers; padding may lengthen one ``padding`` times.
 
     Inputs are padded to the longest: one of 1,000 tokens among 31 short ones would take 31 times as long as
     alone. Inputs of up to 64 tokens count as equally long.
